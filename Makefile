@@ -1,0 +1,53 @@
+# Two commands need nothing but Python: `make demo` and `make test`. Everything else builds on them.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | sort | awk -F'\t' '{printf "  %-16s %s\n", $$1, $$2}'
+
+# What runs the product, and what works on it. Each is installed from its lock file, once.
+$(VENV)/runtime.stamp: requirements/runtime.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the locked dependencies into $(VENV) (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock
+	@touch $@
+
+$(VENV)/dev.stamp: requirements/dev.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing the locked development dependencies into $(VENV) (once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/runtime.stamp
+
+.PHONY: demo
+demo: $(VENV)/runtime.stamp ## The main job, live: an embedded cluster, the service and the sample pods
+	@$(BIN)/python -m app.cli demo $(DEMO_ARGS)
+
+.PHONY: test
+test: $(VENV)/dev.stamp ## All tests that need only Python
+	@$(BIN)/python -m pytest -n auto --dist worksteal
+
+.PHONY: unit
+unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e"
+
+.PHONY: check
+check: $(VENV)/dev.stamp ## Lint, formatting, types and the directions between rooms
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/mypy
+
+.PHONY: format
+format: $(VENV)/dev.stamp ## Put the source into shape
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+.PHONY: lock
+lock: ## Resolve the lock files anew (needs uv)
+	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --upgrade -o requirements/dev.lock
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -c requirements/dev.lock -o requirements/runtime.lock
