@@ -1,0 +1,140 @@
+"""core/v1: nodes, node selectors, pods and bindings, as far as device allocation reads or writes them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.api.meta import Condition, Object, ObjectMeta
+from app.api.quantity import Quantity
+
+FIELD_NODE_NAME = "metadata.name"
+
+
+class NodeSelectorRequirement(Object, frozen=True, gc=False):
+    """`operator` is one of In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Object, frozen=True, gc=False):
+    """Requirements are ANDed; a term without any matches nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Object, frozen=True, gc=False):
+    """Terms are ORed."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeSpec(Object, frozen=True, gc=False):
+    unschedulable: bool = False
+
+
+class NodeStatus(Object, frozen=True, gc=False):
+    allocatable: dict[str, Quantity] = {}
+
+
+class Node(Object, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+
+class PodResourceClaim(Object, frozen=True, gc=False):
+    """One entry of pod.spec.resourceClaims: exactly one of the two names is set."""
+
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class ResourceRequirements(Object, frozen=True, gc=False):
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
+class Container(Object, frozen=True, gc=False):
+    name: str = ""
+    restart_policy: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class PodSchedulingGroup(Object, frozen=True, gc=False):
+    pod_group_name: str | None = None
+
+
+class PodSpec(Object, frozen=True, gc=False):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int = 0
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, Quantity] = {}
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+
+
+class PodResourceClaimStatus(Object, frozen=True, gc=False):
+    """`resource_claim_name` is None when somebody decided that no claim is needed for the entry."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(Object, frozen=True, gc=False):
+    container_name: str
+    resource_name: str
+    request_name: str
+
+
+class PodExtendedResourceClaimStatus(Object, frozen=True, gc=False):
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
+class PodStatus(Object, frozen=True, gc=False):
+    phase: str = ""
+    nominated_node_name: str = ""
+    conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+
+
+class Pod(Object, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the pod will never use its claims again."""
+        return self.status.phase in ("Succeeded", "Failed") or bool(
+            self.metadata.deletion_timestamp and not self.spec.node_name
+        )
+
+
+class ObjectReference(Object, frozen=True, gc=False):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+
+
+class Binding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The body of `POST pods/NAME/binding`; metadata.uid is a precondition on the pod."""
+
+    metadata: ObjectMeta
+    target: ObjectReference
+    api_version: str = msgspec.field(default="v1", name="apiVersion")
+    kind: str = "Binding"

@@ -1,0 +1,66 @@
+"""Metadata that every object carries, and the base of all decoded structs.
+
+`Object` promises: frozen, not tracked by the garbage collector, camelCase on the wire, defaults left out when encoded.
+Absent and empty are the same thing for lists and maps; a scalar for which they differ is `T | None`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Object(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """Base of all wire structs."""
+
+
+class OwnerReference(Object, frozen=True, gc=False):
+    """metav1.OwnerReference."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Object, frozen=True, gc=False):
+    """metav1.ObjectMeta without what we never read (managedFields above all)."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`, or `name` for cluster-wide objects."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        """The owner that manages this object, if any."""
+        return next((owner for owner in self.owner_references if owner.controller), None)
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion as a number: comparable between objects of one API server; 0 when absent or not numeric."""
+        return int(self.resource_version) if self.resource_version.isascii() and self.resource_version.isdigit() else 0
+
+
+class Condition(Object, frozen=True, gc=False):
+    """metav1.Condition and the conditions of pods and nodes, as far as they agree."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_time: str | None = None
