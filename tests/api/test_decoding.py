@@ -1,0 +1,132 @@
+"""From bytes to typed objects: what is accepted, what is refused and in which words."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from app.api.core import Node, Pod
+from app.api.decoding import DecodeError, convert, decode, encode, to_builtins
+from app.api.quantity import Quantity
+from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+
+SLICE = b"""{
+  "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",
+  "metadata": {"name": "node-1-gpu", "uid": "u1", "resourceVersion": "17",
+               "managedFields": [{"manager": "driver", "fieldsV1": {"f:spec": {}}}]},
+  "spec": {"driver": "gpu.example.com", "nodeName": "node-1",
+           "pool": {"name": "node-1", "generation": 3, "resourceSliceCount": 1},
+           "devices": [{"name": "gpu-0",
+                        "attributes": {"model": {"string": "A100"}, "index": {"int": 0}, "ecc": {"bool": true},
+                                       "driverVersion": {"version": "1.2.3"}, "links": {"ints": [1, 2]}},
+                        "capacity": {"memory": {"value": "40Gi"}}}]}}"""
+
+
+def test_a_slice_becomes_typed_values() -> None:
+    decoded = decode(ResourceSlice, SLICE)
+    device = decoded.spec.devices[0]
+    assert decoded.metadata.version == 17
+    assert decoded.spec.pool.generation == 3
+    assert {name: attribute.value for name, attribute in device.attributes.items()} == {
+        "model": "A100",
+        "index": 0,
+        "ecc": True,
+        "driverVersion": "1.2.3",
+        "links": (1, 2),
+    }
+    assert device.capacity["memory"].value == Quantity.parse("40Gi")
+
+
+def test_null_stands_for_absent() -> None:
+    pod = decode(
+        Pod, b'{"metadata": {"name": "p", "creationTimestamp": null, "labels": null}, "spec": {"containers": null}}'
+    )
+    assert pod.metadata.labels == {}
+    assert pod.spec.containers == ()
+
+
+def test_numbers_are_quantities_too() -> None:
+    node = decode(
+        Node, b'{"metadata": {"name": "n"}, "status": {"allocatable": {"example.com/gpu": 4, "cpu": "1500m"}}}'
+    )
+    assert node.status.allocatable["example.com/gpu"] == Quantity.parse("4")
+    assert node.status.allocatable["cpu"] == Quantity.parse("1.5")
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "words"),
+    [
+        (
+            ResourceSlice,
+            SLICE.replace(b'"40Gi"', b'"40Gigs"'),
+            ("ResourceSlice node-1-gpu", "40Gigs", "$.spec.devices"),
+        ),
+        (ResourceSlice, SLICE.replace(b'"40Gi"', b"true"), ("quantity", "bool")),
+        (ResourceSlice, b'{"metadata": {"name": "s"}}', ("ResourceSlice s", "spec")),
+        (ResourceClaim, b'{"metadata": {"namespace": "a", "name": 7}}', ("ResourceClaim a/7", "$.metadata.name")),
+        (Pod, b"[]", ("Pod", "object")),
+        (Pod, b'{"metadata"', ("Pod", "truncated")),
+        (Pod, b"\xff", ("Pod",)),
+    ],
+)
+def test_what_does_not_fit_is_named(kind: type, body: bytes, words: tuple[str, ...]) -> None:
+    with pytest.raises(DecodeError) as caught:
+        decode(kind, body)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_opaque_parameters_are_copied_verbatim_and_do_not_keep_the_message_alive() -> None:
+    parameters = b'{"z": 1.50, "a": [1e3, 12345678901234567890123]}'
+    body = (
+        b'{"metadata": {"name": "c"}, "spec": {"config": [{"opaque": {"driver": "d", "parameters": %s}}]}}' % parameters
+    )
+    opaque = decode(DeviceClass, body).spec.config[0].opaque
+    assert opaque is not None
+    assert bytes(opaque.parameters) == parameters
+    assert encode(opaque) == b'{"driver":"d","parameters":' + parameters + b"}"
+
+
+def test_encoding_leaves_out_what_is_absent_and_prints_canonical_quantities() -> None:
+    claim = convert(
+        ResourceClaim,
+        {
+            "metadata": {"name": "c", "namespace": "n"},
+            "spec": {
+                "devices": {
+                    "requests": [
+                        {
+                            "name": "r",
+                            "exactly": {"deviceClassName": "k", "capacity": {"requests": {"memory": "1024Mi"}}},
+                        }
+                    ]
+                }
+            },
+        },
+    )
+    assert to_builtins(claim) == {
+        "metadata": {"name": "c", "namespace": "n"},
+        "spec": {
+            "devices": {
+                "requests": [
+                    {"name": "r", "exactly": {"deviceClassName": "k", "capacity": {"requests": {"memory": "1Gi"}}}}
+                ]
+            }
+        },
+    }
+
+
+def test_decoded_objects_cannot_be_changed() -> None:
+    decoded = decode(ResourceSlice, SLICE)
+    with pytest.raises(AttributeError):
+        decoded.spec.driver = "other"  # type: ignore[misc]
+
+
+def test_objects_of_the_watch_can_be_decoded_from_raw_parts() -> None:
+    items = msgspec.json.decode(
+        b'{"items": [%s, {"metadata": {"name": 1}}]}' % SLICE, type=dict[str, list[msgspec.Raw]]
+    )
+    good, bad = items["items"]
+    assert decode(ResourceSlice, good).metadata.name == "node-1-gpu"
+    with pytest.raises(DecodeError):
+        decode(ResourceSlice, bad)

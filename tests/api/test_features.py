@@ -1,0 +1,45 @@
+"""Feature gates are read and printed in the form of kube-scheduler's flag."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.api.features import FeatureGates
+
+
+def test_the_flag_form_is_read_and_printed() -> None:
+    gates = FeatureGates.parse("DRAConsumableCapacity=false, DRAListTypeAttributes=True,")
+    assert not gates.DRAConsumableCapacity
+    assert gates.DRAListTypeAttributes
+    assert gates.DRADeviceTaints
+    assert FeatureGates.parse(str(gates)) == gates
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("DRANope=true", ("DRANope", "known are", "DRADeviceTaints")),
+        ("DRADeviceTaints=on", ("DRADeviceTaints", "'on'")),
+    ],
+)
+def test_a_gate_that_is_wrong_is_named(text: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError) as caught:
+        FeatureGates.parse(text)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "binding_conditions", "taint_rules"),
+    [
+        ("", True, True),
+        ("DRAResourceClaimDeviceStatus=false", False, True),
+        ("DRADeviceBindingConditions=false", False, True),
+        ("DRADeviceTaints=false", True, False),
+        ("DRADeviceTaintRules=false", True, False),
+    ],
+)
+def test_some_features_need_two_gates(text: str, binding_conditions: bool, taint_rules: bool) -> None:
+    gates = FeatureGates.parse(text)
+    assert gates.binding_conditions is binding_conditions
+    assert gates.taint_rules is taint_rules

@@ -1,0 +1,47 @@
+"""The oldest served version decodes into the same objects as v1."""
+
+from __future__ import annotations
+
+from app.api import resource as v1
+from app.api import v1beta1
+from app.api.decoding import convert
+
+
+def test_a_flat_request_becomes_an_exact_one() -> None:
+    flat = {"name": "r", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2, "adminAccess": True}
+    old = convert(v1beta1.ResourceClaim, {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [flat]}}})
+    exact = {key: value for key, value in flat.items() if key != "name"}
+    new = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": exact}]}}}
+    assert old.convert() == convert(v1.ResourceClaim, new)
+
+
+def test_a_prioritized_list_stays_what_it_is() -> None:
+    request = {"name": "r", "firstAvailable": [{"name": "big", "deviceClassName": "gpu"}]}
+    body = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+    assert convert(v1beta1.ResourceClaim, body).convert() == convert(v1.ResourceClaim, body)
+
+
+def test_devices_are_lifted_out_of_basic_and_zero_values_mean_absent() -> None:
+    basic = {"attributes": {"index": {"int": 1}}, "capacity": {"memory": {"value": "1Gi"}}}
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    old = {
+        "metadata": {"name": "s"},
+        "spec": {
+            "driver": "d",
+            "pool": pool,
+            "nodeName": "",
+            "allNodes": False,
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]},
+            "devices": [{"name": "a", "basic": basic}, {"name": "bare"}],
+        },
+    }
+    new = {
+        "metadata": {"name": "s"},
+        "spec": {
+            "driver": "d",
+            "pool": pool,
+            "nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Exists"}]}]},
+            "devices": [{"name": "a", **basic}, {"name": "bare"}],
+        },
+    }
+    assert convert(v1beta1.ResourceSlice, old).convert() == convert(v1.ResourceSlice, new)
