@@ -49,9 +49,15 @@ def _encode_hook(value: Any) -> Any:
     raise NotImplementedError(type(value))
 
 
-@lru_cache(maxsize=256)
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, dec_hook=_decode_hook)
+    """One decoder per type: there are about twenty."""
+    found = _decoders.get(kind)
+    if found is None:
+        found = _decoders[kind] = msgspec.json.Decoder(kind, dec_hook=_decode_hook)
+    return found
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_encode_hook)

@@ -29,7 +29,7 @@ Scalar = int | bool | str | VersionText
 AttributeValue = Scalar | tuple[Scalar, ...]
 
 
-# --- ResourceSlice -----------------------------------------------------------------------------------------------------
+# --- ResourceSlice ----------------------------------------------------------------------------------------------------
 
 
 class DeviceAttribute(Object, frozen=True, gc=False):
@@ -144,7 +144,7 @@ class ResourceSlice(Object, frozen=True, gc=False):
     spec: ResourceSliceSpec
 
 
-# --- DeviceClass -------------------------------------------------------------------------------------------------------
+# --- DeviceClass ------------------------------------------------------------------------------------------------------
 
 
 class CELDeviceSelector(Object, frozen=True, gc=False):
@@ -181,7 +181,7 @@ class DeviceClass(Object, frozen=True, gc=False):
     spec: DeviceClassSpec = DeviceClassSpec()
 
 
-# --- ResourceClaim -----------------------------------------------------------------------------------------------------
+# --- ResourceClaim ----------------------------------------------------------------------------------------------------
 
 
 class DeviceToleration(Object, frozen=True, gc=False):
@@ -316,7 +316,7 @@ class ResourceClaim(Object, frozen=True, gc=False):
         return any(consumer.uid == uid for consumer in self.status.reserved_for)
 
 
-# --- DeviceTaintRule ---------------------------------------------------------------------------------------------------
+# --- DeviceTaintRule --------------------------------------------------------------------------------------------------
 
 
 class DeviceTaintSelector(Object, frozen=True, gc=False):

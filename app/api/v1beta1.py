@@ -1,7 +1,7 @@
 """resource.k8s.io/v1beta1, decoded into the v1 structs (v1beta2 has the layout of v1 and needs no conversion).
 
-Rules: pkg/apis/resource/v1beta1/conversion.go, Kubernetes 1.36. Devices carry their fields under `basic`; requests carry
-those of an exact request directly. Status is the same in all versions, so writes need no conversion back.
+Rules: pkg/apis/resource/v1beta1/conversion.go, Kubernetes 1.36. Devices carry their fields under `basic`;
+requests carry those of an exact request directly. Status is the same in all versions, so writes need no conversion back.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from app.api import resource as v1
+from app.api.core import NodeSelector
 from app.api.meta import Object, ObjectMeta
 
 
@@ -27,7 +28,7 @@ class ResourceSliceSpec(Object, frozen=True, gc=False):
     driver: str
     pool: v1.ResourcePool
     node_name: str | None = None
-    node_selector: v1.NodeSelector | None = None
+    node_selector: NodeSelector | None = None
     all_nodes: bool | None = None
     per_device_node_selection: bool | None = None
     devices: tuple[Device, ...] = ()
@@ -70,9 +71,7 @@ class ResourceClaim(Object, frozen=True, gc=False):
         devices = self.spec.devices
         requests = tuple(_request(request) for request in devices.requests)
         claim = v1.DeviceClaim(requests=requests, constraints=devices.constraints, config=devices.config)
-        return v1.ResourceClaim(
-            metadata=self.metadata, spec=v1.ResourceClaimSpec(devices=claim), status=self.status
-        )
+        return v1.ResourceClaim(metadata=self.metadata, spec=v1.ResourceClaimSpec(devices=claim), status=self.status)
 
 
 def _device(device: Device) -> v1.Device:
