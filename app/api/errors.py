@@ -1,0 +1,94 @@
+"""What can go wrong between us and the API server, as exceptions that say what is known about the outcome.
+
+Two questions decide what a caller does next: was the request carried out, and may it be sent again?
+`OutcomeUnknownError` is the only one for which the first answer is "perhaps"; after every other one the server is
+known to have done nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+CONFLICT, GONE, NOT_FOUND, TOO_MANY_REQUESTS = 409, 410, 404, 429
+
+
+class ApiError(Exception):
+    """The API server answered, and it did not do what was asked.
+
+    `status` is the HTTP status, `reason` the machine-readable reason of the Status object ("AlreadyExists",
+    "Invalid", ...), `message` its text for people, `details` its details as JSON.
+    """
+
+    def __init__(
+        self, status: int, reason: str = "", message: str = "", details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message or reason or f"HTTP {status}")
+        self.status = status
+        self.reason = reason
+        self.message = message or reason or f"HTTP {status}"
+        self.details: Mapping[str, Any] = details or {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.status}, {self.reason!r}, {self.message!r})"
+
+
+class ConflictError(ApiError):
+    """409: the object is not at the version, has not the UID, or is not in the state that the request was made for."""
+
+
+class NotFoundError(ApiError):
+    """404: no such object (or no such resource on this server)."""
+
+
+class GoneError(ApiError):
+    """410: the resourceVersion or continue token of a list or watch is too old; list again."""
+
+
+class RejectedError(ApiError):
+    """400, 401, 403, 405, 413, 415, 422: the request itself is refused; the same request will be refused again."""
+
+
+class ThrottledError(ApiError):
+    """429, or a 503 that asks to come back later: the request was refused before anything was done."""
+
+    def __init__(
+        self,
+        status: int,
+        reason: str = "",
+        message: str = "",
+        details: Mapping[str, Any] | None = None,
+        *,
+        retry_after: float = 1.0,
+    ) -> None:
+        super().__init__(status, reason, message, details)
+        self.retry_after = retry_after
+        """Seconds to wait before the next attempt."""
+
+
+class OutcomeUnknownError(ApiError):
+    """Time-out, lost connection or 5xx: the server may or may not have done it. Read before deciding what to undo.
+
+    `status` is 0 when there was no answer at all.
+    """
+
+
+class UnreachableError(ApiError):
+    """No connection came about, so the request never left: nothing was done. `status` is 0."""
+
+
+def error_from_status(
+    status: int,
+    reason: str,
+    message: str,
+    details: Mapping[str, Any] | None = None,
+    *,
+    retry_after: float | None = None,
+) -> ApiError:
+    """The exception for an HTTP answer of 400 or more. `retry_after` is the Retry-After header in seconds, if sent."""
+    if status == TOO_MANY_REQUESTS or (status == 503 and retry_after is not None):
+        return ThrottledError(status, reason, message, details, retry_after=1.0 if retry_after is None else retry_after)
+    if status >= 500:
+        return OutcomeUnknownError(status, reason, message, details)
+    kind = {CONFLICT: ConflictError, NOT_FOUND: NotFoundError, GONE: GoneError}.get(status, RejectedError)
+    return kind(status, reason, message, details)
