@@ -51,7 +51,7 @@ class ObjectMeta(Object, frozen=True, gc=False):
 
     @property
     def version(self) -> int:
-        """The resourceVersion as a number: comparable between objects of one API server; 0 when absent or not numeric."""
+        """The resourceVersion as a number, comparable within one API server; 0 when absent or not numeric."""
         return int(self.resource_version) if self.resource_version.isascii() and self.resource_version.isdigit() else 0
 
 

@@ -1,7 +1,7 @@
 """resource.k8s.io/v1beta1, decoded into the v1 structs (v1beta2 has the layout of v1 and needs no conversion).
 
 Rules: pkg/apis/resource/v1beta1/conversion.go, Kubernetes 1.36. Devices carry their fields under `basic`;
-requests carry those of an exact request directly. Status is the same in all versions, so writes need no conversion back.
+requests carry those of an exact request directly. Status is the same in all versions: writes need no conversion.
 """
 
 from __future__ import annotations
