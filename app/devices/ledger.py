@@ -1,0 +1,312 @@
+"""Who holds which device, counter and capacity: claims as stored, plus holds in flight.
+
+Promises
+- The newest version of each claim wins, whether it came through the watch or as the reply to our own write; an older
+  version of the same claim never replaces a newer one, a deleted claim never comes back (assume-cache semantics).
+- A hold keeps its devices from the decision until the write of the claim was seen through the watch at the written
+  resourceVersion or newer, or until it is released. There is no moment between hold and stored allocation at which
+  they look free.
+- One claim that names a device in both its stored allocation and its hold uses it once.
+- Every operation costs as much as the claim has devices; only `violations` looks at everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from cachetools import LRUCache
+
+from app.api.features import FeatureGates
+from app.api.quantity import Quantity
+from app.api.resource import AllocationResult, DeviceID, ResourceClaim
+from app.devices.audit import Auditor, Published, Violation
+from app.devices.usage import DeviceUse, PoolID, PoolUse, UsageIndex, Use, Uses, uses_of
+
+REMEMBERED_DELETIONS = 10_000
+"""How many deleted claims are remembered, so that a late reply to one of our writes does not revive them."""
+
+
+class HeldError(Exception):
+    """The hold cannot be given: `claim` (namespace/name), `device` if one is the reason, `holder` (a claim UID or
+    text).
+    """
+
+    def __init__(self, claim: str, reason: str, device: DeviceID | None = None) -> None:
+        super().__init__(f"claim {claim}: {reason}")
+        self.claim = claim
+        self.device = device
+
+
+class Hold:
+    """Devices promised to a claim whose write is not known to be stored yet. Only the ledger changes it."""
+
+    __slots__ = ("allocation", "claim_uid", "owner", "written_version")
+
+    def __init__(self, claim_uid: str, allocation: AllocationResult, owner: str) -> None:
+        self.claim_uid = claim_uid
+        self.allocation = allocation
+        self.owner = owner
+        """UID of the pod the decision was made for."""
+        self.written_version: int | None = None
+        """resourceVersion of our write once it was accepted."""
+
+
+class _Record:
+    """All we know of one claim; `bare` is the newest resourceVersion that did not carry its present allocation."""
+
+    __slots__ = ("bare", "claim", "hold", "seen", "since", "stored", "uses")
+
+    def __init__(self) -> None:
+        self.claim: ResourceClaim | None = None
+        self.hold: Hold | None = None
+        self.seen = 0
+        self.stored: Uses = {}
+        self.uses: Uses = {}
+        self.bare = 0
+        self.since = 0
+
+
+def identity(claim: ResourceClaim) -> str:
+    """What tells claims apart: the UID, or namespace/name of objects that never were in an API server."""
+    return claim.metadata.uid or claim.metadata.key
+
+
+class Ledger:
+    """See the module. `published` says what devices offer and consume; `changed` is called with each pool whose use
+    changes.
+    """
+
+    def __init__(
+        self, features: FeatureGates, published: Published, changed: Callable[[PoolID], None] = lambda pool: None
+    ) -> None:
+        self._shares = features.DRAConsumableCapacity
+        self._records: dict[str, _Record] = {}
+        self._by_name: dict[str, str] = {}
+        self._by_owner: dict[str, dict[str, None]] = {}
+        self._deleted: LRUCache[str, int] = LRUCache(REMEMBERED_DELETIONS)
+        self._usage = UsageIndex(changed)
+        self._auditor = Auditor(self._usage, published, self._stored)
+
+    # --- claims as stored -------------------------------------------------------------------------------------------
+
+    def observe(self, claim: ResourceClaim, *, watched: bool) -> bool:
+        """A version of the claim, from the watch or from the reply to our write. True when devices became free."""
+        uid, version = identity(claim), claim.metadata.version
+        if self._is_history(uid, version, watched):
+            return False
+        freed = self._replace_namesake(claim, uid, watched)
+        if freed is None:
+            return False
+        record = self._records.setdefault(uid, _Record())
+        if watched:
+            record.seen = max(record.seen, version)
+        if record.claim is None or not 0 < version < record.claim.metadata.version:
+            self._store(record, uid, claim)
+        if watched and self._landed(record):
+            record.hold = None
+        return self._charge(uid, record) or freed
+
+    def _is_history(self, uid: str, version: int, watched: bool) -> bool:
+        """Whether the claim is known to be deleted. Only the watch can show it again, with a newer version."""
+        deleted = self._deleted.get(uid)
+        if deleted is None:
+            return False
+        if not watched or 0 < version <= deleted:
+            return True
+        del self._deleted[uid]
+        return False
+
+    def _replace_namesake(self, claim: ResourceClaim, uid: str, watched: bool) -> bool | None:
+        """Forget an older claim of the same name (deleted and created anew). None: the known one is newer."""
+        known = self._by_name.get(claim.metadata.key)
+        if known is None or known == uid:
+            return False
+        newest = self._records[known].claim
+        version = claim.metadata.version
+        if newest is not None and (0 < version < newest.metadata.version or (version == 0 and not watched)):
+            return None
+        return self.forget(claim.metadata.namespace, claim.metadata.name, known)
+
+    def _store(self, record: _Record, uid: str, claim: ResourceClaim) -> None:
+        before = record.claim
+        after = uses_of(claim.allocation, shares=self._shares)
+        if claim.allocation is None:
+            record.bare, record.since = claim.metadata.version, 0
+        elif before is None or before.allocation is None:
+            record.since = claim.metadata.version
+        elif after != record.stored:
+            record.bare, record.since = before.metadata.version, claim.metadata.version
+        record.claim, record.stored = claim, after
+        if before is None:
+            self._by_name[claim.metadata.key] = uid
+            owner = claim.metadata.controller
+            if owner is not None:
+                self._by_owner.setdefault(owner.uid, {})[uid] = None
+
+    def forget(self, namespace: str, name: str, uid: str) -> bool:
+        """The claim is gone from the API server. True when devices became free."""
+        key = f"{namespace}/{name}" if namespace else name
+        uid = uid or self._by_name.get(key, key)
+        record = self._records.get(uid)
+        if record is None or record.claim is None:
+            self._deleted[uid] = max(self._deleted.get(uid, 0), 0)
+            return False
+        self._deleted[uid] = record.claim.metadata.version
+        if self._by_name.get(key) == uid:
+            del self._by_name[key]
+        self._drop_owner(record.claim, uid)
+        record.claim, record.stored = None, {}
+        if record.hold is not None and record.hold.written_version is not None:
+            record.hold = None
+        return self._charge(uid, record)
+
+    def _drop_owner(self, claim: ResourceClaim, uid: str) -> None:
+        owner = claim.metadata.controller
+        owned = self._by_owner.get(owner.uid) if owner is not None else None
+        if owner is not None and owned is not None:
+            owned.pop(uid, None)
+            if not owned:
+                del self._by_owner[owner.uid]
+
+    def get(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The newest known version."""
+        uid = self._by_name.get(f"{namespace}/{name}" if namespace else name)
+        return self._records[uid].claim if uid is not None else None
+
+    def by_uid(self, uid: str) -> ResourceClaim | None:
+        record = self._records.get(uid)
+        return record.claim if record else None
+
+    def claims(self) -> Iterable[ResourceClaim]:
+        """All stored claims, in the order in which they became known."""
+        return (record.claim for record in list(self._records.values()) if record.claim is not None)
+
+    def owned_by(self, pod_uid: str) -> Sequence[ResourceClaim]:
+        """The claims whose controller is the object with this UID."""
+        found = (self._records[uid].claim for uid in self._by_owner.get(pod_uid, ()))
+        return tuple(claim for claim in found if claim is not None)
+
+    def seen(self, claim_uid: str) -> int:
+        """The highest resourceVersion that came through the watch; 0 = none, or the claim is deleted."""
+        record = self._records.get(claim_uid)
+        return record.seen if record and record.claim is not None else 0
+
+    # --- holds ------------------------------------------------------------------------------------------------------
+
+    def hold(self, claim: ResourceClaim, allocation: AllocationResult, *, owner: str) -> Hold:
+        """Promise the devices to the claim from now on. Raises HeldError, and changes nothing, when somebody has
+        them.
+        """
+        uid, key = identity(claim), claim.metadata.key
+        record = self._records.get(uid)
+        if record is not None and record.hold is not None:
+            raise HeldError(key, "is in the process of being allocated")
+        if record is not None and record.claim is not None and record.claim.allocation is not None:
+            raise HeldError(key, "is allocated already")
+        wanted = uses_of(allocation, shares=self._shares)
+        for device, share in wanted:
+            self._refuse_taken(key, device, share)
+        record = self._records.setdefault(uid, _Record())
+        record.hold = Hold(uid, allocation, owner)
+        self._charge(uid, record)
+        return record.hold
+
+    def _refuse_taken(self, claim: str, device: DeviceID, share: str | None) -> None:
+        """An owned device is taken for everybody. Whether shares leave room is the allocator's decision, made just
+        before.
+        """
+        use = self._usage.device(device)
+        if use is None:
+            return
+        if use.owners:
+            raise HeldError(claim, f"device {'/'.join(device)} is in use by claim {min(use.owners)}", device)
+        if share is not None and any(taken == share for _, taken in use.shares):
+            raise HeldError(claim, f"share {share} of device {'/'.join(device)} exists already", device)
+
+    def held(self, claim_uid: str) -> Hold | None:
+        record = self._records.get(claim_uid)
+        return record.hold if record else None
+
+    def holds(self) -> Sequence[Hold]:
+        """All holds in flight."""
+        return tuple(record.hold for record in self._records.values() if record.hold is not None)
+
+    def confirm(self, hold: Hold, written: ResourceClaim) -> None:
+        """Our write was accepted. The hold stays until the watch shows this version or a newer one, or the deletion."""
+        hold.written_version = written.metadata.version
+        self.observe(written, watched=False)
+        record = self._records.get(hold.claim_uid)
+        if record is None or record.hold is not hold:
+            return
+        if record.claim is None or self._landed(record):
+            record.hold = None
+            self._charge(hold.claim_uid, record)
+
+    @staticmethod
+    def _landed(record: _Record) -> bool:
+        written = record.hold.written_version if record.hold is not None else None
+        return written is not None and record.seen >= written
+
+    def release(self, hold: Hold) -> bool:
+        """Undo the promise; what is stored stays. True when something became free."""
+        record = self._records.get(hold.claim_uid)
+        if record is None or record.hold is not hold:
+            return False
+        record.hold = None
+        return self._charge(hold.claim_uid, record)
+
+    # --- use --------------------------------------------------------------------------------------------------------
+
+    def _charge(self, uid: str, record: _Record) -> bool:
+        """Bring the index in line with the record. True when devices became free."""
+        uses: Uses = record.stored
+        if record.hold is not None:
+            promised = uses_of(record.hold.allocation, shares=self._shares)
+            uses = {**promised, **record.stored} if promised != record.stored else record.stored
+        before, record.uses = record.uses, uses
+        if record.claim is None and record.hold is None:
+            self._records.pop(uid, None)
+        elif record.claim is not None:
+            self._records.setdefault(uid, record)
+        return self._usage.replace(uid, before, uses)
+
+    def in_use(self, pool: PoolID) -> Mapping[str, DeviceUse]:
+        """The devices of the pool that are in use, by name, with their users. A live view: do not keep it."""
+        entry: PoolUse | None = self._usage.pool(pool)
+        return entry.devices if entry else {}
+
+    def revision(self, pool: PoolID) -> int:
+        """Changes exactly when the use of a device in the pool does; 0 = nothing is in use."""
+        entry = self._usage.pool(pool)
+        return entry.revision if entry else 0
+
+    # --- audit ------------------------------------------------------------------------------------------------------
+
+    def _stored(self, uid: str) -> tuple[ResourceClaim, Mapping[Use, Mapping[str, Quantity]]] | None:
+        record = self._records.get(uid)
+        return (record.claim, record.stored) if record and record.claim is not None else None
+
+    def rivals(self, claim: ResourceClaim) -> tuple[ResourceClaim, ...]:
+        """Other stored claims that conflict with this one and may have been allocated before it.
+
+        They own or share a device this one owns, own a device it shares, or overdraw together with it a capacity or
+        a counter that it uses. A claim that was seen unallocated at or after this claim's write came later and is
+        not a rival: its writer sees us.
+        """
+        record = self._records.get(identity(claim))
+        if record is None or record.claim is None:
+            return ()
+        written = record.since
+
+        def may_be_earlier(uid: str) -> bool:
+            other = self._records[uid]
+            return not 0 < written <= other.bare
+
+        found = self._auditor.rivals(identity(claim), record.stored, may_be_earlier)
+        return tuple(rival for uid in found if (rival := self.by_uid(uid)) is not None)
+
+    def violations(self) -> tuple[Violation, ...]:
+        """Audit over all stored claims: devices in two claims, capacity or counters overdrawn. Sorted, admin access
+        left out.
+        """
+        return self._auditor.violations()

@@ -1,0 +1,132 @@
+"""Who uses which device, by pool: the index beneath the ledger.
+
+Promises: set semantics with owners, so a device named by two claims stays in use until both let go. Every operation
+costs as much as the claim has devices. A pool's `revision` grows exactly when the use of one of its devices changes.
+
+Rules: Kubernetes 1.36, dynamic-resource-allocation/structured/internal/allocatedstate.go. Results with admin access use
+nothing; a result with a share ID is a share when consumable capacity is on, everything else owns its device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from app.api.quantity import Quantity
+from app.api.resource import AllocationResult, DeviceID
+
+PoolID = tuple[str, str]
+"""(driver, pool name)."""
+
+Use = tuple[DeviceID, str | None]
+"""A device and the ID of the share of it; None stands for the whole device."""
+
+Uses = Mapping[Use, Mapping[str, Quantity]]
+"""What one claim uses, with the capacity each share consumes."""
+
+_NOTHING: Mapping[str, Quantity] = {}
+
+
+def uses_of(allocation: AllocationResult | None, *, shares: bool) -> dict[Use, Mapping[str, Quantity]]:
+    """What an allocation takes away from others. `shares`: the gate DRAConsumableCapacity."""
+    if allocation is None:
+        return {}
+    uses: dict[Use, Mapping[str, Quantity]] = {}
+    for result in allocation.devices.results:
+        if result.admin_access:
+            continue
+        if shares and result.share_id is not None:
+            uses[result.id, result.share_id] = result.consumed_capacity
+        else:
+            uses[result.id, None] = _NOTHING
+    return uses
+
+
+class DeviceUse:
+    """The users of one device: claims (by UID) that own it, and shares by (claim UID, share ID)."""
+
+    __slots__ = ("owners", "shares")
+
+    def __init__(self) -> None:
+        self.owners: set[str] = set()
+        self.shares: dict[tuple[str, str], Mapping[str, Quantity]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.owners or self.shares)
+
+    def users(self) -> set[str]:
+        """The UIDs of all claims that use the device."""
+        return self.owners | {uid for uid, _ in self.shares}
+
+
+class PoolUse:
+    """The devices of one pool that are in use, by name. A pool without any has no entry and counts as revision 0."""
+
+    __slots__ = ("devices", "revision")
+
+    def __init__(self) -> None:
+        self.devices: dict[str, DeviceUse] = {}
+        self.revision = 0
+
+
+class UsageIndex:
+    """All devices in use. `changed` is called with the pool after each change of its devices' use."""
+
+    def __init__(self, changed: Callable[[PoolID], None]) -> None:
+        self._changed = changed
+        self._pools: dict[PoolID, PoolUse] = {}
+        self._revision = 0
+
+    def device(self, device: DeviceID) -> DeviceUse | None:
+        pool = self._pools.get(device[:2])
+        return pool.devices.get(device[2]) if pool else None
+
+    def pool(self, pool: PoolID) -> PoolUse | None:
+        return self._pools.get(pool)
+
+    def pools(self) -> Iterator[tuple[PoolID, PoolUse]]:
+        return iter(self._pools.items())
+
+    def replace(self, uid: str, before: Uses, after: Uses) -> bool:
+        """The claim used `before` and uses `after` now. True when that frees something for others."""
+        if before == after:
+            return False
+        freed = False
+        touched: set[PoolID] = set()
+        for use, consumed in before.items():
+            if after.get(use) != consumed:
+                self._remove(uid, use)
+                touched.add(use[0][:2])
+                freed = True
+        for use, consumed in after.items():
+            if before.get(use) != consumed:
+                self._add(uid, use, consumed)
+                touched.add(use[0][:2])
+        for pool in touched:
+            entry = self._pools[pool]
+            if entry.devices:
+                self._revision += 1
+                entry.revision = self._revision
+            else:
+                del self._pools[pool]
+            self._changed(pool)
+        return freed
+
+    def _add(self, uid: str, use: Use, consumed: Mapping[str, Quantity]) -> None:
+        device, share = use
+        pool = self._pools.setdefault(device[:2], PoolUse())
+        entry = pool.devices.setdefault(device[2], DeviceUse())
+        if share is None:
+            entry.owners.add(uid)
+        else:
+            entry.shares[uid, share] = consumed
+
+    def _remove(self, uid: str, use: Use) -> None:
+        device, share = use
+        devices = self._pools[device[:2]].devices
+        entry = devices[device[2]]
+        if share is None:
+            entry.owners.discard(uid)
+        else:
+            entry.shares.pop((uid, share), None)
+        if not entry:
+            del devices[device[2]]

@@ -1,0 +1,157 @@
+"""Rivals of one claim after it was written, and the audit of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from app.api.decoding import convert
+from app.api.features import FeatureGates
+from app.api.resource import CounterSet, Device, DeviceID, ResourceClaim
+from app.devices.ledger import Ledger
+from app.devices.usage import PoolID
+
+ClaimBuilder = Callable[..., ResourceClaim]
+
+
+class Catalogue:
+    """Devices p0..p2 take 4, 4 and 8 of 8 slices of set `gpu`; m offers 10 of memory in shares."""
+
+    def __init__(self) -> None:
+        devices: list[dict[str, Any]] = [{"name": "m", "capacity": {"memory": {"value": "10"}}}]
+        for name, slices in (("p0", "4"), ("p1", "4"), ("p2", "8")):
+            consumes = [{"counterSet": "gpu", "counters": {"slices": {"value": slices}}}]
+            devices.append({"name": name, "consumesCounters": consumes})
+        self._devices = {device["name"]: convert(Device, device) for device in devices}
+
+    def device(self, device: DeviceID) -> Device | None:
+        return self._devices.get(device[2])
+
+    def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
+        return (convert(CounterSet, {"name": "gpu", "counters": {"slices": {"value": "8"}}}),)
+
+
+def share(device: str, share_id: str, memory: str) -> dict[str, Any]:
+    driver, pool, name = device.split("/")
+    return {
+        "request": "r", "driver": driver, "pool": pool, "device": name,
+        "shareID": share_id, "consumedCapacity": {"memory": memory},
+    }  # fmt: skip
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger(FeatureGates(), Catalogue())
+
+
+CONFLICTS = {
+    "the same device twice": (["gpu/n/x"], ["gpu/n/x"], "device"),
+    "a share of an owned device": (["gpu/n/m"], [share("gpu/n/m", "s", "1")], "mode"),
+    "owning a shared device": ([share("gpu/n/m", "s", "1")], ["gpu/n/m"], "mode"),
+    "more memory than there is": ([share("gpu/n/m", "s", "6")], [share("gpu/n/m", "t", "5")], "capacity"),
+    "more slices than there are": (["gpu/n/p0"], ["gpu/n/p2"], "counter"),
+}
+
+HARMLESS = {
+    "different devices": (["gpu/n/x"], ["gpu/n/y"]),
+    "the same name in another pool": (["gpu/n/x"], ["gpu/o/x"]),
+    "the same name of another driver": (["gpu/n/x"], ["nic/n/x"]),
+    "memory that suffices": ([share("gpu/n/m", "s", "5")], [share("gpu/n/m", "t", "5")]),
+    "slices that suffice": (["gpu/n/p0"], ["gpu/n/p1"]),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "kind"), CONFLICTS.values(), ids=CONFLICTS)
+class TestConflict:
+    def test_the_later_writer_sees_the_earlier(
+        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
+    ) -> None:
+        ledger.observe(make_claim("first", 5, first), watched=True)
+        ledger.observe(make_claim("second", 6, second), watched=True)
+        second_claim = ledger.by_uid("uid-second")
+        assert second_claim is not None
+        assert [rival.metadata.name for rival in ledger.rivals(second_claim)] == ["first"]
+
+    def test_the_earlier_writer_does_not_give_way_to_one_known_to_be_later(
+        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
+    ) -> None:
+        ledger.observe(make_claim("second", 1), watched=True)
+        ledger.observe(make_claim("first", 5, first), watched=True)
+        ledger.observe(make_claim("second", 6, labels={"still": "free"}), watched=True)
+        ledger.observe(make_claim("second", 7, second), watched=True)
+        first_claim = ledger.by_uid("uid-first")
+        assert first_claim is not None
+        assert ledger.rivals(first_claim) == ()
+
+    def test_the_audit_names_both(
+        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
+    ) -> None:
+        ledger.observe(make_claim("first", 5, first), watched=True)
+        ledger.observe(make_claim("second", 6, second), watched=True)
+        (violation,) = ledger.violations()
+        assert violation.kind == kind
+        assert violation.claims == ("default/first", "default/second")
+
+    def test_it_ends_when_one_of_them_lets_go(
+        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
+    ) -> None:
+        ledger.observe(make_claim("first", 5, first), watched=True)
+        ledger.observe(make_claim("second", 6, second), watched=True)
+        ledger.observe(make_claim("first", 7), watched=True)
+        second_claim = ledger.by_uid("uid-second")
+        assert second_claim is not None
+        assert ledger.rivals(second_claim) == ()
+        assert ledger.violations() == ()
+
+
+@pytest.mark.parametrize(("first", "second"), HARMLESS.values(), ids=HARMLESS)
+def test_what_does_not_collide_is_no_conflict(
+    ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any]
+) -> None:
+    ledger.observe(make_claim("first", 5, first), watched=True)
+    ledger.observe(make_claim("second", 6, second), watched=True)
+    assert [ledger.rivals(claim) for claim in ledger.claims()] == [(), ()]
+    assert ledger.violations() == ()
+
+
+def test_a_reservation_does_not_make_the_earlier_claim_look_later(ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    ledger.observe(make_claim("first", 5, ["gpu/n/x"]), watched=True)
+    ledger.observe(make_claim("second", 6, ["gpu/n/x"]), watched=True)
+    ledger.observe(make_claim("first", 8, ["gpu/n/x"], labels={"reserved": "again"}), watched=True)
+    second = ledger.by_uid("uid-second")
+    assert second is not None
+    assert [rival.metadata.name for rival in ledger.rivals(second)] == ["first"]
+
+
+def test_a_claim_whose_moment_of_allocation_is_unknown_counts_as_earlier(
+    ledger: Ledger, make_claim: ClaimBuilder
+) -> None:
+    """After a broken watch the list shows only the newest version, allocated at some time before it."""
+    ledger.observe(make_claim("other", 2), watched=True)
+    ledger.observe(make_claim("ours", 6, ["gpu/n/x"]), watched=False)
+    ledger.observe(make_claim("other", 9, ["gpu/n/x"]), watched=True)
+    ours = ledger.by_uid("uid-ours")
+    assert ours is not None
+    assert [rival.metadata.name for rival in ledger.rivals(ours)] == ["other"]
+
+
+def test_holds_are_neither_rivals_nor_violations(
+    ledger: Ledger, make_claim: ClaimBuilder, make_allocation: Callable[..., Any]
+) -> None:
+    held = make_claim("held", 1)
+    ledger.observe(held, watched=True)
+    ledger.hold(held, make_allocation("gpu/n/x"), owner="pod")
+    ledger.observe(make_claim("ours", 6, ["gpu/n/x"]), watched=True)
+    ours = ledger.by_uid("uid-ours")
+    assert ours is not None
+    assert ledger.rivals(ours) == ()
+    assert ledger.violations() == ()
+
+
+def test_an_unallocated_or_unknown_claim_has_no_rivals(ledger: Ledger, make_claim: ClaimBuilder) -> None:
+    free = make_claim("free", 1)
+    ledger.observe(free, watched=True)
+    assert ledger.rivals(free) == ()
+    assert ledger.rivals(make_claim("unknown", 1, ["gpu/n/x"])) == ()
