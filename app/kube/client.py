@@ -1,0 +1,242 @@
+"""One HTTP session with the API server: raw bytes in and out.
+
+`KubeClient` promises that every call ends within its timeout, with the body of a 2xx answer or with one of
+`app.api.errors`, which tells a request that was not carried out from one whose outcome is unknown. What is refused
+(429) is repeated with jitter as long as the time allows, unless the caller forbids it; nothing else is ever sent
+twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+
+from app.api.errors import ApiError, OutcomeUnknownError, ThrottledError, UnreachableError, error_from_status
+from app.kube.credentials import ClientSettings, Credentials, load
+from app.version import VERSION
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+Params = Mapping[str, str]
+
+_UNAUTHORIZED = 401
+_WATCH_SILENCE = 120.0
+"""Seconds without a byte after which a watch counts as dead; bookmarks come about once a minute."""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    """metav1.Status, as far as errors need it."""
+
+    reason: str = ""
+    message: str = ""
+    details: dict[str, Any] | None = None
+
+
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+class KubeClient:
+    """All traffic with one API server. Make it with `connect`, end it with `close` or `async with`."""
+
+    def __init__(self, credentials: Credentials, settings: ClientSettings) -> None:
+        self.credentials = credentials
+        self._timeout = settings.timeout
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=settings.connections, ssl=credentials.ssl, socket_factory=_socket, keepalive_timeout=60
+            ),
+            # Compressing lists costs the API server more than a cluster's network does.
+            headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": f"dra-extender/{VERSION}"},
+            read_bufsize=2**18,
+            auto_decompress=True,
+            trust_env=True,
+        )
+
+    @classmethod
+    async def connect(cls, settings: ClientSettings) -> KubeClient:
+        """Load credentials; nothing is sent yet. Raises CredentialsError."""
+        return cls(await load(settings), settings)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self.credentials.server
+
+    async def get(self, path: str, params: Params | None = None, *, timeout: float | None = None) -> bytes:
+        return await self.request("GET", path, params=params, timeout=timeout)
+
+    async def create(self, path: str, body: bytes, *, timeout: float | None = None) -> bytes:
+        """POST. A 429 is handed to the caller: whoever creates decides whether it is still wanted."""
+        return await self.request("POST", path, body=body, timeout=timeout, repeat_when_throttled=False)
+
+    async def replace(self, path: str, body: bytes, *, timeout: float | None = None) -> bytes:
+        """PUT; the resourceVersion in the body is the precondition."""
+        return await self.request("PUT", path, body=body, timeout=timeout)
+
+    async def patch(self, path: str, body: bytes, kind: str = MERGE_PATCH, *, timeout: float | None = None) -> bytes:
+        """PATCH with one of the patch content types; preconditions are in the body's metadata."""
+        return await self.request("PATCH", path, body=body, content_type=kind, timeout=timeout)
+
+    async def delete(self, path: str, body: bytes | None = None, *, timeout: float | None = None) -> bytes:
+        """DELETE; the body may be DeleteOptions with preconditions."""
+        return await self.request("DELETE", path, body=body, timeout=timeout)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout: float | None = None,
+        repeat_when_throttled: bool = True,
+    ) -> bytes:
+        """One request, repeated only when refused with 429. Raises ApiError and its subclasses, nothing else."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self._timeout if timeout is None else timeout)
+        attempt = 0
+        while True:
+            try:
+                return await self._once(method, path, params, body, content_type, max(deadline - loop.time(), 0.01))
+            except ThrottledError as refusal:
+                pause = refusal.retry_after * random.uniform(1.0, 1.5) * (1 + attempt / 2)
+                if not repeat_when_throttled or loop.time() + pause >= deadline:
+                    raise
+                attempt += 1
+                await asyncio.sleep(pause)
+
+    async def stream(
+        self,
+        path: str,
+        params: Params,
+        *,
+        on_open: Callable[[], object] = lambda: None,
+        silence: float = _WATCH_SILENCE,
+    ) -> AsyncGenerator[bytes]:
+        """The lines of a watch as they come, until the server ends it. Raises ApiError.
+
+        `on_open` is called when the server has accepted; `silence` is how many seconds without data end the watch too.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
+        try:
+            options = await self._options(params, timeout)
+            async with self._session.request("GET", self.credentials.server + path, **options) as reply:
+                if reply.status >= 400:
+                    raise _failure(reply.status, reply.headers, await reply.read())
+                on_open()
+                async for line in _lines(reply.content):
+                    yield line
+        except (aiohttp.ClientError, OSError, TimeoutError) as problem:
+            raise _transport_error(problem, "GET", path) from None
+
+    async def _once(
+        self, method: str, path: str, params: Params | None, body: bytes | None, content_type: str, timeout: float
+    ) -> bytes:
+        status, headers, data = await self._send(method, path, params, body, content_type, timeout)
+        if status == _UNAUTHORIZED:
+            # Refused before anything was done: a token may just have expired.
+            await self.credentials.refresh()
+            status, headers, data = await self._send(method, path, params, body, content_type, timeout)
+        if status >= 400:
+            raise _failure(status, headers, data)
+        return data
+
+    async def _send(
+        self, method: str, path: str, params: Params | None, body: bytes | None, content_type: str, timeout: float
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        options = await self._options(params, aiohttp.ClientTimeout(total=timeout))
+        if body is not None:
+            options["data"] = body
+            options["headers"]["Content-Type"] = content_type
+        try:
+            async with self._session.request(method, self.credentials.server + path, **options) as reply:
+                return reply.status, reply.headers, await reply.read()
+        except (aiohttp.ClientError, OSError, TimeoutError) as problem:
+            raise _transport_error(problem, method, path) from None
+
+    async def _options(self, params: Params | None, timeout: aiohttp.ClientTimeout) -> dict[str, Any]:
+        authorization = await self.credentials.authorization()
+        return {
+            "params": params,
+            "timeout": timeout,
+            "headers": {"Authorization": authorization} if authorization else {},
+            "server_hostname": self.credentials.server_hostname,
+            "proxy": self.credentials.proxy,
+            "allow_redirects": False,
+        }
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
+    """Complete lines of any length; a torn last line is dropped."""
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        head, newline, rest = chunk.partition(b"\n")
+        parts.append(head)
+        if not newline:
+            continue
+        yield b"".join(parts)
+        *whole, tail = rest.split(b"\n")
+        for line in whole:
+            yield line
+        parts = [tail]
+
+
+def _failure(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    try:
+        told = _status_decoder.decode(body)
+    except (msgspec.DecodeError, ValueError):
+        told = _Status(message=body[:200].decode("utf-8", "replace").strip())
+    return error_from_status(
+        status, told.reason, told.message, told.details, retry_after=_seconds(headers.get("Retry-After"), told.details)
+    )
+
+
+def _seconds(header: str | None, details: Mapping[str, Any] | None) -> float | None:
+    """Retry-After in seconds, of the header or of the Status; None when neither says."""
+    for value in (header, (details or {}).get("retryAfterSeconds")):
+        try:
+            seconds = float(value) if value is not None else 0.0
+        except (TypeError, ValueError):
+            continue
+        if 0 < seconds < float("inf"):
+            return seconds
+    return None
+
+
+def _transport_error(problem: BaseException, method: str, path: str) -> ApiError:
+    """Whether the request can have reached the server decides the class."""
+    text = f"{method} {path}: {str(problem) or type(problem).__name__}"
+    if isinstance(problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
+        return UnreachableError(0, "Unreachable", text)
+    return OutcomeUnknownError(0, "Timeout" if isinstance(problem, TimeoutError) else "ConnectionLost", text)
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices within half a minute that the other side is gone, even while a watch is silent."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
+    return made

@@ -1,0 +1,196 @@
+"""What has been seen of one kind of objects, and what each list or watch event changes in it.
+
+`Mirror` turns pages of lists and lines of watches into calls of `on_apply` and `on_remove`. It promises: every object
+that disappears is reported, also when it disappeared while nobody watched; an object that cannot be understood is
+reported by name and changes nothing for the others; an exception in a callback does the same; nothing is reported
+twice in a row at the same version. It is synchronous and does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+import structlog
+
+from app.api.decoding import DecodeError
+from app.api.errors import ApiError, GoneError, error_from_status
+from app.api.meta import Object, ObjectMeta
+from app.kube.resources import Identity, Resource, identify
+
+log = structlog.get_logger(__name__)
+
+
+class Named(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=Named)
+
+
+class _ListMeta(Object, frozen=True, gc=False):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(Object, frozen=True):
+    """One page of a list; the items are not decoded yet."""
+
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Event(Object, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _Status(Object, frozen=True):
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+_page = msgspec.json.Decoder(Page)
+_event = msgspec.json.Decoder(_Event)
+_status = msgspec.json.Decoder(_Status)
+
+
+def _ignore(_name: str) -> None:
+    return None
+
+
+class Callbacks(Generic[T]):
+    """Where changes go. `on_poisoned(name, problem)`: an object cannot be used; `on_healed(name)`: it can again."""
+
+    def __init__(
+        self,
+        on_apply: Callable[[T], object],
+        on_remove: Callable[[T], object],
+        on_poisoned: Callable[[str, str], object],
+        on_healed: Callable[[str], object] = _ignore,
+    ) -> None:
+        self.on_apply = on_apply
+        self.on_remove = on_remove
+        self.on_poisoned = on_poisoned
+        self.on_healed = on_healed
+
+
+class Mirror(Generic[T]):
+    """The objects of one kind by key. `keep` shrinks what is remembered of an object until it is removed."""
+
+    def __init__(
+        self, resource: Resource[T], callbacks: Callbacks[T], *, keep: Callable[[T], T] = lambda obj: obj
+    ) -> None:
+        self.version = ""
+        """The resourceVersion up to which everything has been seen; empty before the first complete list."""
+        self._resource = resource
+        self._callbacks = callbacks
+        self._keep = keep
+        self._known: dict[str, T] = {}
+        self._poisoned: dict[str, str] = {}
+        self._listed: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def poisoned(self) -> int:
+        """How many objects cannot be used now."""
+        return len(self._poisoned)
+
+    def read_page(self, data: bytes) -> Page:
+        """The page in an answer to a list request. Raises ApiError when it is none."""
+        try:
+            return _page.decode(data)
+        except (msgspec.DecodeError, ValueError) as problem:
+            raise ApiError(0, "Malformed", f"list of {self._resource.plural}: {problem}") from None
+
+    def begin_list(self) -> None:
+        self._listed = set()
+
+    def listed(self, items: Sequence[msgspec.Raw]) -> None:
+        """Some objects of a list in progress. Those already known at the same version are only ticked off."""
+        for raw in items:
+            identity = identify(raw)
+            self._listed.add(identity.key)
+            known = self._known.get(identity.key)
+            if known is None or not _same_version(known.metadata, identity) or identity.key in self._poisoned:
+                self._apply(raw, identity)
+
+    def end_list(self, version: str) -> None:
+        """The list is complete: report what is gone."""
+        for key in [key for key in self._poisoned if key not in self._listed]:
+            self._heal(key)
+        for key in [key for key in self._known if key not in self._listed]:
+            self._remove(key)
+        self._listed = set()
+        self.version = version
+
+    def watched(self, line: bytes) -> None:
+        """One event of a watch. Raises GoneError when the list must be read anew, ApiError when the watch is broken."""
+        try:
+            event = _event.decode(line)
+        except (msgspec.DecodeError, ValueError) as problem:
+            raise ApiError(0, "Malformed", f"watch of {self._resource.plural}: {problem}") from None
+        if event.type == "ERROR":
+            raise _watch_error(event.object)
+        identity = identify(event.object)
+        if event.type in ("ADDED", "MODIFIED"):
+            self._apply(event.object, identity)
+        elif event.type == "DELETED":
+            self._heal(identity.key)
+            self._remove(identity.key)
+        if identity.resource_version:
+            self.version = identity.resource_version
+
+    def _apply(self, raw: msgspec.Raw, identity: Identity) -> None:
+        key = identity.key
+        try:
+            obj = self._resource.decode(raw)
+            known = self._known.get(key)
+            if known is not None and known.metadata.uid != obj.metadata.uid:
+                self._remove(key)  # deleted and made anew while nobody watched
+            self._known[key] = self._keep(obj)
+            self._callbacks.on_apply(obj)
+        except DecodeError as problem:
+            self._poison(key, problem.problem)
+        except Exception as problem:  # one object must never stop the others
+            log.exception("object not applied", kind=self._resource.kind, name=key)
+            self._poison(key, f"{type(problem).__name__}: {problem}")
+        else:
+            self._heal(key)
+
+    def _remove(self, key: str) -> None:
+        known = self._known.pop(key, None)
+        if known is None:
+            return
+        try:
+            self._callbacks.on_remove(known)
+        except Exception:  # as above
+            log.exception("object not removed", kind=self._resource.kind, name=key)
+
+    def _poison(self, key: str, problem: str) -> None:
+        if self._poisoned.get(key) != problem:
+            self._poisoned[key] = problem
+            self._callbacks.on_poisoned(key, problem)
+
+    def _heal(self, key: str) -> None:
+        if self._poisoned.pop(key, None) is not None:
+            self._callbacks.on_healed(key)
+
+
+def _same_version(known: ObjectMeta, found: Identity) -> bool:
+    return known.uid == found.uid and known.resource_version == found.resource_version != ""
+
+
+def _watch_error(raw: msgspec.Raw) -> ApiError:
+    try:
+        status = _status.decode(raw)
+    except (msgspec.DecodeError, ValueError):
+        return ApiError(0, "Malformed", "watch ended with an unreadable error")
+    if status.code == 410 or status.reason in ("Expired", "Gone"):
+        return GoneError(410, status.reason, status.message)
+    return error_from_status(status.code or 500, status.reason, status.message)

@@ -1,0 +1,191 @@
+"""List and watch of one kind, for ever.
+
+`Reflector` promises: it never dies and never stops retrying; a cut watch goes on where it was; when the server no
+longer has the events in between (410) the list is read anew and differences are reported; pauses after failures grow
+and are jittered; `progress` shows at any moment how current the picture is. Lists are consistent reads in pages: a
+list from some API server's cache (resourceVersion=0) could be older than what was seen already and make existing
+objects look deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+import msgspec
+import structlog
+
+from app.api.errors import ApiError, GoneError
+from app.kube.backoff import Backoff
+from app.kube.client import KubeClient
+from app.kube.mirror import Callbacks, Mirror, Named
+from app.kube.resources import Resource
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T", bound=Named)
+
+PAGE = 500
+_BREATH = 100
+"""Objects decoded in one go before other work on the event loop gets a turn."""
+_QUIET = 30.0
+"""Seconds between log lines about the same problem."""
+_LIST_TIMEOUT = 60.0
+_TOO_NEW = "Too large resource version"
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a reflector is. `behind`: seconds since the watch was last known to be alive, 0 while it is."""
+
+    kind: str
+    synced: bool
+    objects: int
+    poisoned: int
+    version: str
+    behind: float
+    lists: int
+    watches: int
+    events: int
+    problem: str = ""
+
+
+class Reflector(Generic[T]):
+    """Keeps callbacks informed about one kind. `run` never returns; cancel it to stop."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource[T],
+        callbacks: Callbacks[T],
+        *,
+        on_synced: Callable[[], object] = lambda: None,
+        selector: Mapping[str, str] | None = None,
+        keep: Callable[[T], T] = lambda obj: obj,
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`selector` holds fieldSelector and labelSelector; `keep` is that of `Mirror`."""
+        self.resource = resource
+        self._client = client
+        self._mirror = Mirror(resource, callbacks, keep=keep)
+        self._on_synced = on_synced
+        self._selector = dict(selector or {})
+        self._backoff = backoff or Backoff()
+        self._clock = clock
+        self._synced = False
+        self._alive_at = clock()
+        self._watching = False
+        self._lists = self._watches = self._events = 0
+        self._problem = ""
+        self._told = ("", -_QUIET)
+
+    @property
+    def synced(self) -> bool:
+        """Whether one whole list has been reported."""
+        return self._synced
+
+    def progress(self) -> Progress:
+        return Progress(
+            kind=self.resource.kind,
+            synced=self._synced,
+            objects=len(self._mirror),
+            poisoned=self._mirror.poisoned,
+            version=self._mirror.version,
+            behind=0.0 if self._watching else self._clock() - self._alive_at,
+            lists=self._lists,
+            watches=self._watches,
+            events=self._events,
+            problem=self._problem,
+        )
+
+    async def run(self) -> None:
+        """For ever: take a step, and when it fails wait a little."""
+        while True:
+            pause = await self.step()
+            if pause:
+                await asyncio.sleep(pause)
+
+    async def step(self) -> float:
+        """One list if needed, then one watch until it ends. Returns the seconds to wait before the next step."""
+        started = self._clock()
+        try:
+            if not self._mirror.version:
+                await self._list()
+            await self._watch()
+        except GoneError as problem:
+            log.info("events are gone, listing anew", kind=self.resource.kind, reason=problem.message)
+            self._mirror.version = ""
+        except ApiError as problem:
+            return self._failed(problem)
+        except Exception as problem:  # the loop outlives every mistake
+            log.exception("reflector stumbled", kind=self.resource.kind)
+            return self._failed(ApiError(0, "Internal", f"{type(problem).__name__}: {problem}"))
+        finally:
+            self._left()
+        # A server that ends every watch at once must not be asked in a tight loop.
+        return 0.0 if self._clock() - started > 1.0 else self._backoff.next()
+
+    async def _list(self) -> None:
+        self._mirror.begin_list()
+        token = ""
+        while True:
+            params = self._selector | {"limit": str(PAGE)} | ({"continue": token} if token else {})
+            page = self._mirror.read_page(await self._client.get(self.resource.path(), params, timeout=_LIST_TIMEOUT))
+            items = page.items or []
+            for start in range(0, len(items), _BREATH):
+                self._mirror.listed(items[start : start + _BREATH])
+                await asyncio.sleep(0)
+            token = page.metadata.continue_
+            if not token:
+                break
+        self._mirror.end_list(page.metadata.resource_version)
+        self._lists += 1
+        self._alive()
+        if not self._synced:
+            self._synced = True
+            log.info("synced", kind=self.resource.kind, objects=len(self._mirror))
+            self._on_synced()
+
+    async def _watch(self) -> None:
+        params = self._selector | {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._mirror.version,
+            "timeoutSeconds": str(random.randint(300, 600)),
+        }
+        self._watches += 1
+        async with aclosing(self._client.stream(self.resource.path(), params, on_open=self._alive)) as lines:
+            async for line in lines:
+                self._mirror.watched(line)
+                self._events += 1
+                self._backoff.reset()
+
+    def _alive(self) -> None:
+        self._watching = True
+        self._problem = ""
+
+    def _left(self) -> None:
+        if self._watching:
+            self._watching = False
+            self._alive_at = self._clock()
+
+    def _failed(self, problem: ApiError) -> float:
+        if _TOO_NEW in problem.message:
+            self._mirror.version = ""  # the server was set back, from a backup for example: what we know is its future
+        pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
+        self._problem = problem.message
+        told, when = self._told
+        if told != problem.message or self._clock() - when >= _QUIET:
+            self._told = (problem.message, self._clock())
+            log.warning(
+                "cannot follow, will retry",
+                kind=self.resource.kind,
+                problem=problem.message,
+                status=problem.status,
+                retry_in=round(pause, 1),
+            )
+        return pause
