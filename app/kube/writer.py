@@ -1,0 +1,179 @@
+"""Every write that the extender makes, each one request with its preconditions.
+
+`Writer` promises: a claim is changed only at the UID and resourceVersion it was decided on, a pod is bound only under
+its UID; patches touch exactly the fields they are about, so fields of newer API versions survive; replies come back
+as structs. What goes wrong is one of `app.api.errors`; above all `OutcomeUnknownError` is passed on, never guessed
+about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from app.api.core import Pod
+from app.api.decoding import DecodeError, encode
+from app.api.errors import NotFoundError, OutcomeUnknownError
+from app.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from app.kube.client import STRATEGIC_PATCH, KubeClient
+from app.kube.discovery import Served
+from app.kube.events import EventRecorder, Occurrence
+from app.kube.resources import PODS, Resource, resource_claims
+
+T = TypeVar("T")
+
+RING_ANNOTATION = "dra-extender.dev/rung"
+
+
+class Doorbell(msgspec.Struct, frozen=True):
+    """The claim that no pod uses and whose changes wake refused pods in kube-scheduler."""
+
+    namespace: str
+    name: str
+
+
+class Writer:
+    """Writes claims, pods and events through one client."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        served: Served,
+        events: EventRecorder,
+        doorbell: Doorbell,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._claims = resource_claims(served.version)
+        self._events = events
+        self._doorbell = doorbell
+        self._now = now
+
+    # --- claims --------------------------------------------------------------------------------------------------------
+
+    async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Protect the claim from deletion; the claim controller deallocates only claims that carry the finalizer.
+
+        Must come before the status write: finalizers sent through /status are dropped silently.
+        """
+        finalizers = [*claim.metadata.finalizers, FINALIZER]
+        return await self._patch(claim, {"metadata": _at(claim) | {"finalizers": finalizers}})
+
+    async def write_status(
+        self,
+        claim: ResourceClaim,
+        *,
+        allocation: AllocationResult | msgspec.UnsetType | None = msgspec.UNSET,
+        reserved_for: Sequence[ResourceClaimConsumerReference],
+    ) -> ResourceClaim:
+        """Allocation and reservations in one write. UNSET keeps the stored allocation, None clears it."""
+        status: dict[str, Any] = {"reservedFor": list(reserved_for)}
+        if allocation is not msgspec.UNSET:
+            status["allocation"] = allocation
+        return await self._patch(claim, {"metadata": _at(claim), "status": status}, "status")
+
+    async def remove_reservation(self, claim: ResourceClaim, pod_uid: str) -> ResourceClaim:
+        """Take one consumer out of reservedFor, whatever version the claim has; other consumers are not touched."""
+        removal = [{"$patch": "delete", "uid": pod_uid}]
+        body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": removal}}
+        return await self._patch(claim, body, "status", STRATEGIC_PATCH)
+
+    async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
+        """Clear allocation, reservations and device status."""
+        cleared = {"allocation": None, "reservedFor": None, "devices": None}
+        return await self._patch(claim, {"metadata": _at(claim), "status": cleared}, "status")
+
+    async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim as stored now, or None."""
+        try:
+            return self._claim(await self._client.get(self._claims.path(namespace, name)))
+        except NotFoundError:
+            return None
+
+    async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
+        """Create a claim from its JSON (metadata and spec), in the version that is served."""
+        whole = {"apiVersion": self._claims.api_version, "kind": "ResourceClaim", **body}
+        return self._claim(await self._client.create(self._claims.path(namespace), encode(whole)))
+
+    async def delete_claim(self, claim: ResourceClaim) -> None:
+        """Delete the claim if it still is the same one. Gone already is fine."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": claim.metadata.uid}}
+        try:
+            await self._client.delete(
+                self._claims.path(claim.metadata.namespace, claim.metadata.name), msgspec.json.encode(options)
+            )
+        except NotFoundError:
+            return
+
+    # --- pods ----------------------------------------------------------------------------------------------------------
+
+    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Bind the pod with this UID. ConflictError when it is another pod or already bound (even to the same node)."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": namespace, "name": name, "uid": uid},
+            "target": {"kind": "Node", "name": node},
+        }
+        await self._client.create(PODS.path(namespace, name, "binding"), msgspec.json.encode(binding))
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as stored now, or None."""
+        try:
+            return _decoded(PODS, await self._client.get(PODS.path(namespace, name)))
+        except NotFoundError:
+            return None
+
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
+        """Merge these fields into the pod's status, if it still is the same pod."""
+        body = encode({"metadata": {"uid": pod.metadata.uid}, "status": dict(status)})
+        await self._client.patch(PODS.path(pod.metadata.namespace, pod.metadata.name, "status"), body, STRATEGIC_PATCH)
+
+    # --- telling -------------------------------------------------------------------------------------------------------
+
+    def record_event(self, occurrence: Occurrence) -> None:
+        """Fire and forget."""
+        self._events.record(occurrence)
+
+    async def ring(self) -> None:
+        """Change the doorbell claim, making it first where it does not exist."""
+        stamp = self._now().isoformat(timespec="microseconds")
+        annotations = {RING_ANNOTATION: stamp}
+        body = msgspec.json.encode({"metadata": {"annotations": annotations}})
+        try:
+            await self._client.patch(self._claims.path(self._doorbell.namespace, self._doorbell.name), body)
+        except NotFoundError:
+            await self.create_claim(
+                self._doorbell.namespace,
+                {
+                    "metadata": {"name": self._doorbell.name, "annotations": annotations},
+                    "spec": {"devices": {}},
+                },
+            )
+
+    async def _patch(
+        self, claim: ResourceClaim, body: Mapping[str, Any], subresource: str = "", kind: str | None = None
+    ) -> ResourceClaim:
+        path = self._claims.path(claim.metadata.namespace, claim.metadata.name, subresource)
+        data = encode(body)
+        return self._claim(await (self._client.patch(path, data, kind) if kind else self._client.patch(path, data)))
+
+    def _claim(self, data: bytes) -> ResourceClaim:
+        return _decoded(self._claims, data)
+
+
+def _at(claim: ResourceClaim) -> dict[str, Any]:
+    """The preconditions: this claim, at this version."""
+    return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
+
+
+def _decoded(resource: Resource[T], data: bytes) -> T:
+    """The object in a reply. A reply that cannot be read tells nothing about what was stored."""
+    try:
+        return resource.decode(data)
+    except DecodeError as problem:
+        raise OutcomeUnknownError(0, "Malformed", str(problem)) from None
