@@ -1,0 +1,116 @@
+"""What scheduling needs from outside: writes and reads at the API server, time, names, and somebody who counts.
+
+Every method that talks to the API server raises only the errors of `app.api.errors`, which say whether the request
+was carried out; `OutcomeUnknownError` alone leaves that open. A method either returns the object as the server stored
+it or raises. None of them retries anything but a refusal (429), and each ends within its own time limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from msgspec import UNSET, UnsetType
+
+from app.api.core import Pod
+from app.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+
+ShareIds = Callable[[], str]
+"""A new lower-case UUID at each call: IDs of shares of devices that can be allocated several times."""
+
+
+class ClaimWriter(Protocol):
+    """Reads and writes of claims. `claim` carries the name, UID and resourceVersion a write is made for.
+
+    Preconditions: unless said otherwise a write fails with ConflictError when the stored claim has another
+    resourceVersion, and with ConflictError or RejectedError (the real server says 409 or 422) when it has another UID.
+    """
+
+    async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim as stored now; None when there is none."""
+
+    async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Append the delete-protection finalizer to the claim (main resource)."""
+
+    async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Take the delete-protection finalizer away (main resource). A claim that is being deleted is gone then."""
+
+    async def write_status(
+        self,
+        claim: ResourceClaim,
+        *,
+        allocation: AllocationResult | UnsetType | None = UNSET,
+        reserved_for: Sequence[ResourceClaimConsumerReference],
+    ) -> ResourceClaim:
+        """Set all of reservedFor, and the allocation too unless it is UNSET (= keep what is stored), in one write."""
+
+    async def remove_reservation(self, claim: ResourceClaim, pod_uid: str) -> ResourceClaim:
+        """Take one consumer out of reservedFor, at whatever resourceVersion; others' entries are untouched.
+
+        The precondition is the claim's UID only. Removing what is not there succeeds.
+        """
+
+    async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
+        """Clear allocation, reservedFor and devices in one write."""
+
+    async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
+        """Create a claim from its JSON (metadata, perhaps with generateName, and spec)."""
+
+    async def delete_claim(self, claim: ResourceClaim) -> None:
+        """Delete the claim if it still is the same one (UID); gone already is fine."""
+
+
+class PodWriter(Protocol):
+    """Reads and writes of pods."""
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as stored now; None when there is none."""
+
+    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """POST the Binding; another UID, a pod that is bound already or being deleted is a ConflictError."""
+
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
+        """Merge these fields into the pod's status; the precondition is the pod's UID."""
+
+
+class Messenger(Protocol):
+    """What is said to people and to other schedulers."""
+
+    def record_event(
+        self,
+        regarding: Pod | ResourceClaim,
+        kind: Literal["Normal", "Warning"],
+        reason: str,
+        note: str,
+        *,
+        action: str = "Scheduling",
+    ) -> None:
+        """Tell an event. Returns at once and never raises; events may be dropped when there are too many."""
+
+    async def ring(self) -> None:
+        """Touch the doorbell claim, which makes kube-scheduler try all refused pods again."""
+
+
+class Ports(ClaimWriter, PodWriter, Messenger, Protocol):
+    """Everything that talks to the API server."""
+
+
+class Clock(Protocol):
+    """Time. `monotonic` must be the event loop's time, so that waits and deadlines agree."""
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start, never going back."""
+
+    def wall(self) -> datetime:
+        """The time of day, with time zone UTC."""
+
+
+class Observer(Protocol):
+    """Somebody who counts. Names and labels are fixed texts (see `app.scheduling.observing`), never object names."""
+
+    def count(self, name: str, label: str = "") -> None:
+        """`name` happened once more, in the way `label`."""
+
+    def took(self, name: str, seconds: float) -> None:
+        """One more `name` is done and took that long."""
