@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Write the module file for one version of Kubernetes: modules.sh VERSION GO_MOD, e.g. modules.sh v1.36.3 go.mod
+#
+# k8s.io/kubernetes replaces its staging modules by folders of its own tree, and replacements do not carry over to a
+# module that requires it: each is replaced here by the published module of the same release (v1.36.3 -> v0.36.3).
+# Three of them nothing here imports, and they need not be fetched. The version of etcd is the one that Kubernetes
+# release was built with, because its go.mod says so.
+set -euo pipefail
+version=$1 modfile=$2
+here=$(cd "$(dirname "$0")" && pwd)
+staging=v0.${version#v1.}
+
+source_mod=$(cd "$here" && GOFLAGS=-mod=mod go mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^\t"GoMod": "\(.*\)",$/\1/p')
+go_version=$(sed -n 's/^go //p' "$source_mod")
+
+cd "$here"
+{
+  printf 'module controlplane\n\ngo %s\n\nrequire k8s.io/kubernetes %s\n\nreplace (\n' "$go_version" "$version"
+  sed -n 's|^\t\(k8s.io/[a-z-]*\) => ./staging/.*|\1|p' "$source_mod" |
+    grep -v -e /sample-apiserver -e /sample-cli-plugin -e /code-generator |
+    while read -r module; do printf '\t%s => %s %s\n' "$module" "$module" "$staging"; done
+  printf ')\n'
+} > "$modfile"
+go mod tidy -modfile="$modfile"

@@ -1,0 +1,481 @@
+"""A real Kubernetes control plane on loopback, for as long as a ``with`` block lasts.
+
+etcd, kube-apiserver, kube-controller-manager and any number of kube-schedulers run as processes of their own, on free
+ports, with TLS, RBAC and service account tokens as in a cluster. Everything they write (data, certificates, kubeconfig
+files, logs) is under one folder. The binaries come from ``KUBEBUILDER_ASSETS`` when that is set (the convention of
+envtest), otherwise from ``make -C tests/controlplane``.
+
+As a command it is a place to try things: ``python tests/e2e/controlplane.py up`` prints a kubeconfig and stays up
+until Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+import trustme
+import yaml
+
+BUILT = Path(__file__).resolve().parents[1] / "controlplane" / "bin" / "current"
+BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+READY_SECONDS = 90.0
+STOP_SECONDS = 10.0
+
+# Everything of dynamic resource allocation that is beta in 1.36, whether it is on by default there or not.
+DRA_FEATURES: Mapping[str, bool] = {
+    "DRAAdminAccess": True,
+    "DRAConsumableCapacity": True,
+    "DRADeviceBindingConditions": True,
+    "DRADeviceTaintRules": True,
+    "DRADeviceTaints": True,
+    "DRAExtendedResource": True,
+    "DRAPartitionableDevices": True,
+    "DRAPrioritizedList": True,
+    "DRAResourceClaimDeviceStatus": True,
+}
+# DeviceTaintRule is not in v1 before 1.37.
+DRA_RUNTIME_CONFIG = ("resource.k8s.io/v1beta1=true", "resource.k8s.io/v1beta2=true")
+
+
+class NotBuiltError(RuntimeError):
+    """The binaries of the control plane are not there."""
+
+
+class ComponentError(RuntimeError):
+    """A component did not start, or ended on its own."""
+
+
+def assets() -> Path:
+    """The folder with the binaries; raises NotBuiltError, saying what to do, when one is missing."""
+    folder = Path(os.environ.get("KUBEBUILDER_ASSETS") or BUILT)
+    missing = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+    if missing:
+        raise NotBuiltError(
+            f"{', '.join(missing)} missing in {folder}: run `make -C tests/controlplane` (needs Go), "
+            "or set KUBEBUILDER_ASSETS to a folder that has them"
+        )
+    return folder
+
+
+@dataclass
+class Component:
+    """One running process, its log and how to ask it whether it is ready."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    ready_url: str
+
+    def wait_ready(self, trust: ssl.SSLContext) -> None:
+        """Return when the component says it is ready; raises ComponentError with the end of its log."""
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise ComponentError(f"{self.name} ended with {self.process.returncode}:\n{self.log_tail()}")
+            if _answers(self.ready_url, trust):
+                return
+            time.sleep(0.1)
+        raise ComponentError(f"{self.name} was not ready after {READY_SECONDS:.0f} s:\n{self.log_tail()}")
+
+    def stop(self) -> None:
+        """End the process: politely, then for certain."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+@dataclass
+class Credentials:
+    """The certificate authority of one control plane and what it has issued, as files in one folder."""
+
+    folder: Path
+    authority: trustme.CA = field(default_factory=trustme.CA)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.authority.cert_pem.write_to_path(str(self.ca_file))
+
+    @property
+    def ca_file(self) -> Path:
+        return self.folder / "ca.crt"
+
+    def serving(self, name: str) -> tuple[Path, Path]:
+        """Certificate and key for a server on loopback."""
+        return self._write(name, self.authority.issue_cert("127.0.0.1", "localhost", common_name=name))
+
+    def client(self, name: str, user: str, group: str | None = None) -> tuple[Path, Path]:
+        """Certificate and key that the API server takes for `user` in `group`."""
+        # The host name is not looked at, but Go refuses a certificate with an empty list of them.
+        issued = self.authority.issue_cert("localhost", common_name=user, organization_name=group or "nobody")
+        return self._write(name, issued)
+
+    def signing_key(self) -> Path:
+        """The key that signs service account tokens."""
+        return self._write("service-accounts", self.authority.issue_cert(common_name="service-accounts"))[1]
+
+    def trust(self) -> ssl.SSLContext:
+        """A context that believes this authority and nobody else."""
+        return ssl.create_default_context(cafile=str(self.ca_file))
+
+    def _write(self, name: str, issued: trustme.LeafCert) -> tuple[Path, Path]:
+        certificate, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
+        issued.cert_chain_pems[0].write_to_path(str(certificate))
+        key.touch(mode=0o600)
+        issued.private_key_pem.write_to_path(str(key))
+        return certificate, key
+
+
+class ControlPlane:
+    """The control plane as a context manager.
+
+    `feature_gates` go to every component, `runtime_config` to the API server. Without `node_lifecycle` nodes are
+    schedulable as soon as they are created and stay so without heartbeats; with it they need a kubelet's. `audit`
+    writes every write request, in order, to `audit_log`. `controllers=False` leaves kube-controller-manager out.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        feature_gates: Mapping[str, bool] = DRA_FEATURES,
+        runtime_config: Sequence[str] = DRA_RUNTIME_CONFIG,
+        controllers: bool = True,
+        node_lifecycle: bool = False,
+        audit: bool = False,
+    ) -> None:
+        self.directory = directory.resolve()
+        self.feature_gates = dict(feature_gates)
+        self.runtime_config = tuple(runtime_config)
+        self.controllers = controllers
+        self.node_lifecycle = node_lifecycle
+        self.audit = audit
+        self.binaries = assets()
+        self.components: dict[str, Component] = {}
+        self.url = f"https://127.0.0.1:{free_port()}"
+
+    def __enter__(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.credentials = Credentials(self.directory / "pki")
+        self._token_key = self.credentials.signing_key()
+        try:
+            self._start_etcd()
+            self._start_apiserver()
+            if self.controllers:
+                self._start_controllers()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def admin_kubeconfig(self) -> Path:
+        """A kubeconfig that may do anything."""
+        return self.directory / "admin.kubeconfig"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.directory / "logs" / "audit.json"
+
+    def stop(self) -> None:
+        """Stop everything, the last started first."""
+        for component in reversed(self.components.values()):
+            component.stop()
+        self.components.clear()
+
+    def stop_component(self, name: str) -> None:
+        """Stop one component by name: a scheduler's, or ``kube-controller-manager``."""
+        self.components.pop(name).stop()
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """What kubectl prints, run as the administrator; raises CalledProcessError with its stderr."""
+        command = [str(self.binaries / "kubectl"), f"--kubeconfig={self.admin_kubeconfig}", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr.strip())
+        return done.stdout
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Create or change objects, in the order given."""
+        self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
+
+    def start_scheduler(
+        self,
+        name: str = "default-scheduler",
+        configuration: Mapping[str, Any] | Path | None = None,
+        feature_gates: Mapping[str, bool] | None = None,
+        kubeconfig: Path | None = None,
+    ) -> Component:
+        """Start one more kube-scheduler with a KubeSchedulerConfiguration (empty: the stock one).
+
+        `name` is that of the process and its logs; scheduler names are in the profiles. It talks as
+        system:kube-scheduler unless a kubeconfig is given; leader election is off unless the configuration says so.
+        """
+        given = yaml.safe_load(configuration.read_text()) if isinstance(configuration, Path) else configuration
+        config: dict[str, Any] = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            **(given or {}),
+        }
+        kubeconfig = kubeconfig or self._component_kubeconfig("kube-scheduler", "system:kube-scheduler")
+        config["clientConnection"] = {**config.get("clientConnection", {}), "kubeconfig": str(kubeconfig)}
+        file = self.directory / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(config))
+        port = free_port()
+        gates = self.feature_gates if feature_gates is None else feature_gates
+        return self._start(
+            name,
+            "kube-scheduler",
+            f"https://127.0.0.1:{port}/readyz",
+            f"--config={file}",
+            *self._serving_flags("kube-scheduler", port),
+            *_gates(gates),
+        )
+
+    def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 24) -> Path:
+        """A kubeconfig with a token of a service account that exists; it may do what its bindings allow."""
+        answer = self.kubectl("create", "token", name, f"--namespace={namespace}", f"--duration={hours}h")
+        file = self.directory / f"{namespace}.{name}.kubeconfig"
+        return self._write_kubeconfig(file, {"token": answer.strip()})
+
+    def user_kubeconfig(self, user: str, group: str | None = None) -> Path:
+        """A kubeconfig of a user by certificate: what a person, or a component, logs in with."""
+        certificate, key = self.credentials.client(user.replace(":", "-"), user, group)
+        file = self.directory / f"{user.replace(':', '-')}.kubeconfig"
+        return self._write_kubeconfig(file, {"client-certificate": str(certificate), "client-key": str(key)})
+
+    def _start_etcd(self) -> None:
+        client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+        self.etcd_url = client
+        self._start(
+            "etcd",
+            "etcd",
+            f"{client}/readyz",
+            f"--data-dir={self.directory / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",  # the data does not outlive the tests
+            "--log-level=warn",
+        )
+
+    def _start_apiserver(self) -> None:
+        certificate, key = self.credentials.client("admin", "admin", "system:masters")
+        self._write_kubeconfig(self.admin_kubeconfig, {"client-certificate": str(certificate), "client-key": str(key)})
+        serving, serving_key = self.credentials.serving("kube-apiserver")
+        flags = [
+            f"--etcd-servers={self.etcd_url}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.url.rpartition(':')[2]}",
+            f"--tls-cert-file={serving}",
+            f"--tls-private-key-file={serving_key}",
+            f"--client-ca-file={self.credentials.ca_file}",
+            "--authorization-mode=Node,RBAC",
+            f"--service-account-issuer={self.url}",
+            f"--service-account-key-file={self._token_key}",
+            f"--service-account-signing-key-file={self._token_key}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--endpoint-reconciler-type=none",  # a loopback address cannot be an endpoint
+            "--allow-privileged=true",
+            "--profiling=false",
+            *_gates(self.feature_gates),
+        ]
+        if self.runtime_config:
+            flags.append(f"--runtime-config={','.join(self.runtime_config)}")
+        if not self.node_lifecycle:
+            # Nobody would take the not-ready taint away from a new node again.
+            flags.append("--disable-admission-plugins=TaintNodesByCondition")
+        if self.audit:
+            flags += self._audit_flags()
+        self._start("kube-apiserver", "kube-apiserver", f"{self.url}/readyz", *flags)
+
+    def _audit_flags(self) -> list[str]:
+        rules = [{"level": "RequestResponse", "verbs": ["create", "update", "patch", "delete"]}, {"level": "None"}]
+        policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": rules}
+        file = self.directory / "audit-policy.yaml"
+        file.write_text(yaml.safe_dump(policy))
+        return [f"--audit-policy-file={file}", f"--audit-log-path={self.audit_log}", "--audit-log-mode=blocking-strict"]
+
+    def _start_controllers(self) -> None:
+        port = free_port()
+        # With credentials per controller they act under the roles that the API server ships for each.
+        kubeconfig = self._component_kubeconfig("kube-controller-manager", "system:kube-controller-manager")
+        without = "" if self.node_lifecycle else ",-node-lifecycle-controller"
+        self._start(
+            "kube-controller-manager",
+            "kube-controller-manager",
+            f"https://127.0.0.1:{port}/healthz",
+            f"--kubeconfig={kubeconfig}",
+            f"--controllers=*{without}",
+            "--use-service-account-credentials=true",
+            f"--service-account-private-key-file={self._token_key}",
+            f"--root-ca-file={self.credentials.ca_file}",
+            "--leader-elect=false",
+            *self._serving_flags("kube-controller-manager", port),
+            *_gates(self.feature_gates),
+        )
+
+    def _component_kubeconfig(self, name: str, user: str) -> Path:
+        file = self.directory / f"{name}.kubeconfig"
+        if not file.exists():
+            certificate, key = self.credentials.client(name, user, user)
+            self._write_kubeconfig(file, {"client-certificate": str(certificate), "client-key": str(key)})
+        return file
+
+    def _serving_flags(self, name: str, port: int) -> list[str]:
+        certificate, key = self.credentials.serving(f"{name}-serving")
+        return [
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--tls-cert-file={certificate}",
+            f"--tls-private-key-file={key}",
+        ]
+
+    def _write_kubeconfig(self, file: Path, user: Mapping[str, str]) -> Path:
+        cluster = {"server": self.url, "certificate-authority": str(self.credentials.ca_file)}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": cluster}],
+            "users": [{"name": "test", "user": dict(user)}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+            "current-context": "test",
+        }
+        file.touch(mode=0o600)
+        file.write_text(yaml.safe_dump(config))
+        return file
+
+    def _start(self, name: str, binary: str, ready_url: str, *flags: str) -> Component:
+        if name in self.components:
+            raise ValueError(f"{name} runs already")
+        logs = self.directory / "logs"
+        logs.mkdir(exist_ok=True)
+        log = logs / f"{name}.log"
+        with log.open("ab") as output:
+            process = subprocess.Popen(
+                [str(self.binaries / binary), *flags],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.directory,
+                start_new_session=True,  # Ctrl-C is for us: they are stopped in order
+            )
+        component = self.components[name] = Component(name, process, log, ready_url)
+        component.wait_ready(self.credentials.trust())
+        return component
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def _gates(gates: Mapping[str, bool]) -> list[str]:
+    if not gates:
+        return []
+    return ["--feature-gates=" + ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))]
+
+
+def _answers(url: str, trust: ssl.SSLContext) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2, context=trust if url.startswith("https") else None) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="controlplane.py", description="A real control plane on loopback.")
+    up = parser.add_subparsers(required=True).add_parser("up", help="start it, print the kubeconfig, stay up")
+    up.add_argument("--dir", type=Path, help="where everything goes (a temporary folder, removed at the end)")
+    up.add_argument("--scheduler", type=Path, action="append", default=[], help="start one with this configuration")
+    up.add_argument("--stock-scheduler", action="store_true", help="start kube-scheduler as it is shipped")
+    up.add_argument("--no-controllers", action="store_true", help="without kube-controller-manager")
+    up.add_argument("--node-lifecycle", action="store_true", help="nodes need heartbeats")
+    up.add_argument("--feature-gates", default="", help="Name=true,... on top of all beta gates of DRA")
+    up.add_argument("--runtime-config", default=",".join(DRA_RUNTIME_CONFIG), help="of the API server")
+    up.add_argument("--audit", action="store_true", help="log every write to logs/audit.json")
+    return parser.parse_args(arguments)
+
+
+def _up(options: argparse.Namespace, directory: Path) -> NoReturn:
+    changed = dict(pair.split("=") for pair in options.feature_gates.split(",") if pair)
+    plane = ControlPlane(
+        directory,
+        feature_gates={**DRA_FEATURES} | {name: value.lower() == "true" for name, value in changed.items()},
+        runtime_config=[entry for entry in options.runtime_config.split(",") if entry],
+        controllers=not options.no_controllers,
+        node_lifecycle=options.node_lifecycle,
+        audit=options.audit,
+    )
+    started = time.monotonic()
+    with plane:
+        if options.stock_scheduler:
+            plane.start_scheduler()
+        for file in options.scheduler:
+            plane.start_scheduler(file.stem, file)
+        print(f"up in {time.monotonic() - started:.1f} s: {json.dumps(sorted(plane.components))}")
+        print(f"export KUBECONFIG={plane.admin_kubeconfig}")
+        print(f"kubectl: {plane.binaries / 'kubectl'}", flush=True)
+        while True:
+            signal.pause()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; returns the exit status."""
+    options = _parse(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end the same way, cleanly
+    try:
+        if options.dir:
+            _up(options, options.dir)
+        else:
+            with tempfile.TemporaryDirectory(prefix="controlplane-") as directory:
+                _up(options, Path(directory))
+    except KeyboardInterrupt:
+        return 0
+    except (NotBuiltError, ComponentError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
