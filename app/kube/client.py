@@ -19,7 +19,6 @@ import msgspec
 
 from app.api.errors import ApiError, OutcomeUnknownError, ThrottledError, UnreachableError, error_from_status
 from app.kube.credentials import ClientSettings, Credentials, load
-from app.version import VERSION
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -54,7 +53,7 @@ class KubeClient:
                 limit=settings.connections, ssl=credentials.ssl, socket_factory=_socket, keepalive_timeout=60
             ),
             # Compressing lists costs the API server more than a cluster's network does.
-            headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": f"dra-extender/{VERSION}"},
+            headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": settings.user_agent},
             read_bufsize=2**18,
             auto_decompress=True,
             trust_env=True,

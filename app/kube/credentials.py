@@ -19,6 +19,8 @@ from typing import Any
 import msgspec
 import structlog
 
+from app.version import VERSION
+
 log = structlog.get_logger(__name__)
 
 REFRESH_PERIOD = 60.0
@@ -39,6 +41,7 @@ class ClientSettings(msgspec.Struct, frozen=True):
     timeout: float = 10.0
     """Seconds for one request, retries included."""
     connections: int = 256
+    user_agent: str = f"dra-extender/{VERSION}"
 
 
 Refresh = Callable[[], Awaitable[None]]

@@ -78,6 +78,7 @@ class EventRecorder:
         client: KubeClient,
         instance: str,
         *,
+        controller: str = CONTROLLER,
         size: int = 1000,
         rate: float = 20.0,
         clock: Callable[[], float] = time.monotonic,
@@ -86,6 +87,7 @@ class EventRecorder:
         self.dropped = 0
         self.sent = 0
         self._client = client
+        self._controller = controller
         self._instance = instance[:128]
         self._queue: asyncio.Queue[Occurrence] = asyncio.Queue(size)
         self._pause = 1.0 / rate
@@ -144,7 +146,7 @@ class EventRecorder:
             action=occurrence.action[:128],
             note=_shortened(occurrence.note),
             type=occurrence.type,
-            reporting_controller=CONTROLLER,
+            reporting_controller=self._controller,
             reporting_instance=self._instance,
         )
         collection = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
