@@ -1,0 +1,91 @@
+"""Who may do what: bearer tokens to users, and a policy that decides. Everybody may do everything unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from app.embedded.apiserver.statuses import JSON, StatusError, qualified
+from app.embedded.apiserver.strategy import Caller
+
+DEFAULT_USER = "embedded-admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What an access decision is about; `resource` includes the subresource: `resourceclaims/binding`."""
+
+    user: str
+    verb: str
+    group: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+
+Policy = Callable[[Attributes], bool]
+
+
+def allow_all(attributes: Attributes) -> bool:
+    """The policy of a cluster whose only user is its administrator."""
+    return True
+
+
+@dataclass
+class Access:
+    """Replace `policy` and `tokens` at any time; a request without a known token is made by the default user."""
+
+    policy: Policy = allow_all
+    tokens: Mapping[str, str] = field(default_factory=dict)
+
+    def user(self, authorization: str) -> str:
+        """The user behind an Authorization header."""
+        return self.tokens.get(authorization.removeprefix("Bearer ").strip(), DEFAULT_USER)
+
+    def caller(self, user: str) -> Caller:
+        """What the rules of kinds may ask about the user."""
+
+        def allowed(verb: str, group: str, resource: str, namespace: str, name: str) -> bool:
+            return self.policy(Attributes(user, verb, group, resource, namespace, name))
+
+        return Caller(user, allowed)
+
+    def require(self, attributes: Attributes) -> None:
+        """Raises 403 unless the policy allows it."""
+        if self.policy is allow_all or self.policy(attributes):
+            return
+        resource = attributes.resource.partition("/")[0]
+        where = f' in the namespace "{attributes.namespace}"' if attributes.namespace else " at the cluster scope"
+        why = (
+            f'User "{attributes.user}" cannot {attributes.verb} resource "{attributes.resource}" '
+            f'in API group "{attributes.group}"{where}'
+        )
+        named = f'{qualified(resource, attributes.group)} "{attributes.name}" is forbidden: {why}'
+        if not attributes.name:
+            named = f"{qualified(resource, attributes.group)} is forbidden: {why}"
+        details = {"name": attributes.name, "group": attributes.group, "kind": resource}
+        raise StatusError(403, "Forbidden", named, {key: value for key, value in details.items() if value})
+
+    def review(self, body: JSON, user: str) -> JSON:
+        """Answer a SelfSubjectAccessReview."""
+        spec = body.get("spec") or {}
+        asked = spec.get("resourceAttributes") or {}
+        resource = asked.get("resource", "")
+        if asked.get("subresource"):
+            resource = f"{resource}/{asked['subresource']}"
+        attributes = Attributes(
+            user,
+            asked.get("verb", ""),
+            asked.get("group", ""),
+            resource,
+            asked.get("namespace", ""),
+            asked.get("name", ""),
+        )
+        allowed = self.policy(attributes)
+        return {
+            "kind": "SelfSubjectAccessReview",
+            "apiVersion": "authorization.k8s.io/v1",
+            "metadata": {},
+            "spec": spec,
+            "status": {"allowed": allowed},
+        }

@@ -1,0 +1,180 @@
+"""Discovery: which groups, versions and resources are served, in the plain and in the aggregated form."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.embedded.apiserver.registry import Registry, Resource
+from app.embedded.apiserver.statuses import JSON
+
+VERSION: Final[JSON] = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.0+embedded",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "none",
+    "compiler": "none",
+    "platform": "embedded",
+}
+
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_SUBRESOURCE_VERBS: Final = ("get", "patch", "update")
+
+_REVIEWS: Final = {"group": "authorization.k8s.io", "version": "v1"}
+_REVIEW_RESOURCE: Final[JSON] = {
+    "name": "selfsubjectaccessreviews",
+    "singularName": "selfsubjectaccessreview",
+    "namespaced": False,
+    "kind": "SelfSubjectAccessReview",
+    "verbs": ["create"],
+}
+_SUBRESOURCES: Final[dict[str, JSON]] = {
+    "binding": {"group": "", "version": "v1", "kind": "Binding"},
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
+}
+
+
+class Discovery:
+    """Documents computed from the registry; `address` is the host:port clients reach the server at."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._groups = registry.groups()
+        self._groups.setdefault(_REVIEWS["group"], [_REVIEWS["version"]])
+
+    def versions(self, address: str) -> JSON:
+        """/api"""
+        serves = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+        return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": serves}
+
+    def groups(self) -> JSON:
+        """/apis"""
+        return {
+            "kind": "APIGroupList",
+            "apiVersion": "v1",
+            "groups": [self._group(name) for name in self._groups if name],
+        }
+
+    def group(self, name: str) -> JSON | None:
+        """/apis/GROUP"""
+        if not name or name not in self._groups:
+            return None
+        return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name)}
+
+    def _group(self, name: str) -> JSON:
+        versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in self._groups[name]]
+        return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+    def resources(self, group: str, version: str) -> JSON | None:
+        """/api/v1, /apis/GROUP/VERSION"""
+        if version not in self._groups.get(group, ()):
+            return None
+        listed: list[JSON] = []
+        if group == _REVIEWS["group"]:
+            listed.append(_REVIEW_RESOURCE)
+        for resource in self._registry.of_version(group, version):
+            listed += self._plain(resource)
+        group_version = f"{group}/{version}" if group else version
+        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
+
+    @staticmethod
+    def _plain(resource: Resource) -> list[JSON]:
+        kind = resource.kind
+        main: JSON = {
+            "name": kind.plural,
+            "singularName": kind.singular,
+            "namespaced": kind.namespaced,
+            "kind": kind.kind,
+            "verbs": list(kind.verbs),
+        }
+        if kind.short_names:
+            main["shortNames"] = list(kind.short_names)
+        if kind.categories:
+            main["categories"] = list(kind.categories)
+        listed = [main]
+        if kind.status:
+            listed.append(
+                {
+                    "name": f"{kind.plural}/status",
+                    "singularName": "",
+                    "namespaced": kind.namespaced,
+                    "kind": kind.kind,
+                    "verbs": list(_SUBRESOURCE_VERBS),
+                }
+            )
+        for name in kind.subresources:
+            as_kind = _SUBRESOURCES[name]
+            listed.append(
+                {
+                    "name": f"{kind.plural}/{name}",
+                    "singularName": "",
+                    "namespaced": kind.namespaced,
+                    **({"group": as_kind["group"], "version": as_kind["version"]} if as_kind["group"] else {}),
+                    "kind": as_kind["kind"],
+                    "verbs": ["create"],
+                }
+            )
+        return listed
+
+    def aggregated(self, *, core: bool) -> JSON:
+        """/api and /apis as APIGroupDiscoveryList: everything in one document."""
+        items = [
+            {
+                "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
+                "versions": [
+                    {"version": version, "resources": self._aggregated_version(name, version), "freshness": "Current"}
+                    for version in versions
+                ],
+            }
+            for name, versions in self._groups.items()
+            if (name == "") == core
+        ]
+        return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+    def _aggregated_version(self, group: str, version: str) -> list[JSON]:
+        listed: list[JSON] = []
+        if group == _REVIEWS["group"]:
+            listed.append(
+                {
+                    "resource": _REVIEW_RESOURCE["name"],
+                    "responseKind": {**_REVIEWS, "kind": _REVIEW_RESOURCE["kind"]},
+                    "scope": "Cluster",
+                    "singularResource": _REVIEW_RESOURCE["singularName"],
+                    "verbs": ["create"],
+                }
+            )
+        for resource in self._registry.of_version(group, version):
+            listed.append(self._aggregated_resource(resource))
+        return listed
+
+    @staticmethod
+    def _aggregated_resource(resource: Resource) -> JSON:
+        kind = resource.kind
+        own = {"group": kind.group, "version": resource.version, "kind": kind.kind}
+        item: JSON = {
+            "resource": kind.plural,
+            "responseKind": own,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "singularResource": kind.singular,
+            "verbs": list(kind.verbs),
+        }
+        if kind.short_names:
+            item["shortNames"] = list(kind.short_names)
+        if kind.categories:
+            item["categories"] = list(kind.categories)
+        subresources: list[JSON] = []
+        if kind.status:
+            subresources.append({"subresource": "status", "responseKind": own, "verbs": list(_SUBRESOURCE_VERBS)})
+        subresources += [
+            {"subresource": name, "responseKind": _SUBRESOURCES[name], "verbs": ["create"]}
+            for name in kind.subresources
+        ]
+        if subresources:
+            item["subresources"] = subresources
+        return item

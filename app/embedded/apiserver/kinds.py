@@ -1,0 +1,222 @@
+"""The table of served kinds, and the versions of resource.k8s.io that can be switched on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from app.embedded.apiserver import conversion, printing
+from app.embedded.apiserver.registry import Kind, Printer, Registry, Resource
+from app.embedded.apiserver.strategies.core import (
+    Deployments,
+    Events,
+    Leases,
+    Namespaces,
+    Nodes,
+    Plain,
+    PriorityClasses,
+    Secrets,
+    Services,
+)
+from app.embedded.apiserver.strategies.pods import Pods
+from app.embedded.apiserver.strategies.resource import Claims, Classes, Slices, TaintRules, Templates
+from app.embedded.apiserver.strategy import Strategy
+
+RESOURCE_GROUP: Final = "resource.k8s.io"
+RESOURCE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+
+
+def _kind(
+    group: str,
+    kind: str,
+    plural: str,
+    short: tuple[str, ...] = (),
+    *,
+    namespaced: bool = True,
+    strategy: Strategy | None = None,
+    printer: Printer = printing.PLAIN,
+    status: bool = False,
+    subresources: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+    version: str = "v1",
+    models: dict[str, str] | None = None,
+    stored_with: tuple[str, str] | None = None,
+) -> Kind:
+    return Kind(
+        group,
+        version,
+        kind,
+        plural,
+        namespaced,
+        strategy or Plain(status=status),
+        printer,
+        short_names=short,
+        categories=categories,
+        status=status,
+        subresources=subresources,
+        models=models or {},
+        stored_with=stored_with,
+    )
+
+
+RBAC: Final = "rbac.authorization.k8s.io"
+ADMISSION: Final = "admissionregistration.k8s.io"
+
+KINDS: Final = (
+    _kind(
+        "",
+        "Namespace",
+        "namespaces",
+        ("ns",),
+        namespaced=False,
+        strategy=Namespaces(),
+        printer=printing.NAMESPACE,
+        status=True,
+    ),
+    _kind("", "Node", "nodes", ("no",), namespaced=False, strategy=Nodes(), printer=printing.NODE, status=True),
+    _kind(
+        "",
+        "Pod",
+        "pods",
+        ("po",),
+        strategy=Pods(),
+        printer=printing.POD,
+        status=True,
+        subresources=("binding", "eviction"),
+        categories=("all",),
+    ),
+    _kind("", "Event", "events", ("ev",), strategy=Events(), printer=printing.EVENT, models={"v1": "CoreV1Event"}),
+    _kind("", "ConfigMap", "configmaps", ("cm",), printer=printing.CONFIG_MAP),
+    _kind("", "Secret", "secrets", strategy=Secrets(), printer=printing.SECRET),
+    _kind(
+        "",
+        "Service",
+        "services",
+        ("svc",),
+        strategy=Services(),
+        printer=printing.SERVICE,
+        status=True,
+        categories=("all",),
+    ),
+    _kind("", "ServiceAccount", "serviceaccounts", ("sa",)),
+    _kind(
+        "events.k8s.io",
+        "Event",
+        "events",
+        ("ev",),
+        strategy=Events(),
+        printer=printing.EVENT,
+        models={"v1": "EventsV1Event"},
+        stored_with=("", "events"),
+    ),
+    _kind(
+        "apps",
+        "Deployment",
+        "deployments",
+        ("deploy",),
+        strategy=Deployments(),
+        printer=printing.DEPLOYMENT,
+        status=True,
+        categories=("all",),
+    ),
+    _kind("coordination.k8s.io", "Lease", "leases", strategy=Leases(), printer=printing.LEASE),
+    _kind(
+        "policy",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        ("pdb",),
+        strategy=Plain(status=True, generation=True),
+        printer=printing.BUDGET,
+        status=True,
+    ),
+    _kind(
+        RBAC, "ClusterRole", "clusterroles", namespaced=False, strategy=Plain(path_names=True), printer=printing.CREATED
+    ),
+    _kind(
+        RBAC,
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        namespaced=False,
+        strategy=Plain(path_names=True),
+        printer=printing.ROLE_BINDING,
+    ),
+    _kind(RBAC, "Role", "roles", strategy=Plain(path_names=True), printer=printing.CREATED),
+    _kind(RBAC, "RoleBinding", "rolebindings", strategy=Plain(path_names=True), printer=printing.ROLE_BINDING),
+    _kind(
+        ADMISSION,
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+        namespaced=False,
+        strategy=Plain(status=True, generation=True),
+        printer=printing.POLICY,
+        status=True,
+    ),
+    _kind(
+        ADMISSION,
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        namespaced=False,
+        strategy=Plain(generation=True),
+        printer=printing.POLICY_BINDING,
+    ),
+    _kind(
+        "scheduling.k8s.io",
+        "PriorityClass",
+        "priorityclasses",
+        ("pc",),
+        namespaced=False,
+        strategy=PriorityClasses(),
+        printer=printing.PRIORITY_CLASS,
+    ),
+)
+
+DEVICE_KINDS: Final = (
+    _kind(RESOURCE_GROUP, "DeviceClass", "deviceclasses", namespaced=False, strategy=Classes()),
+    _kind(
+        RESOURCE_GROUP,
+        "ResourceClaim",
+        "resourceclaims",
+        strategy=Claims(),
+        printer=printing.CLAIM,
+        status=True,
+        models={"v1": "ResourceV1ResourceClaim"},
+    ),
+    _kind(RESOURCE_GROUP, "ResourceClaimTemplate", "resourceclaimtemplates", strategy=Templates()),
+    _kind(
+        RESOURCE_GROUP, "ResourceSlice", "resourceslices", namespaced=False, strategy=Slices(), printer=printing.SLICE
+    ),
+)
+
+TAINT_RULE: Final = _kind(
+    RESOURCE_GROUP,
+    "DeviceTaintRule",
+    "devicetaintrules",
+    namespaced=False,
+    strategy=TaintRules(),
+    status=True,
+    version="v1beta2",
+)
+
+
+def registry(versions: Iterable[str] = ("v1",)) -> Registry:
+    """Everything that is served, with resource.k8s.io at `versions` (of v1, v1beta2, v1beta1).
+
+    Raises ValueError for a version that does not exist.
+    """
+    wanted = tuple(versions)
+    unknown = [version for version in wanted if version not in RESOURCE_VERSIONS]
+    if unknown or not wanted:
+        raise ValueError(f"versions of {RESOURCE_GROUP} must be some of {', '.join(RESOURCE_VERSIONS)}, not {wanted}")
+    resources = [
+        Resource(kind, kind.storage_version, conversion.EVENTS if kind.stored_with else None) for kind in KINDS
+    ]
+    for version in RESOURCE_VERSIONS:
+        if version in wanted:
+            resources += [_device_resource(kind, version) for kind in DEVICE_KINDS]
+            if version == "v1beta2":
+                resources.append(Resource(TAINT_RULE, version))
+    return Registry(resources)
+
+
+def _device_resource(kind: Kind, version: str) -> Resource:
+    return Resource(kind, version, conversion.V1BETA1.get(kind.plural) if version == "v1beta1" else None)

@@ -1,0 +1,136 @@
+"""What Kubernetes accepts as names, labels and other identifiers; each check returns what is wrong, or None."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from app.embedded.apiserver.statuses import JSON, Problem, invalid_value, required
+
+Check = Callable[[str], str | None]
+
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def dns_label(value: str) -> str | None:
+    """RFC 1123 label, at most 63 characters."""
+    if len(value) > 63:
+        return "must be no more than 63 characters"
+    if not _LABEL.fullmatch(value):
+        return (
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+            f"and must start and end with an alphanumeric character ({_LABEL.pattern})"
+        )
+    return None
+
+
+def dns_subdomain(value: str) -> str | None:
+    """RFC 1123 subdomain, at most 253 characters."""
+    if len(value) > 253:
+        return "must be no more than 253 characters"
+    if not _SUBDOMAIN.fullmatch(value):
+        return (
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+            f"and must start and end with an alphanumeric character ({_SUBDOMAIN.pattern})"
+        )
+    return None
+
+
+def path_segment(value: str) -> str | None:
+    """Anything that is one segment of a path (RBAC objects)."""
+    if value in (".", ".."):
+        return f"may not be '{value}'"
+    if "/" in value or "%" in value:
+        return "may not contain '/' or '%'"
+    return None
+
+
+def qualified_name(value: str) -> str | None:
+    """A label key: `name` or `prefix/name`."""
+    prefix, slash, name = value.rpartition("/")
+    if slash and (not prefix or dns_subdomain(prefix)):
+        return "prefix part must be a lowercase RFC 1123 subdomain"
+    if len(name) > 63:
+        return "name part must be no more than 63 characters"
+    if not _QUALIFIED.fullmatch(name):
+        return (
+            "name part must consist of alphanumeric characters, '-', '_' or '.', "
+            f"and must start and end with an alphanumeric character ({_QUALIFIED.pattern})"
+        )
+    return None
+
+
+def label_value(value: str) -> str | None:
+    """The value of a label; may be empty."""
+    if len(value) > 63:
+        return "must be no more than 63 characters"
+    if value and not _QUALIFIED.fullmatch(value):
+        return (
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+            f"and must start and end with an alphanumeric character ({_QUALIFIED.pattern})"
+        )
+    return None
+
+
+def c_identifier(value: str) -> str | None:
+    """The identifier of a device attribute or capacity, at most 32 characters."""
+    if len(value) > 32:
+        return "must be no more than 32 characters"
+    if not _IDENTIFIER.fullmatch(value):
+        return f"a valid C identifier must start with alphabetic character or '_' ({_IDENTIFIER.pattern})"
+    return None
+
+
+def driver_name(value: str) -> str | None:
+    """A DNS subdomain of at most 63 characters; upper case is tolerated."""
+    if len(value) > 63:
+        return "must be no more than 63 characters"
+    return dns_subdomain(value.lower())
+
+
+def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) -> list[Problem]:
+    """The field errors of metadata that are independent of the kind."""
+    problems: list[Problem] = []
+    name, prefix = metadata.get("name", ""), metadata.get("generateName", "")
+    if prefix and (wrong := name_check(prefix.rstrip("-.") or prefix)):
+        problems.append(invalid_value("metadata.generateName", prefix, wrong))
+    if not name:
+        problems.append(required("metadata.name", "name or generateName is required"))
+    elif wrong := name_check(name):
+        problems.append(invalid_value("metadata.name", name, wrong))
+    if namespaced and (wrong := dns_label(metadata.get("namespace", ""))):
+        problems.append(invalid_value("metadata.namespace", metadata.get("namespace", ""), wrong))
+    for key, value in (metadata.get("labels") or {}).items():
+        if wrong := qualified_name(key):
+            problems.append(invalid_value("metadata.labels", key, wrong))
+        if wrong := label_value(value):
+            problems.append(invalid_value("metadata.labels", value, wrong))
+    problems += _annotation_problems(metadata.get("annotations") or {})
+    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
+        where = f"metadata.ownerReferences[{index}]"
+        problems += [
+            required(f"{where}.{part}", "must not be empty")
+            for part in ("apiVersion", "kind", "name", "uid")
+            if not owner.get(part)
+        ]
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+        if wrong := qualified_name(finalizer):
+            problems.append(invalid_value(f"metadata.finalizers[{index}]", finalizer, wrong))
+    return problems
+
+
+def _annotation_problems(annotations: dict[str, str]) -> list[Problem]:
+    problems = [
+        invalid_value("metadata.annotations", key, wrong)
+        for key in annotations
+        if (wrong := qualified_name(key.lower()))
+    ]
+    if sum(len(key) + len(value) for key, value in annotations.items()) > 256 * 1024:
+        problems.append(
+            Problem("metadata.annotations", "FieldValueTooLong", f"Too long: may not be more than {256 * 1024} bytes")
+        )
+    return problems

@@ -1,0 +1,83 @@
+"""A PATCH request: read the object, apply the patch in the form of the version it was sent for, store the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jsonpatch
+import jsonpointer
+
+from app.embedded.apiserver.patches.apply import apply
+from app.embedded.apiserver.patches.merge import merge
+from app.embedded.apiserver.patches.strategic import strategic
+from app.embedded.apiserver.registry import Resource
+from app.embedded.apiserver.schema import schema
+from app.embedded.apiserver.statuses import JSON, StatusError, bad_request, unsupported_media_type
+from app.embedded.apiserver.storage import Stored
+from app.embedded.apiserver.verbs import Options, Verbs
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+FORMATS: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
+
+def patch_object(
+    verbs: Verbs,
+    resource: Resource,
+    namespace: str,
+    name: str,
+    content_type: str,
+    read: Callable[[], Any],
+    options: Options,
+    subresource: str = "",
+) -> tuple[Stored, bool]:
+    """Patch one object with the document `read` returns: (its new state, whether apply created it).
+
+    Raises 400 for a bad patch, 404, 409, 415 for an unknown format, and 422.
+    """
+    if content_type not in FORMATS:
+        raise unsupported_media_type(content_type, FORMATS)
+    patch = read()
+    if content_type == APPLY_PATCH:
+        return apply(verbs, resource, namespace, name, patch, options, subresource)
+    existing = verbs.get(resource, namespace, name)
+    current = existing.thaw()
+    if resource.conversion is not None:
+        current = resource.conversion.from_stored(current)
+    current["apiVersion"] = resource.api_version
+    changed = _patched(resource, current, patch, content_type)
+    new = verbs.admitted(resource, changed, options)
+    if new["metadata"].get("name") != name:
+        raise bad_request(
+            f"the name of the object ({new['metadata'].get('name')}) does not match the name on the URL ({name})"
+        )
+    return verbs.replace(resource, existing, new, options, subresource), False
+
+
+def _patched(resource: Resource, current: JSON, patch: Any, content_type: str) -> JSON:
+    if content_type == JSON_PATCH:
+        changed = _json_patched(current, patch)
+    elif not isinstance(patch, dict):
+        raise bad_request("error decoding patch: the patch must be an object")
+    elif content_type == MERGE_PATCH:
+        changed = merge(current, patch)
+    else:
+        changed = strategic(current, patch, schema(resource.model).shape)
+    if not isinstance(changed, dict):
+        raise bad_request("the patched document is not an object")
+    return changed
+
+
+def _json_patched(current: JSON, patch: Any) -> Any:
+    if not isinstance(patch, list):
+        raise bad_request("error decoding patch: a JSON patch is a list of operations")
+    try:
+        return jsonpatch.apply_patch(current, patch)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise bad_request(f"error decoding patch: {error}") from None
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+        message = f"the server rejected our request due to an error in our request: {error}"
+        raise StatusError(422, "Invalid", message, {}) from None

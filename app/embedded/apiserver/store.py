@@ -1,0 +1,95 @@
+"""The cluster's objects for programs in the same process: what HTTP clients can do, without HTTP.
+
+Same rules, same history, same watches; objects are plain dicts with apiVersion and kind. What is returned is a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from app.embedded.apiserver.registry import Registry, Resource
+from app.embedded.apiserver.selectors import parse
+from app.embedded.apiserver.statuses import JSON, StatusError, bad_request
+from app.embedded.apiserver.storage import Event, Storage, Stored
+from app.embedded.apiserver.verbs import Deletion, Options, Verbs
+
+
+class Store:
+    """Errors are StatusErrors, as over HTTP. `manager` is the field manager of writes; '' leaves managedFields alone."""
+
+    def __init__(self, registry: Registry, storage: Storage, verbs: Verbs) -> None:
+        self._registry = registry
+        self._storage = storage
+        self._verbs = verbs
+
+    @property
+    def revision(self) -> int:
+        """The revision of the last change."""
+        return self._storage.revision
+
+    def _resource(self, obj: JSON) -> Resource:
+        api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
+        resource = self._registry.of_object(api_version, kind)
+        if resource is None:
+            raise bad_request(f'no matches for kind "{kind}" in version "{api_version}"')
+        return resource
+
+    @staticmethod
+    def _namespace(resource: Resource, namespace: str) -> str:
+        return (namespace or "default") if resource.kind.namespaced else ""
+
+    def create(self, obj: JSON, *, manager: str = "") -> JSON:
+        """Create an object; namespaced ones without a namespace go to `default`."""
+        return self.create_stored(obj, manager=manager).thaw()
+
+    def create_stored(self, obj: JSON, *, manager: str = "") -> Stored:
+        """`create` for many objects: without the copy."""
+        resource = self._resource(obj)
+        namespace = self._namespace(resource, obj.get("metadata", {}).get("namespace", ""))
+        return self._verbs.create(resource, namespace, obj, Options(manager=manager))
+
+    def create_all(self, objects: Iterable[JSON]) -> int:
+        """Create many objects; returns how many."""
+        return sum(1 for obj in objects if self.create_stored(obj))
+
+    def update(self, obj: JSON, *, subresource: str = "", manager: str = "") -> JSON:
+        """Replace an object (or its status)."""
+        resource, metadata = self._resource(obj), obj["metadata"]
+        namespace = self._namespace(resource, metadata.get("namespace", ""))
+        stored, _ = self._verbs.update(
+            resource, namespace, metadata["name"], obj, Options(manager=manager), subresource
+        )
+        return stored.thaw()
+
+    def get(self, plural: str, name: str, namespace: str = "") -> JSON | None:
+        """An object, or None."""
+        resource = self._registry.stored_form(plural)
+        try:
+            return self._verbs.get(resource, self._namespace(resource, namespace), name).thaw()
+        except StatusError:
+            return None
+
+    def list(self, plural: str, namespace: str = "", *, labels: str = "", fields: str = "") -> list[JSON]:
+        """Objects in key order, of all namespaces unless one is named. They are the stored ones: not to be changed."""
+        resource = self._registry.stored_form(plural)
+        known = frozenset({"metadata.name", "metadata.namespace", *resource.kind.strategy.field_names})
+        selector = parse(labels, fields, api_version=resource.api_version, kind=resource.kind.kind, known=known)
+        items = self._storage.collection(resource.kind).sorted()
+        return [s.object for s in selector.choose(items) if not namespace or s.key[0] == namespace]
+
+    def count(self, plural: str) -> int:
+        """How many objects there are."""
+        return len(self._storage.collection(self._registry.stored_form(plural).kind).items)
+
+    def delete(self, plural: str, name: str, namespace: str = "", *, grace: int | None = None, uid: str = "") -> None:
+        """Delete an object."""
+        resource = self._registry.stored_form(plural)
+        self._verbs.delete(resource, self._namespace(resource, namespace), name, Deletion(grace, uid), Options())
+
+    def history(self, plural: str) -> Iterator[Event]:
+        """The kept events of a kind, oldest first."""
+        return iter(self._storage.collection(self._registry.stored_form(plural).kind).history)
+
+    def forget_history(self) -> None:
+        """As after a compaction: every watch from an older revision is answered with 410."""
+        self._storage.forget()

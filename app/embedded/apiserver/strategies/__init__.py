@@ -1,0 +1,1 @@
+"""The rules of each kind: what is defaulted, kept, counted and refused."""

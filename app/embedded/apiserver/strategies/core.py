@@ -1,0 +1,226 @@
+"""Namespaces, nodes, events, services, config maps and the other core kinds that need few rules."""
+
+from __future__ import annotations
+
+from app.embedded.apiserver.statuses import JSON, Problem, immutable, required
+from app.embedded.apiserver.strategy import Context, Strategy, keep_status
+
+
+class Plain(Strategy):
+    """A kind that is only stored; `status` is kept where the kind has that subresource."""
+
+    def __init__(self, *, status: bool = False, generation: bool = False, path_names: bool = False) -> None:
+        self._status = status
+        self.generation = generation
+        self.path_names = path_names
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        if self._status:
+            new.pop("status", None)
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        if self._status:
+            keep_status(new, old)
+
+
+class Namespaces(Strategy):
+    """Names are DNS labels; the finalizer `kubernetes` holds a deleted namespace until it is empty."""
+
+    labels_are_names = True
+    field_names = ("status.phase", "name")
+
+    def default(self, new: JSON, context: Context) -> None:
+        if name := new["metadata"].get("name"):
+            new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        new["spec"] = {"finalizers": ["kubernetes"]}
+        new["status"] = {"phase": "Active"}
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        new["spec"] = old["spec"]
+        keep_status(new, old)
+
+    def prepare_delete(self, new: JSON) -> None:
+        new["status"] = {**new.get("status", {}), "phase": "Terminating"}
+
+    def finalized(self, stored: JSON) -> bool:
+        return bool(stored.get("spec", {}).get("finalizers"))
+
+    def fields(self, stored: JSON) -> dict[str, str]:
+        return {"status.phase": stored.get("status", {}).get("phase", ""), "name": stored["metadata"]["name"]}
+
+
+class Nodes(Strategy):
+    """Status belongs to the subresource, except at creation; /status may change metadata."""
+
+    status_keeps_metadata = False
+    field_names = ("spec.unschedulable",)
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        keep_status(new, old)
+
+    def default(self, new: JSON, context: Context) -> None:
+        new.setdefault("spec", {})
+        status = new.setdefault("status", {})
+        if "capacity" in status:
+            status.setdefault("allocatable", dict(status["capacity"]))
+
+    def fields(self, stored: JSON) -> dict[str, str]:
+        return {"spec.unschedulable": "true" if stored.get("spec", {}).get("unschedulable") else "false"}
+
+
+class Events(Strategy):
+    """Core events; also what events.k8s.io events are stored as."""
+
+    allow_create_on_update = True
+    field_names = (
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    )
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        return self._validate(new)
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return self._validate(new)
+
+    @staticmethod
+    def _validate(new: JSON) -> list[Problem]:
+        said = new.get("involvedObject", {}).get("namespace", "")
+        namespace = new["metadata"].get("namespace", "")
+        if (said or "default") != namespace:
+            return [
+                Problem(
+                    "involvedObject.namespace",
+                    "FieldValueInvalid",
+                    f'Invalid value: "{said}": does not match event.namespace',
+                )
+            ]
+        return []
+
+    def fields(self, stored: JSON) -> dict[str, str]:
+        involved = stored.get("involvedObject", {})
+        fields = {f"involvedObject.{name}": involved.get(name, "") for name in ("kind", "namespace", "name", "uid")}
+        fields |= {
+            f"involvedObject.{name}": involved.get(name, "") for name in ("apiVersion", "resourceVersion", "fieldPath")
+        }
+        component = stored.get("source", {}).get("component", "")
+        fields |= {
+            "reason": stored.get("reason", ""),
+            "reportingComponent": stored.get("reportingComponent", ""),
+            "source": component or stored.get("reportingComponent", ""),
+            "type": stored.get("type", ""),
+        }
+        return fields
+
+
+class Secrets(Strategy):
+    """stringData is folded into data; the type is Opaque unless said."""
+
+    field_names = ("type",)
+
+    def default(self, new: JSON, context: Context) -> None:
+        import base64
+
+        for name, text in (new.pop("stringData", None) or {}).items():
+            new.setdefault("data", {})[name] = base64.b64encode(text.encode()).decode()
+        new.setdefault("type", "Opaque")
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return [immutable("type", new["type"])] if new["type"] != old.get("type") else []
+
+    def fields(self, stored: JSON) -> dict[str, str]:
+        return {"type": stored.get("type", "")}
+
+
+class Services(Strategy):
+    """Defaults that kubectl shows; no addresses are handed out, so every service is headless unless it says its IP."""
+
+    labels_are_names = True
+
+    def default(self, new: JSON, context: Context) -> None:
+        spec = new.setdefault("spec", {})
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        spec.setdefault("clusterIP", "None")
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        for port in spec.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        new.setdefault("status", {"loadBalancer": {}})
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        keep_status(new, old)
+
+
+class Leases(Strategy):
+    """coordination.k8s.io leases are written by PUT as well as by POST."""
+
+    allow_create_on_update = True
+    allow_unconditional_update = False
+
+
+class PriorityClasses(Strategy):
+    """The value never changes."""
+
+    def default(self, new: JSON, context: Context) -> None:
+        new.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        return [] if "value" in new else [required("value")]
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        if new.get("value") == old.get("value"):
+            return []
+        return [Problem("value", "FieldValueForbidden", "Forbidden: may not be changed in an update.")]
+
+
+class Deployments(Strategy):
+    """Stored with the defaults kubectl shows; nothing runs them."""
+
+    generation = True
+
+    def default(self, new: JSON, context: Context) -> None:
+        spec = new.setdefault("spec", {})
+        spec.setdefault("replicas", 1)
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("progressDeadlineSeconds", 600)
+        strategy = spec.setdefault("strategy", {})
+        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxSurge", "25%")
+            rolling.setdefault("maxUnavailable", "25%")
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        new["status"] = {}
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        keep_status(new, old)
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        spec = new["spec"]
+        problems = [] if spec.get("selector") else [required("spec.selector")]
+        labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
+        wanted = (spec.get("selector") or {}).get("matchLabels", {})
+        if any(labels.get(key) != value for key, value in wanted.items()):
+            problems.append(
+                Problem(
+                    "spec.template.metadata.labels",
+                    "FieldValueInvalid",
+                    "Invalid value: `selector` does not match template `labels`",
+                )
+            )
+        return problems

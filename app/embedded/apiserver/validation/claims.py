@@ -1,0 +1,300 @@
+"""Field errors of claims: the spec at creation, the status at every write to /status.
+
+What is *not* checked is as important: that devices exist, are free or match the request is the allocator's business alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from app.embedded.apiserver import names
+from app.embedded.apiserver.statuses import (
+    JSON,
+    Problem,
+    duplicate,
+    forbidden,
+    immutable,
+    invalid_value,
+    required,
+    too_long,
+    too_many,
+    unsupported,
+)
+from app.embedded.apiserver.strategy import Context
+from app.embedded.apiserver.validation.admin import result_problems
+from app.embedded.apiserver.validation.parts import (
+    MOST_CONFIGS,
+    condition_problems,
+    name_problems,
+    node_selector_problems,
+    opaque_problems,
+    pool_problems,
+    qualified_problems,
+    raw_problems,
+    selector_problems,
+    set_problems,
+    toleration_problems,
+)
+
+MOST_REQUESTS: Final = 32
+MOST_SUBREQUESTS: Final = 8
+MOST_CONSTRAINTS: Final = 32
+MOST_RESULTS: Final = 32
+MOST_CONSUMERS: Final = 256
+MOST_BINDING_CONDITIONS: Final = 4
+MOST_DEVICE_CONDITIONS: Final = 8
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def spec_problems(spec: JSON, at: str, context: Context) -> list[Problem]:
+    """Problems of a ResourceClaimSpec found at the path `at`."""
+    devices = spec.get("devices") or {}
+    where = f"{at}.devices"
+    requests = devices.get("requests") or ()
+    problems = set_problems(
+        requests, f"{where}.requests", MOST_REQUESTS, lambda request: request.get("name", ""), ".name"
+    )
+    for index, request in enumerate(requests):
+        problems += _request_problems(request, f"{where}.requests[{index}]", context)
+    known = request_names(spec)
+    problems += _constraints_problems(devices.get("constraints") or (), f"{where}.constraints", known)
+    configs = devices.get("config") or ()
+    if len(configs) > MOST_CONFIGS:
+        problems.append(too_many(f"{where}.config", len(configs), MOST_CONFIGS))
+    for index, config in enumerate(configs):
+        problems += _reference_problems(config.get("requests") or (), f"{where}.config[{index}].requests", known)
+        problems += opaque_problems(config, f"{where}.config[{index}]")
+    return problems
+
+
+def request_names(spec: JSON) -> frozenset[str]:
+    """Every way a request of the spec can be referred to: `request`, `request/subrequest`."""
+    known: set[str] = set()
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        name = request.get("name", "")
+        known.add(name)
+        known.update(f"{name}/{sub.get('name', '')}" for sub in request.get("firstAvailable") or ())
+    return frozenset(known)
+
+
+def _request_problems(request: JSON, at: str, context: Context) -> list[Problem]:
+    problems = name_problems(request.get("name"), f"{at}.name", names.dns_label)
+    exactly, choices = request.get("exactly"), request.get("firstAvailable") or ()
+    if (exactly is None) == (not choices):
+        detail = "exactly one of `exactly` or `firstAvailable` is required"
+        return [*problems, required(at, detail) if exactly is None else invalid_value(at, None, detail)]
+    if exactly is not None:
+        return problems + _device_problems(exactly, f"{at}.exactly", context)
+    problems += set_problems(
+        choices, f"{at}.firstAvailable", MOST_SUBREQUESTS, lambda sub: sub.get("name", ""), ".name"
+    )
+    for index, sub in enumerate(choices):
+        where = f"{at}.firstAvailable[{index}]"
+        problems += name_problems(sub.get("name"), f"{where}.name", names.dns_label)
+        problems += _device_problems(sub, where, context)
+    return problems
+
+
+def _device_problems(wanted: JSON, at: str, context: Context) -> list[Problem]:
+    problems = name_problems(wanted.get("deviceClassName"), f"{at}.deviceClassName", names.dns_subdomain)
+    problems += selector_problems(wanted.get("selectors") or (), f"{at}.selectors", context)
+    mode, count = wanted.get("allocationMode", ""), wanted.get("count", 0)
+    if mode == "All":
+        if count:
+            problems.append(invalid_value(f"{at}.count", count, "must not be specified when allocationMode is 'All'"))
+    elif mode == "ExactCount":
+        if count <= 0:
+            problems.append(invalid_value(f"{at}.count", count, "must be greater than zero"))
+    else:
+        problems.append(unsupported(f"{at}.allocationMode", mode, ("All", "ExactCount")))
+    problems += toleration_problems(wanted.get("tolerations") or (), f"{at}.tolerations")
+    for key in (wanted.get("capacity") or {}).get("requests") or ():
+        problems += qualified_problems(key, f"{at}.capacity.requests[{key}]")
+    return problems
+
+
+def _constraints_problems(constraints: Sequence[JSON], at: str, known: frozenset[str]) -> list[Problem]:
+    if len(constraints) > MOST_CONSTRAINTS:
+        return [too_many(at, len(constraints), MOST_CONSTRAINTS)]
+    problems: list[Problem] = []
+    for index, constraint in enumerate(constraints):
+        where = f"{at}[{index}]"
+        problems += _reference_problems(constraint.get("requests") or (), f"{where}.requests", known)
+        for kind in ("matchAttribute", "distinctAttribute"):
+            if constraint.get(kind) is not None:
+                problems += qualified_problems(constraint[kind], f"{where}.{kind}", domain_required=True)
+                break
+        else:
+            problems.append(required(where, "exactly one of `matchAttribute` or `distinctAttribute` is required"))
+    return problems
+
+
+def _reference_problems(references: Sequence[str], at: str, known: frozenset[str]) -> list[Problem]:
+    problems = set_problems(references, at, MOST_REQUESTS, lambda name: name)
+    problems += [
+        invalid_value(
+            f"{at}[{index}]",
+            name,
+            "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'",
+        )
+        for index, name in enumerate(references)
+        if name not in known
+    ]
+    return problems
+
+
+# status
+
+
+def status_problems(new: JSON, old: JSON, context: Context) -> list[Problem]:
+    """Problems of a write to /status; `new` has the spec and metadata of `old`."""
+    status, before = new.get("status", {}), old.get("status", {})
+    problems = _right_problems(status, before, new, context)
+    if problems:
+        return problems
+    allocation, stored = status.get("allocation"), before.get("allocation")
+    problems = _consumer_problems(status, before, deleting=bool(old["metadata"].get("deletionTimestamp")))
+    if allocation is not None and stored is not None:
+        if allocation != stored:
+            problems.append(immutable("status.allocation", allocation))
+    elif allocation is not None:
+        problems += _allocation_problems(allocation, new, context)
+    if status.get("devices") != before.get("devices"):
+        problems += _device_status_problems(status)
+    return problems
+
+
+def _right_problems(status: JSON, before: JSON, claim: JSON, context: Context) -> list[Problem]:
+    """Writing allocation and reservedFor takes a permission of its own, beside that for /status."""
+    allowed, metadata = context.caller.allowed, claim["metadata"]
+    bound = any(status.get(part) != before.get(part) for part in ("allocation", "reservedFor"))
+    name, namespace = metadata["name"], metadata["namespace"]
+    if bound and not allowed(context.verb, "resource.k8s.io", "resourceclaims/binding", namespace, name):
+        why = f'changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="{context.verb}" permission'
+        return [forbidden("status", why)]
+    return []
+
+
+def _consumer_problems(status: JSON, before: JSON, *, deleting: bool) -> list[Problem]:
+    consumers, at = status.get("reservedFor") or (), "status.reservedFor"
+    problems = set_problems(consumers, at, MOST_CONSUMERS, lambda consumer: consumer.get("uid", ""), ".uid")
+    for index, consumer in enumerate(consumers):
+        problems += [
+            required(f"{at}[{index}].{part}") for part in ("resource", "name", "uid") if not consumer.get(part)
+        ]
+    if consumers and status.get("allocation") is None:
+        problems.append(forbidden(at, "may not be specified when `allocated` is not set"))
+    if deleting:
+        known = {consumer.get("uid") for consumer in before.get("reservedFor") or ()}
+        if any(consumer.get("uid") not in known for consumer in consumers):
+            problems.append(
+                forbidden(
+                    at, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+                )
+            )
+    return problems
+
+
+def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> list[Problem]:
+    at = "status.allocation"
+    devices = allocation.get("devices") or {}
+    results, configs = devices.get("results") or [], devices.get("config") or ()
+    known = request_names(claim["spec"])
+    problems = result_problems(results, claim["metadata"]["namespace"], context, f"{at}.devices.results")
+    if len(results) > MOST_RESULTS:
+        problems.append(too_many(f"{at}.devices.results", len(results), MOST_RESULTS))
+    for index, result in enumerate(results):
+        problems += _result_problems(result, f"{at}.devices.results[{index}]", known)
+    if len(configs) > 2 * MOST_CONFIGS:
+        problems.append(too_many(f"{at}.devices.config", len(configs), 2 * MOST_CONFIGS))
+    for index, config in enumerate(configs):
+        where = f"{at}.devices.config[{index}]"
+        if config.get("source") not in ("FromClass", "FromClaim"):
+            source = config.get("source", "")
+            problems.append(
+                unsupported(f"{where}.source", source, ("FromClaim", "FromClass"))
+                if source
+                else required(f"{where}.source")
+            )
+        problems += _reference_problems(config.get("requests") or (), f"{where}.requests", known)
+        problems += opaque_problems(config, where)
+    if allocation.get("nodeSelector") is not None:
+        problems += node_selector_problems(allocation["nodeSelector"], f"{at}.nodeSelector")
+    return problems
+
+
+def _result_problems(result: JSON, at: str, known: frozenset[str]) -> list[Problem]:
+    request = result.get("request", "")
+    problems: list[Problem] = []
+    if request not in known:
+        detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+        problems.append(invalid_value(f"{at}.request", request, detail))
+    problems += name_problems(result.get("driver"), f"{at}.driver", names.driver_name)
+    problems += pool_problems(result.get("pool"), f"{at}.pool")
+    problems += name_problems(result.get("device"), f"{at}.device", names.dns_label)
+    problems += toleration_problems(result.get("tolerations") or (), f"{at}.tolerations")
+    problems += binding_condition_problems(result, at)
+    share = result.get("shareID")
+    if share is not None and not _UUID.fullmatch(share):
+        problems.append(invalid_value(f"{at}.shareID", share, "must be a lowercase UUID in RFC 4122 format"))
+    for key in result.get("consumedCapacity") or ():
+        problems += qualified_problems(key, f"{at}.consumedCapacity[{key}]")
+    return problems
+
+
+def binding_condition_problems(part: JSON, at: str) -> list[Problem]:
+    """bindingConditions and bindingFailureConditions: both or neither, at most four each, no name twice."""
+    wanted, failing = part.get("bindingConditions") or (), part.get("bindingFailureConditions") or ()
+    problems: list[Problem] = []
+    for label, conditions in (("bindingConditions", wanted), ("bindingFailureConditions", failing)):
+        problems += set_problems(conditions, f"{at}.{label}", MOST_BINDING_CONDITIONS, lambda name: name)
+        for index, name in enumerate(conditions):
+            problems += name_problems(name, f"{at}.{label}[{index}]", names.qualified_name)
+    if bool(wanted) != bool(failing):
+        missing = "bindingConditions" if failing else "bindingFailureConditions"
+        other = "bindingFailureConditions" if failing else "bindingConditions"
+        problems.append(invalid_value(f"{at}.{missing}", [], f"must be specified when `{other}` is"))
+    problems += [
+        invalid_value(f"{at}.bindingFailureConditions[{index}]", name, "must not also be a binding condition")
+        for index, name in enumerate(failing)
+        if name in wanted
+    ]
+    return problems
+
+
+def _device_status_problems(status: JSON) -> list[Problem]:
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    allocated = {_identity(result) for result in results}
+    problems: list[Problem] = []
+    seen: set[tuple[str | None, ...]] = set()
+    for index, entry in enumerate(status.get("devices") or ()):
+        at, identity = f"status.devices[{index}]", _identity(entry)
+        if identity in seen:
+            problems.append(duplicate(at, "/".join(part or "" for part in identity)))
+        seen.add(identity)
+        if identity not in allocated:
+            problems.append(
+                invalid_value(
+                    at, "/".join(part or "" for part in identity[:3]), "must be an allocated device in the claim"
+                )
+            )
+        problems += condition_problems(entry.get("conditions") or (), f"{at}.conditions", MOST_DEVICE_CONDITIONS)
+        if entry.get("data") is not None:
+            problems += raw_problems(entry["data"], f"{at}.data", 10 * 1024)
+        problems += _network_problems(entry.get("networkData") or {}, f"{at}.networkData")
+    return problems
+
+
+def _identity(entry: JSON) -> tuple[str | None, ...]:
+    return entry.get("driver"), entry.get("pool"), entry.get("device"), entry.get("shareID")
+
+
+def _network_problems(network: JSON, at: str) -> list[Problem]:
+    problems = [
+        too_long(f"{at}.{part}", longest)
+        for part, longest in (("interfaceName", 256), ("hardwareAddress", 128))
+        if len(network.get(part, "")) > longest
+    ]
+    return problems + set_problems(network.get("ips") or (), f"{at}.ips", 16, lambda address: address)

@@ -1,0 +1,232 @@
+"""Checks shared by claims, classes and slices: names, selectors, configurations, tolerations, node selectors.
+
+Each function returns the problems of one part found at the field path `at`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import orjson
+
+from app.embedded.apiserver import names
+from app.embedded.apiserver.statuses import (
+    JSON,
+    Problem,
+    duplicate,
+    forbidden,
+    invalid_value,
+    required,
+    too_long,
+    too_many,
+    unsupported,
+)
+from app.embedded.apiserver.strategy import Context
+
+MOST_SELECTORS: Final = 32
+MOST_CONFIGS: Final = 32
+LONGEST_CEL: Final = 10 * 1024
+LONGEST_PARAMETERS: Final = 10 * 1024
+_NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+
+
+def name_problems(value: str | None, at: str, check: names.Check) -> list[Problem]:
+    """A required name."""
+    if not value:
+        return [required(at)]
+    wrong = check(value)
+    return [invalid_value(at, value, wrong)] if wrong else []
+
+
+def pool_problems(value: str | None, at: str) -> list[Problem]:
+    """DNS subdomains joined by slashes, at most 253 characters."""
+    if not value:
+        return [required(at)]
+    if len(value) > 253:
+        return [too_long(at, 253)]
+    return [invalid_value(at, part, wrong) for part in value.split("/") if (wrong := names.dns_subdomain(part))]
+
+
+def qualified_problems(value: str, at: str, *, domain_required: bool = False) -> list[Problem]:
+    """`identifier` or `domain/identifier`."""
+    if not value:
+        return [required(at)]
+    domain, slash, identifier = value.partition("/")
+    if not slash:
+        if domain_required:
+            return [invalid_value(at, value, "must include a domain")]
+        domain, identifier = "", value
+    problems: list[Problem] = []
+    if slash and not domain:
+        problems.append(required(at, "the domain must not be empty"))
+    elif domain and (wrong := names.driver_name(domain)):
+        problems.append(invalid_value(at, domain, wrong))
+    if not identifier:
+        problems.append(required(at, "the name must not be empty"))
+    elif "/" not in identifier and (wrong := names.c_identifier(identifier)):
+        problems.append(invalid_value(at, identifier, wrong))
+    return problems
+
+
+def set_problems(
+    items: Sequence[Any], at: str, most: int, identity: Callable[[Any], Any], shown: str = ""
+) -> list[Problem]:
+    """At most `most` items, no two with the same identity; `shown` is the sub-field a duplicate is reported at."""
+    if len(items) > most:
+        return [too_many(at, len(items), most)]
+    problems: list[Problem] = []
+    seen: set[Any] = set()
+    for index, item in enumerate(items):
+        key = identity(item)
+        if key in seen:
+            problems.append(duplicate(f"{at}[{index}]{shown}", key))
+        seen.add(key)
+    return problems
+
+
+def selector_problems(selectors: Sequence[JSON], at: str, context: Context) -> list[Problem]:
+    """CEL selectors: their number, their length, and whatever the injected check says of the expression."""
+    if len(selectors) > MOST_SELECTORS:
+        return [too_many(at, len(selectors), MOST_SELECTORS)]
+    problems: list[Problem] = []
+    for index, selector in enumerate(selectors):
+        where = f"{at}[{index}].cel"
+        cel = selector.get("cel")
+        if cel is None:
+            problems.append(required(where))
+            continue
+        expression = cel.get("expression", "")
+        if not expression:
+            problems.append(required(f"{where}.expression"))
+        elif len(expression) > LONGEST_CEL:
+            problems.append(too_long(f"{where}.expression", LONGEST_CEL))
+        elif context.check_cel is not None and (wrong := context.check_cel(expression)):
+            problems.append(invalid_value(f"{where}.expression", expression, wrong))
+    return problems
+
+
+def opaque_problems(config: JSON, at: str) -> list[Problem]:
+    """The opaque part of a configuration."""
+    opaque = config.get("opaque")
+    if opaque is None:
+        return [required(f"{at}.opaque", "exactly one of the configuration types is required")]
+    problems = name_problems(opaque.get("driver"), f"{at}.opaque.driver", names.driver_name)
+    return problems + raw_problems(opaque.get("parameters"), f"{at}.opaque.parameters", LONGEST_PARAMETERS)
+
+
+def raw_problems(value: Any, at: str, longest: int) -> list[Problem]:
+    """A raw JSON object of at most `longest` bytes."""
+    if value is None:
+        return [required(at)]
+    if not isinstance(value, dict):
+        return [invalid_value(at, "<value omitted>", "must be a valid JSON object")]
+    return [too_long(at, longest)] if len(orjson.dumps(value)) > longest else []
+
+
+def toleration_problems(tolerations: Iterable[JSON], at: str) -> list[Problem]:
+    problems: list[Problem] = []
+    for index, toleration in enumerate(tolerations):
+        where = f"{at}[{index}]"
+        key, operator = toleration.get("key"), toleration.get("operator", "Equal")
+        if key:
+            problems += name_problems(key, f"{where}.key", names.qualified_name)
+        if operator == "Exists":
+            if toleration.get("value"):
+                problems.append(
+                    invalid_value(f"{where}.value", toleration["value"], "must be empty for operator `Exists`")
+                )
+        elif operator == "Equal":
+            if wrong := names.label_value(toleration.get("value", "")):
+                problems.append(invalid_value(f"{where}.value", toleration["value"], wrong))
+            if not key:
+                problems.append(invalid_value(f"{where}.operator", operator, "must be `Exists` when `key` is empty"))
+        else:
+            problems.append(unsupported(f"{where}.operator", operator, ("Equal", "Exists")))
+        effect = toleration.get("effect", "")
+        if effect not in ("", "NoSchedule", "NoExecute"):
+            problems.append(unsupported(f"{where}.effect", effect, ("NoExecute", "NoSchedule")))
+    return problems
+
+
+def taint_problems(taint: JSON, at: str) -> list[Problem]:
+    """A device taint."""
+    problems = name_problems(taint.get("key"), f"{at}.key", names.qualified_name)
+    if wrong := names.label_value(taint.get("value", "")):
+        problems.append(invalid_value(f"{at}.value", taint["value"], wrong))
+    effect = taint.get("effect", "")
+    choices = ("NoExecute", "NoSchedule", "None")
+    if not effect:
+        problems.append(required(f"{at}.effect"))
+    elif effect not in choices:
+        problems.append(unsupported(f"{at}.effect", effect, choices))
+    return problems
+
+
+def node_selector_problems(selector: JSON, at: str, *, exactly_one: bool = False) -> list[Problem]:
+    terms = selector.get("nodeSelectorTerms") or ()
+    if not terms:
+        return [required(f"{at}.nodeSelectorTerms", "must have at least one node selector term")]
+    if exactly_one and len(terms) != 1:
+        detail = "must have exactly one node selector term"
+        return [invalid_value(f"{at}.nodeSelectorTerms", terms, detail)]
+    problems: list[Problem] = []
+    for index, term in enumerate(terms):
+        where = f"{at}.nodeSelectorTerms[{index}]"
+        for part, labels in (("matchExpressions", True), ("matchFields", False)):
+            for number, requirement in enumerate(term.get(part) or ()):
+                problems += _requirement_problems(requirement, f"{where}.{part}[{number}]", labels)
+    return problems
+
+
+def _requirement_problems(requirement: JSON, at: str, labels: bool) -> list[Problem]:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    problems: list[Problem] = []
+    if operator in ("In", "NotIn"):
+        if not values:
+            problems.append(required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        elif not labels and len(values) != 1:
+            problems.append(
+                required(
+                    f"{at}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+                )
+            )
+    elif operator in ("Exists", "DoesNotExist") and labels:
+        if values:
+            problems.append(
+                forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+            )
+    elif operator in ("Gt", "Lt") and labels:
+        if len(values) != 1:
+            problems.append(required(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
+    else:
+        problems.append(invalid_value(f"{at}.operator", operator, "not a valid selector operator"))
+    if labels and (wrong := names.qualified_name(requirement.get("key", ""))):
+        problems.append(invalid_value(f"{at}.key", requirement.get("key", ""), wrong))
+    if not labels and requirement.get("key") != "metadata.name":
+        problems.append(invalid_value(f"{at}.key", requirement.get("key", ""), "not a valid field selector key"))
+    return problems
+
+
+def condition_problems(conditions: Sequence[JSON], at: str, most: int) -> list[Problem]:
+    """metav1.Conditions: at most `most`, unique types, status True, False or Unknown, a reason and a time."""
+    if len(conditions) > most:
+        return [too_many(at, len(conditions), most)]
+    problems: list[Problem] = []
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions):
+        where, kind = f"{at}[{index}]", condition.get("type", "")
+        if not kind:
+            problems.append(required(f"{where}.type", "must be set"))
+        elif wrong := names.qualified_name(kind):
+            problems.append(invalid_value(f"{where}.type", kind, wrong))
+        if kind in seen:
+            problems.append(duplicate(where, kind))
+        seen.add(kind)
+        if condition.get("status") not in ("True", "False", "Unknown"):
+            problems.append(unsupported(f"{where}.status", condition.get("status", ""), ("False", "True", "Unknown")))
+        if not condition.get("lastTransitionTime"):
+            problems.append(required(f"{where}.lastTransitionTime", "must be set"))
+        if not condition.get("reason"):
+            problems.append(required(f"{where}.reason", "must be set"))
+    return problems

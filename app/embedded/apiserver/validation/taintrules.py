@@ -1,0 +1,28 @@
+"""Field errors of device taint rules."""
+
+from __future__ import annotations
+
+from app.embedded.apiserver import names
+from app.embedded.apiserver.statuses import JSON, Problem
+from app.embedded.apiserver.validation.parts import condition_problems, name_problems, pool_problems, taint_problems
+
+MOST_CONDITIONS = 8
+
+
+def problems(spec: JSON, old: JSON | None = None) -> list[Problem]:
+    selector = spec.get("deviceSelector") or {}
+    found: list[Problem] = []
+    if "driver" in selector:
+        found += name_problems(selector["driver"], "spec.deviceSelector.driver", names.driver_name)
+    if "pool" in selector:
+        found += pool_problems(selector["pool"], "spec.deviceSelector.pool")
+    if "device" in selector:
+        found += name_problems(selector["device"], "spec.deviceSelector.device", names.dns_label)
+    taint = taint_problems(spec.get("taint", {}), "spec.taint")
+    if old is not None and old.get("taint", {}).get("effect") == spec.get("taint", {}).get("effect"):
+        taint = [problem for problem in taint if problem.field != "spec.taint.effect"]
+    return found + taint
+
+
+def status_problems(status: JSON) -> list[Problem]:
+    return condition_problems(status.get("conditions") or (), "status.conditions", MOST_CONDITIONS)

@@ -1,0 +1,123 @@
+"""create, update, patch and delete over HTTP: from request bodies to verbs, and from their results to answers."""
+
+from __future__ import annotations
+
+import orjson
+
+from app.embedded.apiserver import reads, subresources
+from app.embedded.apiserver.garbage import Garbage
+from app.embedded.apiserver.patches import patch_object
+from app.embedded.apiserver.requests import Answer, Call, document, warning_headers
+from app.embedded.apiserver.statuses import JSON, StatusError, method_not_allowed, no_such_resource
+from app.embedded.apiserver.storage import Stored
+from app.embedded.apiserver.verbs import Deletion, Verbs
+
+
+def _written(call: Call, stored: Stored, code: int = 200) -> Answer:
+    return reads.shown(call, stored, code, warning_headers(call.options.warnings))
+
+
+def create(verbs: Verbs, call: Call) -> Answer:
+    """POST: a new object, or something done to a pod."""
+    info, resource, body = call.info, call.resource, call.incoming.json_object()
+    if info.subresource:
+        if info.subresource not in resource.kind.subresources:
+            raise no_such_resource()
+        act = subresources.bind if info.subresource == "binding" else subresources.evict
+        act(verbs, resource, info.namespace, info.name, body, call.options)
+        return document(subresources.SUCCESS, 201)
+    if info.name:
+        raise method_not_allowed()
+    return _written(call, verbs.create(resource, info.namespace, body, call.options), 201)
+
+
+def _require_subresource(call: Call) -> None:
+    if call.info.subresource not in ("", "status") or (call.info.subresource and not call.resource.kind.status):
+        raise no_such_resource()
+
+
+def update(verbs: Verbs, call: Call) -> Answer:
+    """PUT."""
+    info = call.info
+    if info.resource == "namespaces" and info.subresource == "finalize":
+        return _finalize(verbs, call)
+    _require_subresource(call)
+    body = call.incoming.json_object()
+    stored, created = verbs.update(call.resource, info.namespace, info.name, body, call.options, info.subresource)
+    return _written(call, stored, 201 if created else 200)
+
+
+def _finalize(verbs: Verbs, call: Call) -> Answer:
+    existing = verbs.get(call.resource, "", call.info.name)
+    new = existing.thaw()
+    new["spec"] = call.incoming.json_object().get("spec") or {}
+    if new["metadata"].get("deletionTimestamp") and not new["spec"].get("finalizers"):
+        return _written(call, verbs.storage.remove(call.resource.kind, existing.key))
+    return _written(call, verbs.storage.put(call.resource.kind, new))
+
+
+def patch(verbs: Verbs, call: Call) -> Answer:
+    """PATCH, in any of the four formats."""
+    _require_subresource(call)
+    info, incoming = call.info, call.incoming
+    stored, created = patch_object(
+        verbs,
+        call.resource,
+        info.namespace,
+        info.name,
+        incoming.content_type,
+        incoming.document,
+        call.options,
+        info.subresource,
+    )
+    return _written(call, stored, 201 if created else 200)
+
+
+def _deletion(call: Call) -> Deletion:
+    body: JSON = call.incoming.json_object() if call.incoming.body.strip() else {}
+    query = call.incoming.query
+    if "gracePeriodSeconds" in query:
+        body.setdefault("gracePeriodSeconds", int(query["gracePeriodSeconds"]))
+    if "propagationPolicy" in query:
+        body.setdefault("propagationPolicy", query["propagationPolicy"])
+    return subresources.deletion_of(body)
+
+
+def delete(verbs: Verbs, garbage: Garbage, call: Call) -> Answer:
+    """DELETE of one object: a Status when it is gone, the object while something still holds it."""
+    info, kind, deletion = call.info, call.resource.kind, _deletion(call)
+    uid = verbs.get(call.resource, info.namespace, info.name).object["metadata"]["uid"]
+    if deletion.propagation == "Orphan" and not call.options.dry_run:
+        garbage.orphan(uid)
+    stored, gone = verbs.delete(call.resource, info.namespace, info.name, deletion, call.options)
+    if not gone or kind.strategy.returns_deleted:
+        return _written(call, stored)
+    details: JSON = {"name": info.name, "kind": kind.plural, "uid": uid}
+    if kind.group:
+        details["group"] = kind.group
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return document(status)
+
+
+def delete_collection(verbs: Verbs, call: Call) -> Answer:
+    """DELETE of everything a selector chooses; answers with the list of what it found."""
+    resource, deletion = call.resource, _deletion(call)
+    collection = verbs.storage.collection(resource.kind)
+    chosen = reads.selector_of(call).choose(collection.sorted())
+    found: list[bytes] = []
+    for stored in chosen:
+        if call.info.namespace and stored.key[0] != call.info.namespace:
+            continue
+        try:
+            verbs.delete(resource, *stored.key, deletion, call.options)
+        except StatusError as error:
+            if error.code != 404:
+                raise
+        found.append(b"{" + stored.encoded(resource))
+    metadata = orjson.dumps({"resourceVersion": str(verbs.storage.revision)})
+    head = b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[' % (
+        resource.kind.kind.encode(),
+        resource.api_version.encode(),
+        metadata,
+    )
+    return Answer(200, head + b",".join(found) + b"]}")
