@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from app.api.core import Pod
+from app.api.core import ObjectReference, Pod
 from app.api.decoding import DecodeError, encode
 from app.api.errors import NotFoundError, OutcomeUnknownError
 from app.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
@@ -53,7 +53,7 @@ class Writer:
         self._doorbell = doorbell
         self._now = now
 
-    # --- claims --------------------------------------------------------------------------------------------------------
+    # --- claims
 
     async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         """Protect the claim from deletion; the claim controller deallocates only claims that carry the finalizer.
@@ -61,6 +61,11 @@ class Writer:
         Must come before the status write: finalizers sent through /status are dropped silently.
         """
         finalizers = [*claim.metadata.finalizers, FINALIZER]
+        return await self._patch(claim, {"metadata": _at(claim) | {"finalizers": finalizers}})
+
+    async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Take the delete-protection finalizer away; a claim that is being deleted is gone then."""
+        finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER]
         return await self._patch(claim, {"metadata": _at(claim) | {"finalizers": finalizers}})
 
     async def write_status(
@@ -109,7 +114,7 @@ class Writer:
         except NotFoundError:
             return
 
-    # --- pods ----------------------------------------------------------------------------------------------------------
+    # --- pods
 
     async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Bind the pod with this UID. ConflictError when it is another pod or already bound (even to the same node)."""
@@ -133,11 +138,27 @@ class Writer:
         body = encode({"metadata": {"uid": pod.metadata.uid}, "status": dict(status)})
         await self._client.patch(PODS.path(pod.metadata.namespace, pod.metadata.name, "status"), body, STRATEGIC_PATCH)
 
-    # --- telling -------------------------------------------------------------------------------------------------------
+    # --- telling
 
-    def record_event(self, occurrence: Occurrence) -> None:
+    def record_event(
+        self,
+        regarding: Pod | ResourceClaim,
+        kind: Literal["Normal", "Warning"],
+        reason: str,
+        note: str,
+        *,
+        action: str = "Scheduling",
+    ) -> None:
         """Fire and forget."""
-        self._events.record(occurrence)
+        resource: Resource[Any] = PODS if isinstance(regarding, Pod) else self._claims
+        reference = ObjectReference(
+            kind=resource.kind,
+            api_version=resource.api_version,
+            namespace=regarding.metadata.namespace,
+            name=regarding.metadata.name,
+            uid=regarding.metadata.uid,
+        )
+        self._events.record(Occurrence(reference, reason, action, note, kind))
 
     async def ring(self) -> None:
         """Change the doorbell claim, making it first where it does not exist."""

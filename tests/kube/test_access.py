@@ -1,0 +1,55 @@
+"""Which rights are missing, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from app.api.errors import RejectedError
+from app.kube.access import missing_rights, rights_for_binding, rights_for_lease, rights_for_reading
+from app.kube.client import KubeClient
+
+PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+def allow(server: Any, allowed: Any) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        asked = msgspec.json.decode(await request.read())["spec"]["resourceAttributes"]
+        return web.json_response({"status": {"allowed": allowed(asked)}}, status=201)
+
+    server.on("POST", PATH, answer)
+
+
+async def test_nothing_is_missing_when_all_is_allowed(server: Any, client: KubeClient) -> None:
+    allow(server, lambda asked: True)
+    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_lease("dra-system")
+    assert await missing_rights(client, rights) == []
+    assert len(server.asked) == len(rights)
+
+
+async def test_a_missing_right_is_named_with_its_purpose(server: Any, client: KubeClient) -> None:
+    allow(server, lambda asked: asked["subresource"] != "binding" or asked["resource"] != "resourceclaims")
+    assert await missing_rights(client, rights_for_binding()) == [
+        "patch resourceclaims/binding.resource.k8s.io in the whole cluster (ClusterRole): "
+        "needed to allocate and reserve claims on Kubernetes 1.36 and newer"
+    ]
+
+
+async def test_a_namespaced_right_is_asked_for_in_its_namespace(server: Any, client: KubeClient) -> None:
+    allow(server, lambda asked: asked["namespace"] != "dra-system")
+    missing = await missing_rights(client, rights_for_lease("dra-system"))
+    assert len(missing) == 3
+    assert missing[0] == "get leases.coordination.k8s.io in namespace dra-system: needed to elect a leader"
+
+
+async def test_a_server_without_authorization_allows_everything(client: KubeClient) -> None:
+    assert await missing_rights(client, rights_for_binding()) == []
+
+
+async def test_not_even_being_allowed_to_ask_is_an_error(server: Any, client: KubeClient) -> None:
+    server.on("POST", PATH, (403, {"reason": "Forbidden"}))
+    with pytest.raises(RejectedError):
+        await missing_rights(client, rights_for_binding())

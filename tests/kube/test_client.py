@@ -1,0 +1,148 @@
+"""Requests: what is sent, what comes back, and which exception tells what about the outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from app.api.errors import (
+    ApiError,
+    ConflictError,
+    GoneError,
+    NotFoundError,
+    OutcomeUnknownError,
+    RejectedError,
+    ThrottledError,
+    UnreachableError,
+)
+from app.kube.client import MERGE_PATCH, KubeClient
+from app.kube.credentials import ClientSettings
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (400, RejectedError),
+        (401, RejectedError),
+        (403, RejectedError),
+        (404, NotFoundError),
+        (409, ConflictError),
+        (410, GoneError),
+        (422, RejectedError),
+        (500, OutcomeUnknownError),
+        (503, OutcomeUnknownError),
+        (504, OutcomeUnknownError),
+    ],
+)
+async def test_each_status_has_an_exception_that_carries_the_servers_words(
+    server: Any, client: KubeClient, status: int, expected: type[ApiError]
+) -> None:
+    server.on("POST", "/x", (status, {"reason": "Why", "message": "because", "details": {"name": "x"}}))
+    with pytest.raises(expected) as caught:
+        await client.create("/x", b"{}")
+    assert type(caught.value) is expected
+    assert (caught.value.status, caught.value.reason, caught.value.message) == (status, "Why", "because")
+    assert caught.value.details == {"name": "x"}
+
+
+async def test_an_error_that_is_no_status_object_keeps_its_text(server: Any, client: KubeClient) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=502, text="bad gateway")
+
+    server.on("GET", "/x", answer)
+    with pytest.raises(OutcomeUnknownError, match="bad gateway"):
+        await client.get("/x")
+
+
+async def test_a_throttled_read_is_repeated_after_the_time_the_server_names(server: Any, client: KubeClient) -> None:
+    server.on("GET", "/x", (429, {}, {"Retry-After": "0.01"}), (429, {}, {"Retry-After": "0.01"}), (200, {"a": 1}))
+    assert await client.get("/x") == b'{"a": 1}'
+    assert len(server.asked) == 3
+
+
+async def test_a_throttled_creation_is_handed_to_the_caller(server: Any, client: KubeClient) -> None:
+    server.on("POST", "/x", (429, {"details": {"retryAfterSeconds": 7}}))
+    with pytest.raises(ThrottledError) as caught:
+        await client.create("/x", b"{}")
+    assert caught.value.retry_after == 7
+    assert len(server.asked) == 1
+
+
+async def test_a_throttled_read_gives_up_when_the_wait_would_exceed_the_timeout(
+    server: Any, client: KubeClient
+) -> None:
+    server.on("GET", "/x", (429, {}, {"Retry-After": "60"}))
+    with pytest.raises(ThrottledError):
+        await client.get("/x", timeout=1)
+    assert len(server.asked) == 1
+
+
+async def test_a_server_that_answers_too_late_leaves_the_outcome_unknown(server: Any, client: KubeClient) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        await asyncio.sleep(30)
+        return web.Response()
+
+    server.on("PATCH", "/x", answer)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await client.patch("/x", b"{}", timeout=0.1)
+    assert (caught.value.status, caught.value.reason) == (0, "Timeout")
+
+
+async def test_a_connection_lost_after_sending_leaves_the_outcome_unknown(server: Any, client: KubeClient) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    server.on("POST", "/x", answer)
+    with pytest.raises(OutcomeUnknownError) as caught:
+        await client.create("/x", b"{}")
+    assert caught.value.reason == "ConnectionLost"
+    assert len(server.asked) == 1
+
+
+async def test_a_refused_connection_means_nothing_was_done() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    async with await KubeClient.connect(ClientSettings(server=f"http://127.0.0.1:{port}")) as client:
+        with pytest.raises(UnreachableError) as caught:
+            await client.create("/x", b"{}")
+    assert caught.value.status == 0
+
+
+async def test_a_patch_is_sent_with_its_content_type(server: Any, client: KubeClient) -> None:
+    server.on("PATCH", "/x", (200, {}))
+    await client.patch("/x", b'{"a":null}')
+    (asked,) = server.asked
+    assert asked.headers["Content-Type"] == MERGE_PATCH
+    assert asked.body == b'{"a":null}'
+    assert asked.headers["User-Agent"].startswith("dra-extender/")
+    assert "Authorization" not in asked.headers
+
+
+async def test_lines_of_a_watch_may_be_torn_into_any_chunks(server: Any, client: KubeClient) -> None:
+    lines = [b'{"type":"A"}', b"x" * 700_000, b"short"]
+    whole = b"\n".join(lines) + b"\ntorn"
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for start in range(0, len(whole), 65_537):
+            await response.write(whole[start : start + 65_537])
+        return response
+
+    server.on("GET", "/x", answer, watch=True)
+    assert [line async for line in client.stream("/x", {"watch": "1"})] == lines
+
+
+async def test_a_silent_watch_ends(server: Any, client: KubeClient, watch_lines: Any) -> None:
+    server.on("GET", "/x", watch_lines(b"one\n", hold=True), watch=True)
+    lines = client.stream("/x", {"watch": "1"}, silence=0.1)
+    assert await anext(lines) == b"one"
+    with pytest.raises(OutcomeUnknownError):
+        await anext(lines)

@@ -1,0 +1,96 @@
+"""Events: counted, bounded, and never in the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.api.core import ObjectReference
+from app.kube.client import KubeClient
+from app.kube.events import EventRecorder, Occurrence
+
+COLLECTION = "/apis/events.k8s.io/v1/namespaces/default/events"
+POD = ObjectReference(kind="Pod", namespace="default", name="p", uid="u", api_version="v1")
+TOLD = Occurrence(regarding=POD, reason="DevicesAllocated", action="Bind", note="gpu-0 on n1")
+
+
+def accept(server: Any) -> None:
+    server.on("POST", COLLECTION, (201, {}))
+
+
+async def test_an_event_names_object_reason_and_reporter(server: Any, client: KubeClient) -> None:
+    accept(server)
+    await EventRecorder(client, "replica-1").send(TOLD)
+    body = server.asked[0].json
+    assert (body["apiVersion"], body["kind"]) == ("events.k8s.io/v1", "Event")
+    assert body["regarding"] == {"kind": "Pod", "namespace": "default", "name": "p", "uid": "u", "apiVersion": "v1"}
+    assert (body["reason"], body["action"], body["note"], body["type"]) == (
+        "DevicesAllocated",
+        "Bind",
+        "gpu-0 on n1",
+        "Normal",
+    )
+    assert (body["reportingController"], body["reportingInstance"]) == ("dra-extender", "replica-1")
+    assert body["eventTime"].endswith("Z")
+
+
+async def test_the_same_event_again_is_counted_on_the_first(server: Any, client: KubeClient) -> None:
+    accept(server)
+    recorder = EventRecorder(client, "i")
+    await recorder.send(TOLD)
+    name = server.asked[0].json["metadata"]["name"]
+    server.on("PATCH", f"{COLLECTION}/{name}", (200, {}))
+    await recorder.send(TOLD)
+    await recorder.send(TOLD)
+    assert [asked.method for asked in server.asked] == ["POST", "PATCH", "PATCH"]
+    assert [asked.json["series"]["count"] for asked in server.asked[1:]] == [2, 3]
+
+
+async def test_an_event_whose_first_has_expired_is_created_anew(server: Any, client: KubeClient) -> None:
+    accept(server)
+    recorder = EventRecorder(client, "i")
+    await recorder.send(TOLD)
+    await recorder.send(TOLD)
+    assert [asked.method for asked in server.asked] == ["POST", "PATCH", "POST"]
+    assert recorder.sent == 2
+
+
+async def test_an_event_long_after_the_first_is_a_new_one(server: Any, client: KubeClient) -> None:
+    accept(server)
+    now = 0.0
+    recorder = EventRecorder(client, "i", clock=lambda: now)
+    await recorder.send(TOLD)
+    now = 400.0
+    await recorder.send(TOLD)
+    assert [asked.method for asked in server.asked] == ["POST", "POST"]
+
+
+async def test_a_refused_event_is_dropped_and_counted(server: Any, client: KubeClient) -> None:
+    server.on("POST", COLLECTION, (403, {"reason": "Forbidden"}))
+    recorder = EventRecorder(client, "i")
+    await recorder.send(TOLD)
+    assert (recorder.dropped, recorder.sent) == (1, 0)
+
+
+async def test_what_does_not_fit_the_queue_is_dropped_without_waiting(client: KubeClient) -> None:
+    recorder = EventRecorder(client, "i", size=2)
+    for _ in range(5):
+        recorder.record(TOLD)
+    assert (recorder.waiting, recorder.dropped) == (2, 3)
+
+
+async def test_a_note_longer_than_the_api_allows_is_cut_between_characters(server: Any, client: KubeClient) -> None:
+    accept(server)
+    long = Occurrence(regarding=POD, reason="R", action="A", note="ü" * 2000)
+    await EventRecorder(client, "i").send(long)
+    note = server.asked[0].json["note"]
+    assert len(note.encode()) <= 1024
+    assert note.endswith("ü…")
+
+
+async def test_an_event_about_a_cluster_wide_object_goes_to_the_default_namespace(
+    server: Any, client: KubeClient
+) -> None:
+    accept(server)
+    node = ObjectReference(kind="Node", name="n1")
+    await EventRecorder(client, "i").send(Occurrence(regarding=node, reason="R", action="A", note="n"))
+    assert server.asked[0].json["metadata"]["namespace"] == "default"

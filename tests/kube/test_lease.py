@@ -1,0 +1,189 @@
+"""Candidates for one Lease, with clocks that the test moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from app.kube.client import KubeClient
+from app.kube.lease import LeaderElection, LeaseSettings
+
+COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/dra-system/leases"
+PATH = COLLECTION + "/dra-extender"
+
+
+class LeaseStore:
+    """The one Lease, with resourceVersion preconditions."""
+
+    def __init__(self, server: Any) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.version = 0
+        self.broken = False
+        server.on("GET", PATH, self.get)
+        server.on("POST", COLLECTION, self.post)
+        server.on("PUT", PATH, self.put)
+
+    def store(self, lease: dict[str, Any]) -> web.Response:
+        self.version += 1
+        lease["metadata"]["resourceVersion"] = str(self.version)
+        self.lease = lease
+        return web.json_response(lease)
+
+    def error(self, status: int) -> web.Response:
+        return web.json_response({"message": f"HTTP {status}"}, status=status)
+
+    async def get(self, _: web.Request) -> web.Response:
+        if self.broken:
+            return self.error(500)
+        return web.json_response(self.lease) if self.lease else self.error(404)
+
+    async def post(self, request: web.Request) -> web.Response:
+        return self.error(409) if self.lease else self.store(msgspec.json.decode(await request.read()))
+
+    async def put(self, request: web.Request) -> web.Response:
+        lease = msgspec.json.decode(await request.read())
+        if self.broken:
+            return self.error(500)
+        if self.lease is None or lease["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+            return self.error(409)
+        return self.store(lease)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        assert self.lease is not None
+        spec: dict[str, Any] = self.lease["spec"]
+        return spec
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def store(server: Any) -> LeaseStore:
+    return LeaseStore(server)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def candidate(client: KubeClient, clock: Clock, identity: str, changes: list[bool] | None = None) -> LeaderElection:
+    settings = LeaseSettings("dra-system", "dra-extender", identity)
+    told = changes if changes is not None else []
+    return LeaderElection(client, settings, on_change=told.append, clock=clock)
+
+
+async def test_the_first_candidate_creates_the_lease_and_leads(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    changes: list[bool] = []
+    election = candidate(client, clock, "a", changes)
+    await election.step()
+    assert election.leading
+    assert changes == [True]
+    assert (store.spec["holderIdentity"], store.spec["leaseDurationSeconds"]) == ("a", 15)
+
+
+async def test_renewing_keeps_the_time_of_acquisition(store: LeaseStore, client: KubeClient, clock: Clock) -> None:
+    election = candidate(client, clock, "a")
+    await election.step()
+    acquired, transitions = store.spec["acquireTime"], store.spec["leaseTransitions"]
+    clock.now += 5
+    await election.step()
+    assert (store.spec["acquireTime"], store.spec["leaseTransitions"]) == (acquired, transitions)
+    assert store.version == 2
+
+
+async def test_a_second_candidate_waits_until_the_lease_stood_still_for_its_duration(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    first, second = candidate(client, clock, "a"), candidate(client, clock, "b")
+    await first.step()
+    await second.step()
+    clock.now += 14
+    await second.step()
+    assert (second.leading, second.holder) == (False, "a")
+    clock.now += 2
+    await second.step()
+    assert second.leading
+    assert (store.spec["holderIdentity"], store.spec["leaseTransitions"]) == ("b", 2)
+
+
+async def test_a_renewal_seen_by_the_second_starts_its_wait_anew(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    first, second = candidate(client, clock, "a"), candidate(client, clock, "b")
+    await first.step()
+    await second.step()
+    clock.now += 9
+    await first.step()
+    await second.step()
+    clock.now += 14
+    await second.step()
+    assert not second.leading
+
+
+async def test_a_leader_that_cannot_renew_stops_before_anybody_may_take_over(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    changes: list[bool] = []
+    election = candidate(client, clock, "a", changes)
+    await election.step()
+    store.broken = True
+    clock.now += 9.9
+    await election.step()
+    assert (election.leading, election.holder) == (True, "a")
+    clock.now += 0.2
+    assert (election.leading, election.holder) == (False, "a"), "by the clock alone, even when no step runs"
+    await election.step()
+    assert changes == [True, False]
+
+
+async def test_a_deposed_leader_notices_and_does_not_take_the_lease_back(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    first, second = candidate(client, clock, "a"), candidate(client, clock, "b")
+    await first.step()
+    await second.step()
+    clock.now += 16
+    await second.step()
+    await first.step()
+    assert (first.leading, second.leading) == (False, True)
+    assert store.spec["holderIdentity"] == "b"
+
+
+async def test_a_released_lease_is_taken_at_once(store: LeaseStore, client: KubeClient, clock: Clock) -> None:
+    first, second = candidate(client, clock, "a"), candidate(client, clock, "b")
+    await first.step()
+    await second.step()
+    await first.release()
+    assert not first.leading
+    assert store.spec["holderIdentity"] == ""
+    await second.step()
+    assert second.leading
+
+
+async def test_releasing_what_was_never_held_asks_nothing(
+    server: Any, store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    await candidate(client, clock, "a").release()
+    assert server.asked == []
+
+
+async def test_releasing_leaves_anothers_lease_alone(store: LeaseStore, client: KubeClient, clock: Clock) -> None:
+    first, second = candidate(client, clock, "a"), candidate(client, clock, "b")
+    await first.step()
+    await second.step()
+    clock.now += 16
+    await second.step()
+    await first.release()
+    assert store.spec["holderIdentity"] == "b"

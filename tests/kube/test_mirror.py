@@ -1,0 +1,215 @@
+"""What each page of a list and each event of a watch changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.api.core import Node
+from app.api.errors import ApiError, GoneError, OutcomeUnknownError
+from app.kube.mirror import Callbacks, Mirror
+from app.kube.resources import NODES
+
+
+class Seen:
+    """Records callbacks; applying a node called `bomb` fails."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, ...]] = []
+        self.nodes: dict[str, str] = {}
+
+    def apply(self, node: Node) -> None:
+        if node.name == "bomb":
+            raise RuntimeError("does not fit")
+        self.log.append(("apply", node.name, node.metadata.resource_version))
+        self.nodes[node.name] = node.metadata.uid
+
+    def remove(self, node: Node) -> None:
+        self.log.append(("remove", node.name, node.metadata.resource_version))
+        self.nodes.pop(node.name, None)
+
+    def callbacks(self) -> Callbacks[Node]:
+        return Callbacks(
+            self.apply,
+            self.remove,
+            lambda name, problem: self.log.append(("poisoned", name, problem)),
+            lambda name: self.log.append(("healed", name)),
+        )
+
+
+def node(name: str, version: int = 1, uid: str = "u", **fields: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": uid, "resourceVersion": str(version)}, **fields}
+
+
+def raws(*objects: Any) -> list[msgspec.Raw]:
+    return [msgspec.Raw(msgspec.json.encode(obj)) for obj in objects]
+
+
+def event(kind: str, obj: Any) -> bytes:
+    return msgspec.json.encode({"type": kind, "object": obj})
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+def mirror(seen: Seen) -> Mirror[Node]:
+    return Mirror(NODES, seen.callbacks())
+
+
+def relist(mirror: Mirror[Node], version: str, *objects: Any) -> None:
+    mirror.begin_list()
+    mirror.listed(raws(*objects))
+    mirror.end_list(version)
+
+
+def test_a_list_applies_everything_and_remembers_its_version(mirror: Mirror[Node], seen: Seen) -> None:
+    relist(mirror, "7", node("a"), node("b", 2))
+    assert seen.log == [("apply", "a", "1"), ("apply", "b", "2")]
+    assert mirror.version == "7"
+
+
+def test_a_second_list_reports_only_differences(mirror: Mirror[Node], seen: Seen) -> None:
+    relist(mirror, "7", node("same"), node("changed"), node("gone"))
+    seen.log.clear()
+    relist(mirror, "9", node("same"), node("changed", 8), node("new", 9))
+    assert seen.log == [("apply", "changed", "8"), ("apply", "new", "9"), ("remove", "gone", "1")]
+
+
+def test_an_object_made_anew_between_two_lists_is_removed_first(mirror: Mirror[Node], seen: Seen) -> None:
+    relist(mirror, "7", node("a", 1, uid="old"))
+    seen.log.clear()
+    relist(mirror, "9", node("a", 8, uid="new"))
+    assert seen.log == [("remove", "a", "1"), ("apply", "a", "8")]
+
+
+def test_events_apply_remove_and_advance_the_version(mirror: Mirror[Node], seen: Seen) -> None:
+    relist(mirror, "1")
+    mirror.watched(event("ADDED", node("a", 2)))
+    mirror.watched(event("MODIFIED", node("a", 3)))
+    mirror.watched(event("BOOKMARK", {"metadata": {"resourceVersion": "40"}}))
+    assert mirror.version == "40"
+    mirror.watched(event("DELETED", node("a", 41)))
+    assert seen.log == [("apply", "a", "2"), ("apply", "a", "3"), ("remove", "a", "3")]
+    assert mirror.version == "41"
+    assert len(mirror) == 0
+
+
+def test_a_poisonous_object_is_reported_once_and_the_others_go_on(mirror: Mirror[Node], seen: Seen) -> None:
+    bad = node("bad", status={"allocatable": {"cpu": "lots"}})
+    relist(mirror, "5", node("a"), bad, node("b"))
+    assert [entry[:2] for entry in seen.log] == [("apply", "a"), ("poisoned", "bad"), ("apply", "b")]
+    assert "lots" in seen.log[1][2]
+    assert mirror.poisoned == 1
+    seen.log.clear()
+    relist(mirror, "6", node("a"), bad, node("b"))
+    assert seen.log == []
+
+
+def test_a_poisonous_object_that_becomes_good_is_healed(mirror: Mirror[Node], seen: Seen) -> None:
+    mirror.watched(event("ADDED", node("a", status={"allocatable": {"cpu": "lots"}})))
+    mirror.watched(event("MODIFIED", node("a", 2)))
+    assert [entry[0] for entry in seen.log] == ["poisoned", "apply", "healed"]
+    assert mirror.poisoned == 0
+
+
+def test_an_object_that_turns_poisonous_keeps_its_last_good_form_until_it_is_deleted(
+    mirror: Mirror[Node], seen: Seen
+) -> None:
+    bad = node("a", 2, status={"allocatable": {"cpu": "lots"}})
+    mirror.watched(event("ADDED", node("a")))
+    mirror.watched(event("MODIFIED", bad))
+    assert "a" in seen.nodes
+    mirror.watched(event("DELETED", bad))
+    assert [entry[0] for entry in seen.log] == ["apply", "poisoned", "healed", "remove"]
+
+
+def test_a_poisonous_object_that_vanishes_between_lists_is_healed(mirror: Mirror[Node], seen: Seen) -> None:
+    relist(mirror, "5", node("a", status={"allocatable": {"cpu": "lots"}}))
+    relist(mirror, "6")
+    assert [entry[0] for entry in seen.log] == ["poisoned", "healed"]
+
+
+def test_an_exception_in_a_callback_poisons_only_that_object(mirror: Mirror[Node], seen: Seen) -> None:
+    relist(mirror, "5", node("bomb"), node("a"))
+    assert seen.log == [("poisoned", "bomb", "RuntimeError: does not fit"), ("apply", "a", "1")]
+
+
+def test_nulls_and_managed_fields_do_no_harm(mirror: Mirror[Node], seen: Seen) -> None:
+    odd = node("a")
+    odd["metadata"] |= {"labels": None, "managedFields": [{"manager": 7, "fieldsV1": None}]}
+    relist(mirror, "5", odd)
+    assert seen.log == [("apply", "a", "1")]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"code": 410, "reason": "Expired", "message": "too old"}, GoneError),
+        ({"code": 410}, GoneError),
+        ({"code": 500, "message": "etcd"}, OutcomeUnknownError),
+        ({"message": "no code"}, OutcomeUnknownError),
+    ],
+)
+def test_an_error_event_ends_the_watch(mirror: Mirror[Node], status: dict[str, Any], expected: type[ApiError]) -> None:
+    with pytest.raises(expected):
+        mirror.watched(event("ERROR", status))
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b'{"type":"ADDED"}', b"[]", b'{"type":7,"object":{}}'])
+def test_a_malformed_line_ends_the_watch_and_changes_nothing(mirror: Mirror[Node], seen: Seen, line: bytes) -> None:
+    with pytest.raises(ApiError, match="watch of nodes"):
+        mirror.watched(line)
+    assert seen.log == []
+
+
+def test_a_malformed_list_is_an_error(mirror: Mirror[Node]) -> None:
+    with pytest.raises(ApiError, match="list of nodes"):
+        mirror.read_page(b"<html>")
+
+
+def test_a_list_without_items_is_empty(mirror: Mirror[Node]) -> None:
+    assert mirror.read_page(b'{"metadata":{"resourceVersion":"5"},"items":null}').items is None
+
+
+def test_what_is_remembered_can_be_shrunk(seen: Seen) -> None:
+    def keep(node: Node) -> Node:
+        return Node(metadata=node.metadata)
+
+    removed: list[Node] = []
+    callbacks = Callbacks(seen.apply, removed.append, lambda *_: None)
+    mirror = Mirror(NODES, callbacks, keep=keep)
+    mirror.watched(event("ADDED", node("a", spec={"unschedulable": True})))
+    mirror.watched(event("DELETED", node("a")))
+    assert [node.spec.unschedulable for node in removed] == [False]
+
+
+changes = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["put", "delete", "relist", "bad"])), max_size=40)
+
+
+@given(changes)
+def test_after_any_history_the_callbacks_have_seen_exactly_what_exists(history: list[tuple[str, str]]) -> None:
+    """Missed deletions, recreations and bad objects included."""
+    seen = Seen()
+    mirror = Mirror(NODES, seen.callbacks())
+    stored: dict[str, dict[str, Any]] = {}
+    for version, (name, action) in enumerate(history, start=1):
+        if action == "put":
+            stored[name] = node(name, version, uid=f"{name}{version // 7}")
+            mirror.watched(event("MODIFIED", stored[name]))
+        elif action == "bad":
+            mirror.watched(event("MODIFIED", node(name, version, spec=7)))
+            stored.setdefault(name, node(name, version))
+        elif action == "delete":
+            stored.pop(name, None)  # nobody watched
+        else:
+            relist(mirror, str(version), *stored.values())
+    relist(mirror, str(len(history) + 1), *stored.values())
+    assert seen.nodes == {name: obj["metadata"]["uid"] for name, obj in stored.items()}
+    assert mirror.poisoned == 0

@@ -1,0 +1,204 @@
+"""List and watch against a server that cuts, forgets and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.api.core import Node
+from app.kube.backoff import Backoff
+from app.kube.client import KubeClient
+from app.kube.mirror import Callbacks
+from app.kube.reflector import PAGE, Reflector
+from app.kube.resources import NODES
+
+PATH = "/api/v1/nodes"
+
+
+def node(name: str, version: int = 1) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name, "resourceVersion": str(version)}}
+
+
+def page(version: str, *names: str, token: str = "") -> tuple[int, Any]:
+    return 200, {"metadata": {"resourceVersion": version, "continue": token}, "items": [node(name) for name in names]}
+
+
+def event(kind: str, name: str, version: int) -> dict[str, Any]:
+    return {"type": kind, "object": node(name, version)}
+
+
+GONE = {"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}}
+
+
+class Harness:
+    def __init__(self, client: KubeClient, **options: Any) -> None:
+        self.nodes: dict[str, str] = {}
+        self.synced = 0
+        self.reflector = Reflector(
+            client,
+            NODES,
+            Callbacks(self.apply, self.remove, lambda *_: None),
+            on_synced=self.on_synced,
+            backoff=Backoff(0.001, 0.002),
+            **options,
+        )
+
+    def apply(self, node: Node) -> None:
+        self.nodes[node.name] = node.metadata.resource_version
+
+    def remove(self, node: Node) -> None:
+        del self.nodes[node.name]
+
+    def on_synced(self) -> None:
+        self.synced += 1
+
+
+@pytest.fixture
+def harness(client: KubeClient) -> Harness:
+    return Harness(client)
+
+
+async def test_it_lists_in_consistent_pages_and_watches_from_there(
+    server: Any, harness: Harness, watch_lines: Any
+) -> None:
+    server.on("GET", PATH, page("10", "a", token="next"), page("10", "b"))
+    server.on("GET", PATH, watch_lines(event("ADDED", "c", 11)), watch=True)
+    await harness.reflector.step()
+    first, second, watch = (asked.query for asked in server.asked)
+    assert first == {"limit": str(PAGE)}
+    assert second == {"limit": str(PAGE), "continue": "next"}
+    assert {key: watch[key] for key in ("watch", "allowWatchBookmarks", "resourceVersion")} == {
+        "watch": "1",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "10",
+    }
+    assert harness.nodes == {"a": "1", "b": "1", "c": "11"}
+    assert harness.synced == 1
+
+
+async def test_a_cut_watch_goes_on_where_it_was(server: Any, harness: Harness, watch_lines: Any) -> None:
+    server.on("GET", PATH, page("10"))
+    server.on("GET", PATH, watch_lines(event("ADDED", "a", 11)), watch_lines(event("ADDED", "b", 12)), watch=True)
+    await harness.reflector.step()
+    await harness.reflector.step()
+    assert [asked.query.get("resourceVersion") for asked in server.asked] == [None, "10", "11"]
+    assert set(harness.nodes) == {"a", "b"}
+
+
+async def test_a_bookmark_moves_the_point_to_resume_from(server: Any, harness: Harness, watch_lines: Any) -> None:
+    server.on("GET", PATH, page("10"))
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "99"}}}
+    server.on("GET", PATH, watch_lines(bookmark), watch_lines(), watch=True)
+    await harness.reflector.step()
+    await harness.reflector.step()
+    assert server.asked[-1].query["resourceVersion"] == "99"
+
+
+@pytest.mark.parametrize("answer", ["event", "status"])
+async def test_gone_events_lead_to_a_new_list_that_reports_what_vanished(
+    server: Any, harness: Harness, watch_lines: Any, answer: str
+) -> None:
+    server.on("GET", PATH, page("10", "a", "b"), page("20", "b", "c"))
+    gone = watch_lines(GONE) if answer == "event" else (410, {"code": 410, "reason": "Expired"})
+    server.on("GET", PATH, gone, watch_lines(), watch=True)
+    await harness.reflector.step()
+    await harness.reflector.step()
+    assert set(harness.nodes) == {"b", "c"}
+    assert harness.synced == 1
+    assert harness.reflector.progress().lists == 2
+
+
+async def test_a_continue_token_that_expired_starts_the_list_over(
+    server: Any, harness: Harness, watch_lines: Any
+) -> None:
+    server.on("GET", PATH, page("10", "a", token="next"), (410, {"code": 410}), page("20", "a", "b"))
+    server.on("GET", PATH, watch_lines(), watch=True)
+    await harness.reflector.step()
+    assert harness.synced == 0
+    await harness.reflector.step()
+    assert harness.synced == 1
+    assert set(harness.nodes) == {"a", "b"}
+
+
+async def test_a_server_that_was_set_back_is_listed_anew(server: Any, harness: Harness, watch_lines: Any) -> None:
+    server.on("GET", PATH, page("1000", "a"), page("10", "b"))
+    too_new = (504, {"code": 504, "reason": "Timeout", "message": "Too large resource version: 1000, current: 10"})
+    server.on("GET", PATH, too_new, watch_lines(), watch=True)
+    await harness.reflector.step()
+    await harness.reflector.step()
+    assert set(harness.nodes) == {"b"}
+
+
+@pytest.mark.parametrize("status", [403, 404, 500, 503])
+async def test_a_refused_list_is_tried_again_and_says_why_meanwhile(
+    server: Any, harness: Harness, watch_lines: Any, status: int
+) -> None:
+    server.on("GET", PATH, (status, {"message": "not now"}), page("10", "a"))
+    server.on("GET", PATH, watch_lines(), watch=True)
+    pause = await harness.reflector.step()
+    assert pause > 0
+    assert harness.reflector.progress().problem == "not now"
+    await harness.reflector.step()
+    assert harness.reflector.progress().problem == ""
+    assert set(harness.nodes) == {"a"}
+
+
+async def test_a_malformed_event_does_not_end_it(server: Any, harness: Harness, watch_lines: Any) -> None:
+    server.on("GET", PATH, page("10"))
+    server.on("GET", PATH, watch_lines(b"{nonsense\n"), watch_lines(event("ADDED", "a", 11)), watch=True)
+    await harness.reflector.step()
+    await harness.reflector.step()
+    assert set(harness.nodes) == {"a"}
+
+
+async def test_selectors_are_sent_with_lists_and_watches(server: Any, client: KubeClient, watch_lines: Any) -> None:
+    harness = Harness(client, selector={"fieldSelector": "status.phase!=Failed"})
+    server.on("GET", PATH, page("10"))
+    server.on("GET", PATH, watch_lines(), watch=True)
+    await harness.reflector.step()
+    assert [asked.query["fieldSelector"] for asked in server.asked] == ["status.phase!=Failed"] * 2
+
+
+async def test_progress_shows_how_long_nobody_has_been_watching(
+    server: Any, client: KubeClient, watch_lines: Any
+) -> None:
+    now = 100.0
+
+    def clock() -> float:
+        return now
+
+    harness = Harness(client, clock=clock)
+    server.on("GET", PATH, page("10", "a"))
+    server.on("GET", PATH, watch_lines(hold=True), watch=True)
+    now = 103.0
+    assert harness.reflector.progress().behind == 3.0
+    task = asyncio.create_task(harness.reflector.run())
+    await until(lambda: len(server.asked) == 2)
+    await until(lambda: harness.reflector.progress().behind == 0.0)
+    now = 500.0
+    assert harness.reflector.progress().behind == 0.0
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    now = 507.0
+    assert harness.reflector.progress().behind == 7.0
+
+
+async def test_a_run_survives_a_watch_that_ends_at_once_again_and_again(
+    server: Any, harness: Harness, watch_lines: Any
+) -> None:
+    server.on("GET", PATH, page("10"))
+    server.on("GET", PATH, watch_lines(), watch=True)
+    task = asyncio.create_task(harness.reflector.run())
+    await until(lambda: harness.reflector.progress().watches >= 5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert harness.reflector.progress().lists == 1
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.002)

@@ -1,0 +1,235 @@
+"""Each write: the request that leaves, its preconditions, and what becomes of the answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from app.api.decoding import decode
+from app.api.errors import ConflictError, OutcomeUnknownError
+from app.api.meta import ObjectMeta
+from app.api.resource import (
+    FINALIZER,
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    OpaqueDeviceConfiguration,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
+from app.kube.client import MERGE_PATCH, STRATEGIC_PATCH, KubeClient
+from app.kube.discovery import Served
+from app.kube.events import EventRecorder
+from app.kube.writer import RING_ANNOTATION, Doorbell, Writer
+from app.scheduling.ports import Ports
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+CLAIM = ResourceClaim(
+    metadata=ObjectMeta(name="c", namespace="default", uid="cu", resource_version="7", finalizers=("other",))
+)
+STORED = {"metadata": {"name": "c", "namespace": "default", "uid": "cu", "resourceVersion": "8"}}
+AT = {"uid": "cu", "resourceVersion": "7"}
+ALLOCATION = AllocationResult(
+    devices=DeviceAllocationResult(
+        results=(DeviceRequestAllocationResult("gpu", "gpu.example.com", "n1", "gpu-0"),),
+        config=(
+            DeviceAllocationConfiguration(
+                "FromClass", opaque=OpaqueDeviceConfiguration("gpu.example.com", msgspec.Raw(b'{"keep": null}'))
+            ),
+        ),
+    ),
+    node_selector=NodeSelector(
+        (NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "In", ("n1",)),)),)
+    ),
+)
+
+
+@pytest.fixture
+def writer(client: KubeClient) -> Writer:
+    return Writer(client, Served("v1"), EventRecorder(client, "i"), Doorbell("dra-system", "bell"))
+
+
+async def test_the_finalizer_is_added_to_the_others_at_the_version_that_was_read(server: Any, writer: Writer) -> None:
+    server.on("PATCH", f"{CLAIMS}/c", (200, STORED))
+    written = await writer.add_finalizer(CLAIM)
+    (asked,) = server.asked
+    assert asked.json == {"metadata": AT | {"finalizers": ["other", FINALIZER]}}
+    assert asked.headers["Content-Type"] == MERGE_PATCH
+    assert written.metadata.resource_version == "8"
+
+
+async def test_the_finalizer_alone_is_taken_away(server: Any, writer: Writer) -> None:
+    server.on("PATCH", f"{CLAIMS}/c", (200, STORED))
+    metadata = msgspec.structs.replace(CLAIM.metadata, finalizers=("other", FINALIZER))
+    await writer.remove_finalizer(msgspec.structs.replace(CLAIM, metadata=metadata))
+    assert server.asked[0].json == {"metadata": AT | {"finalizers": ["other"]}}
+
+
+async def test_allocation_and_reservation_are_one_write(server: Any, writer: Writer) -> None:
+    server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
+    consumer = ResourceClaimConsumerReference(resource="pods", name="p", uid="pu")
+    await writer.write_status(CLAIM, allocation=ALLOCATION, reserved_for=[consumer])
+    (asked,) = server.asked
+    assert asked.json == {
+        "metadata": AT,
+        "status": {
+            "allocation": {
+                "devices": {
+                    "results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}],
+                    "config": [
+                        {
+                            "source": "FromClass",
+                            "opaque": {"driver": "gpu.example.com", "parameters": {"keep": None}},
+                        }
+                    ],
+                },
+                "nodeSelector": {
+                    "nodeSelectorTerms": [
+                        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+                    ]
+                },
+            },
+            "reservedFor": [{"resource": "pods", "name": "p", "uid": "pu"}],
+        },
+    }
+
+
+async def test_a_reservation_alone_leaves_the_allocation_untouched(server: Any, writer: Writer) -> None:
+    server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
+    await writer.write_status(CLAIM, reserved_for=[])
+    assert server.asked[0].json == {"metadata": AT, "status": {"reservedFor": []}}
+
+
+async def test_removing_a_reservation_names_only_that_consumer(server: Any, writer: Writer) -> None:
+    server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
+    await writer.remove_reservation(CLAIM, "pu")
+    (asked,) = server.asked
+    assert asked.headers["Content-Type"] == STRATEGIC_PATCH
+    assert asked.json == {
+        "metadata": {"uid": "cu"},
+        "status": {"reservedFor": [{"$patch": "delete", "uid": "pu"}]},
+    }
+
+
+async def test_deallocation_clears_all_three_fields_at_the_version_that_was_read(server: Any, writer: Writer) -> None:
+    server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
+    await writer.deallocate(CLAIM)
+    assert server.asked[0].json == {
+        "metadata": AT,
+        "status": {"allocation": None, "reservedFor": None, "devices": None},
+    }
+
+
+async def test_a_binding_carries_the_pods_uid_and_the_node(server: Any, writer: Writer) -> None:
+    path = "/api/v1/namespaces/default/pods/p/binding"
+    server.on("POST", path, (201, {"status": "Success"}), (409, {"message": "already assigned"}))
+    await writer.bind_pod("default", "p", "pu", "n1")
+    assert server.asked[0].json == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": "default", "name": "p", "uid": "pu"},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    with pytest.raises(ConflictError, match="already assigned"):
+        await writer.bind_pod("default", "p", "pu", "n1")
+
+
+async def test_a_reply_that_cannot_be_read_leaves_the_outcome_unknown(server: Any, writer: Writer) -> None:
+    server.on("PATCH", f"{CLAIMS}/c", (200, {"metadata": 7}))
+    with pytest.raises(OutcomeUnknownError):
+        await writer.add_finalizer(CLAIM)
+
+
+async def test_what_does_not_exist_reads_as_none(writer: Writer) -> None:
+    assert await writer.read_claim("default", "c") is None
+    assert await writer.read_pod("default", "p") is None
+
+
+async def test_reads_give_typed_objects(server: Any, writer: Writer) -> None:
+    server.on("GET", f"{CLAIMS}/c", (200, STORED))
+    server.on("GET", "/api/v1/namespaces/default/pods/p", (200, {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}}))
+    claim, pod = await writer.read_claim("default", "c"), await writer.read_pod("default", "p")
+    assert claim is not None
+    assert claim.metadata.uid == "cu"
+    assert pod is not None
+    assert pod.spec.node_name == "n"
+
+
+async def test_claims_of_an_older_api_version_are_written_and_read_there(server: Any, client: KubeClient) -> None:
+    writer = Writer(client, Served("v1beta1"), EventRecorder(client, "i"), Doorbell("dra-system", "bell"))
+    path = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims/c"
+    flat = STORED | {"spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}}
+    server.on("GET", path, (200, flat))
+    claim = await writer.read_claim("default", "c")
+    assert claim is not None
+    assert claim.spec.devices.requests[0].exactly is not None
+    assert claim.spec.devices.requests[0].exactly.device_class_name == "gpu"
+
+
+async def test_deleting_a_claim_needs_its_uid_and_forgives_its_absence(server: Any, writer: Writer) -> None:
+    await writer.delete_claim(CLAIM)
+    assert server.asked[0].json["preconditions"] == {"uid": "cu"}
+
+
+async def test_the_doorbell_is_rung_by_an_annotation(server: Any, writer: Writer) -> None:
+    path = "/apis/resource.k8s.io/v1/namespaces/dra-system/resourceclaims/bell"
+    server.on("PATCH", path, (200, STORED))
+    await writer.ring()
+    await writer.ring()
+    stamps = [asked.json["metadata"]["annotations"][RING_ANNOTATION] for asked in server.asked]
+    assert len(set(stamps)) == 2
+
+
+async def test_a_missing_doorbell_is_made(server: Any, writer: Writer) -> None:
+    server.on("POST", "/apis/resource.k8s.io/v1/namespaces/dra-system/resourceclaims", (201, STORED))
+    await writer.ring()
+    made = server.asked[-1].json
+    assert (made["kind"], made["apiVersion"], made["metadata"]["name"]) == (
+        "ResourceClaim",
+        "resource.k8s.io/v1",
+        "bell",
+    )
+
+
+async def test_a_pod_status_patch_is_bound_to_the_pods_uid(server: Any, writer: Writer) -> None:
+    server.on("PATCH", "/api/v1/namespaces/default/pods/p/status", (200, {}))
+    pod = decode(Pod, b'{"metadata":{"name":"p","namespace":"default","uid":"pu"}}')
+    await writer.patch_pod_status(pod, {"extendedResourceClaimStatus": None})
+    assert server.asked[0].json == {"metadata": {"uid": "pu"}, "status": {"extendedResourceClaimStatus": None}}
+
+
+async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(server: Any, client: KubeClient) -> None:
+    recorder = EventRecorder(client, "i")
+    writer = Writer(client, Served("v1beta2"), recorder, Doorbell("dra-system", "bell"))
+    server.on("POST", "/apis/events.k8s.io/v1/namespaces/default/events", (201, {}))
+    writer.record_event(CLAIM, "Warning", "Conflict", "device taken", action="Bind")
+    sending = asyncio.create_task(recorder.run())
+    async with asyncio.timeout(5):
+        while not recorder.sent:
+            await asyncio.sleep(0.005)
+    sending.cancel()
+    body = server.asked[0].json
+    assert body["regarding"] == {
+        "kind": "ResourceClaim",
+        "namespace": "default",
+        "name": "c",
+        "uid": "cu",
+        "apiVersion": "resource.k8s.io/v1beta2",
+    }
+    assert (body["type"], body["reason"], body["action"], body["note"]) == (
+        "Warning",
+        "Conflict",
+        "Bind",
+        "device taken",
+    )
+
+
+async def test_the_writer_fulfils_what_scheduling_asks_for(client: KubeClient) -> None:
+    writer = Writer(client, Served("v1"), EventRecorder(client, "i"), Doorbell("dra-system", "bell"))
+    ports: Ports = writer
+    assert ports is writer
