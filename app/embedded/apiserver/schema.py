@@ -129,8 +129,6 @@ def _field(kind: str, owner: str, name: str) -> Shape:
             shape.patch_key = rule.patch_key
             shape.patch_merge = bool(rule.patch_key) or rule.patch_merge
             shape.retain_keys = rule.retain_keys
-    elif rule is not None:
-        shape.retain_keys = rule.retain_keys
     if shape.form == "map" and (owner, name) in topology.ATOMIC_MAPS:
         shape.atomic = True
     return shape

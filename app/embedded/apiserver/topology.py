@@ -60,6 +60,9 @@ LISTS: Final[dict[tuple[str, str], Merge]] = {
     ("PodStatus", "resourceClaimStatuses"): by("name", retain=True),
     ("ContainerStatus", "volumeMounts"): by("mountPath"),
     ("ContainerStatus", "allocatedResourcesStatus"): by("name"),
+    ("ContainerRestartRuleOnExitCodes", "values"): _UNIQUE,
+    ("NodeAllocatableResourceClaimStatus", "containers"): _UNIQUE,
+    ("ResourceStatus", "resources"): by("resourceID", patch=""),
     # nodes, namespaces, services and the rest of core
     ("NodeSpec", "podCIDRs"): _SET,
     ("NodeStatus", "addresses"): by("type"),
@@ -83,17 +86,23 @@ LISTS: Final[dict[tuple[str, str], Merge]] = {
     ("DeviceTaintRuleStatus", "conditions"): by("type"),
 }
 
+STRATEGIES: Final = {("DeploymentSpec", "strategy"): "retainKeys", ("PodDisruptionBudgetSpec", "selector"): "replace"}
+"""How strategic merge treats structs that do not simply merge."""
+
 ATOMIC_STRUCTS: Final = frozenset(
     {
         "ConfigMapKeySelector",
-        "ConfigMapNodeConfigSource",
+        "FileKeySelector",
         "LabelSelector",
         "LocalObjectReference",
+        "MatchResources",
+        "NamedRuleWithOperations",
         "NodeSelector",
         "NodeSelectorTerm",
         "ObjectFieldSelector",
         "ObjectReference",
         "OwnerReference",
+        "ParamKind",
         "ParamRef",
         "ResourceFieldSelector",
         "RoleRef",
@@ -102,6 +111,7 @@ ATOMIC_STRUCTS: Final = frozenset(
         "SecretReference",
         "Subject",
         "TypedLocalObjectReference",
+        "Variable",
     }
 )
 
@@ -115,6 +125,8 @@ QUANTITIES: Final = frozenset(
         ("VolumeResourceRequirements", "requests"),
         ("PodSpec", "overhead"),
         ("ContainerStatus", "allocatedResources"),
+        ("PodStatus", "allocatedResources"),
+        ("NodeAllocatableResourceClaimStatus", "resources"),
         ("NodeStatus", "allocatable"),
         ("NodeStatus", "capacity"),
         ("EmptyDirVolumeSource", "sizeLimit"),

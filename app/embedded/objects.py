@@ -1,0 +1,147 @@
+"""Kubernetes objects as the actors of the embedded cluster read them: more fields than device allocation needs.
+
+Everything is typed and frozen; what is only passed on (pod templates, claim templates) stays JSON.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.api.core import Node, NodeSelector, NodeSelectorTerm, NodeSpec, Pod, PodSpec, PodStatus
+from app.api.decoding import decode
+from app.api.meta import Condition, Object, ObjectMeta
+from app.api.resource import GROUP
+from app.kube.resources import Resource
+
+
+class Taint(Object, frozen=True, gc=False):
+    """core/v1 Taint of a node."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class Toleration(Object, frozen=True, gc=False):
+    """core/v1 Toleration of a pod."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class PreferredSchedulingTerm(Object, frozen=True, gc=False):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Object, frozen=True, gc=False):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class Affinity(Object, frozen=True, gc=False):
+    node_affinity: NodeAffinity | None = None
+
+
+class SchedulingGate(Object, frozen=True, gc=False):
+    name: str
+
+
+class FullPodSpec(PodSpec, frozen=True, gc=False):
+    """What scheduler and kubelet read of a pod's spec."""
+
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    restart_policy: str = "Always"
+
+
+class FullPodStatus(PodStatus, frozen=True, gc=False):
+    start_time: str | None = None
+
+
+class FullPod(Pod, frozen=True, gc=False):
+    spec: FullPodSpec = FullPodSpec()
+    status: FullPodStatus = FullPodStatus()
+
+    @property
+    def condition(self) -> Condition | None:
+        """PodScheduled, if it is there."""
+        return next((found for found in self.status.conditions if found.type == "PodScheduled"), None)
+
+
+class FullNodeSpec(NodeSpec, frozen=True, gc=False):
+    taints: tuple[Taint, ...] = ()
+
+
+class FullNode(Node, frozen=True, gc=False):
+    spec: FullNodeSpec = FullNodeSpec()
+
+
+class TemplateMeta(Object, frozen=True, gc=False):
+    """The metadata inside a template."""
+
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class PodTemplate(Object, frozen=True):
+    metadata: TemplateMeta = TemplateMeta()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class LabelSelector(Object, frozen=True, gc=False):
+    match_labels: dict[str, str] = {}
+
+
+class DeploymentSpec(Object, frozen=True):
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+
+
+class Deployment(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: DeploymentSpec = DeploymentSpec()
+
+
+class ClaimTemplateSpec(Object, frozen=True):
+    metadata: TemplateMeta = TemplateMeta()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class ClaimTemplate(Object, frozen=True):
+    """resource.k8s.io ResourceClaimTemplate; its spec is copied into claims as it is."""
+
+    metadata: ObjectMeta
+    spec: ClaimTemplateSpec = ClaimTemplateSpec()
+
+
+def _pod(data: bytes | msgspec.Raw) -> FullPod:
+    return decode(FullPod, data)
+
+
+def _node(data: bytes | msgspec.Raw) -> FullNode:
+    return decode(FullNode, data)
+
+
+def _deployment(data: bytes | msgspec.Raw) -> Deployment:
+    return decode(Deployment, bytes(data))
+
+
+def _claim_template(data: bytes | msgspec.Raw) -> ClaimTemplate:
+    return decode(ClaimTemplate, bytes(data))
+
+
+PODS: Resource[FullPod] = Resource("", "v1", "pods", "Pod", _pod, namespaced=True)
+NODES: Resource[FullNode] = Resource("", "v1", "nodes", "Node", _node)
+DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deployment", _deployment, namespaced=True)
+
+
+def claim_templates(version: str) -> Resource[ClaimTemplate]:
+    """Templates in the served version of resource.k8s.io."""
+    return Resource(GROUP, version, "resourceclaimtemplates", "ResourceClaimTemplate", _claim_template, namespaced=True)
