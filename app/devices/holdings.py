@@ -1,0 +1,197 @@
+"""Allocated state: which devices are taken, which are shared, and how much of them is consumed.
+
+Promises: immutable snapshots. Results with admin access hold nothing; a result with a share ID is a share when
+consumable capacity is on; everything else owns its device. Amounts are exact integers in nano units. A share that was
+recorded without consumed capacity still counts as use of the device (upstream forgets it and charges counters twice).
+
+Rules: Kubernetes 1.36, structured/internal/allocatedstate.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from app.api.features import FeatureGates
+from app.api.quantity import Quantity
+from app.api.resource import AllocationResult, ResourceClaim
+from app.devices.pools import NodeView, Pool
+from app.devices.usage import PoolID, Uses, uses_of
+
+Amounts = Mapping[str, int]
+"""Capacity name -> nano units."""
+
+NO_AMOUNTS: Final[Amounts] = {}
+
+
+class PoolHoldings:
+    """What is held in one pool, by device name: `owned` devices, and what all shares of a device consume together."""
+
+    __slots__ = ("owned", "shared")
+
+    def __init__(self, owned: Iterable[str] = (), shared: Mapping[str, Amounts] | None = None) -> None:
+        self.owned = frozenset(owned)
+        self.shared: Mapping[str, Amounts] = shared or {}
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, PoolHoldings)
+            and self.owned == other.owned
+            and {name: _present(amounts) for name, amounts in self.shared.items()}
+            == {name: _present(amounts) for name, amounts in other.shared.items()}
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # compared in tests only
+
+
+def _present(amounts: Amounts) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+class Holdings:
+    """Everything that is held, by pool. `holding` and `releasing` answer a new snapshot and leave this one alone.
+
+    Uses are counted, so a device named by two claims stays taken until both let go of it.
+    """
+
+    __slots__ = ("_pools", "_uses", "shares")
+
+    def __init__(self, *, shares: bool = True) -> None:
+        self.shares = shares
+        """Whether consumable capacity is on; else every result owns its device."""
+        self._uses: dict[PoolID, dict[str, tuple[_Use, ...]]] = {}
+        self._pools: dict[PoolID, PoolHoldings] = {}
+
+    @classmethod
+    def of_claims(cls, claims: Iterable[ResourceClaim], features: FeatureGates) -> Holdings:
+        """The state made by all claims with an allocation, whoever wrote it, being deleted or not."""
+        holdings = cls(shares=features.DRAConsumableCapacity)
+        for claim in claims:
+            if claim.allocation is not None:
+                holdings._add(uses_of(claim.allocation, shares=holdings.shares))
+        return holdings
+
+    def holding(self, allocations: Iterable[AllocationResult]) -> Holdings:
+        """This state and some more allocations."""
+        after = self._copy()
+        for allocation in allocations:
+            after._add(uses_of(allocation, shares=self.shares))
+        return after
+
+    def releasing(self, allocations: Iterable[AllocationResult]) -> Holdings:
+        """This state without some of its allocations; those it does not have are ignored."""
+        after = self._copy()
+        for allocation in allocations:
+            after._remove(uses_of(allocation, shares=self.shares))
+        return after
+
+    def pool(self, id: PoolID) -> PoolHoldings | None:
+        """What is held in the pool; None when nothing is."""
+        uses = self._uses.get(id)
+        if not uses:
+            return None
+        found = self._pools.get(id)
+        if found is None:
+            found = self._pools[id] = pool_holdings(uses)
+        return found
+
+    def _copy(self) -> Holdings:
+        copy = Holdings(shares=self.shares)
+        copy._uses = dict(self._uses)
+        copy._pools = dict(self._pools)
+        return copy
+
+    def _add(self, uses: Uses) -> None:
+        for (device, share), consumed in uses.items():
+            pool = dict(self._uses.get(device[:2], {}))
+            pool[device[2]] = (*pool.get(device[2], ()), (share, consumed))
+            self._uses[device[:2]] = pool
+            self._pools.pop(device[:2], None)
+
+    def _remove(self, uses: Uses) -> None:
+        for device, share in uses:
+            pool = dict(self._uses.get(device[:2], {}))
+            present = list(pool.get(device[2], ()))
+            index = next((i for i, use in enumerate(present) if use[0] == share), None)
+            if index is None:
+                continue
+            del present[index]
+            if present:
+                pool[device[2]] = tuple(present)
+            else:
+                del pool[device[2]]
+            self._uses[device[:2]] = pool
+            self._pools.pop(device[:2], None)
+
+
+_Use = tuple[str | None, Mapping[str, Quantity]]
+"""A share ID (None: the whole device) and what the share consumes."""
+
+
+def pool_holdings(uses: Mapping[str, Iterable[_Use]]) -> PoolHoldings:
+    """The holdings of one pool from the uses of its devices, by device name."""
+    owned: set[str] = set()
+    shared: dict[str, Amounts] = {}
+    for name, parts in uses.items():
+        sums: dict[str, int] | None = None
+        for share, consumed in parts:
+            if share is None:
+                owned.add(name)
+                continue
+            if sums is None:
+                sums = {}
+            for capacity, amount in consumed.items():
+                sums[capacity] = sums.get(capacity, 0) + amount.nano
+        if sums is not None:
+            shared[name] = sums
+    return PoolHoldings(owned, shared)
+
+
+class NodeHoldings:
+    """Holdings as masks and amounts over one node view. Immutable.
+
+    `owned`: devices somebody has exclusively. `shared`: consumed amounts by bit, for devices with shares.
+    `counters`: what is left, by pool index, set and counter; negative when overdrawn. Pools without counter sets have
+    no entry.
+    """
+
+    __slots__ = ("counters", "owned", "shared")
+
+    def __init__(self, view: NodeView, pools: Mapping[PoolID, PoolHoldings] | Holdings) -> None:
+        find = pools.pool if isinstance(pools, Holdings) else pools.get
+        owned = 0
+        shared: dict[int, Amounts] = {}
+        counters: dict[int, Mapping[str, Mapping[str, int]]] = {}
+        for index, pool in enumerate(view.pools):
+            held = find(pool.id)
+            if pool.counters:
+                counters[index] = remaining_counters(pool, held)
+            if held is None or not pool.devices:
+                continue
+            bits = view.bits
+            for name in held.owned:
+                bit = bits.get((*pool.id, name))
+                if bit is not None:
+                    owned |= 1 << bit
+            for name, amounts in held.shared.items():
+                bit = bits.get((*pool.id, name))
+                if bit is not None:
+                    shared[bit] = amounts
+        self.owned = owned
+        self.shared = shared
+        self.counters = counters
+
+
+def remaining_counters(pool: Pool, held: PoolHoldings | None) -> Mapping[str, Mapping[str, int]]:
+    """What the counter sets of the pool still offer. Every device in use is charged once, also one of another node."""
+    if held is None:
+        return pool.counters
+    left: dict[str, dict[str, int]] | None = None
+    for name, consumes in pool.consumers:
+        if name in held.owned or name in held.shared:
+            if left is None:
+                left = {set_name: dict(counters) for set_name, counters in pool.counters.items()}
+            for set_name, counter, amount in consumes:
+                if counter in left.get(set_name, ()):
+                    left[set_name][counter] -= amount
+    return pool.counters if left is None else left
