@@ -1,0 +1,272 @@
+"""What the service can be told: one flat list of settings, each documented where it is defined.
+
+Promises: a flag wins over the environment (`DRA_EXTENDER_...`), the environment over the YAML file, the file over the
+default; an unknown key, a value of the wrong kind or a combination that cannot work is an error that names the setting.
+`markdown_table` writes the reference in docs/settings.md, and a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    YamlConfigSettingsSource,
+)
+
+from app.api.features import FeatureGates
+from app.kube.credentials import ClientSettings
+from app.kube.lease import LeaseSettings
+from app.kube.writer import Doorbell
+from app.scheduling.limits import Limits
+
+PREFIX = "DRA_EXTENDER_"
+"""Kubernetes itself sets DRA_EXTENDER_PORT... and DRA_EXTENDER_SERVICE_... in pods: no setting may be called so."""
+CONFIG_VARIABLE = PREFIX + "CONFIG"
+
+
+class SettingsError(Exception):
+    """Settings that cannot be used; one line per problem, each naming the setting."""
+
+
+def _address(value: str) -> str:
+    if value:
+        split_address(value)
+    return value
+
+
+def _gates(value: str) -> str:
+    FeatureGates.parse(value)
+    return value
+
+
+Seconds = Annotated[float, Field(gt=0)]
+Address = Annotated[str, AfterValidator(_address)]
+_DEFAULT_LIMITS = Limits()
+
+
+class Settings(BaseSettings):
+    """Everything that `dra-extender serve` can be told."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, env_ignore_empty=True)
+
+    # Where it listens
+    listen: Address = Field("127.0.0.1:8888", description="address of the extender verbs; port 0 picks a free one")
+    insight_listen: Address = Field(
+        "", description="separate address, plain HTTP, for probes, metrics and insight; empty: the address of the verbs"
+    )
+    tls_cert: Path | None = Field(None, description="server certificate (PEM); with it the verbs are served over TLS")
+    tls_key: Path | None = Field(None, description="key of the server certificate")
+    tls_client_ca: Path | None = Field(
+        None, description="authorities of client certificates; with it kube-scheduler must show one (mTLS)"
+    )
+    allow_plain_http: bool = Field(
+        False, description="serve the verbs without TLS on an address that is not loopback; bind is a powerful verb"
+    )
+    max_body: int = Field(16 * 2**20, ge=2**16, description="largest request body in bytes")
+    request_timeout: Seconds = Field(10.0, description="seconds within which a client must have sent its whole request")
+    keep_alive: int = Field(120, ge=1, description="seconds an idle connection is kept; kube-scheduler keeps them 90")
+    shutdown_grace: Seconds = Field(30.0, description="seconds that running binds get to finish on shutdown")
+
+    # The API server
+    kubeconfig: str = Field(
+        "", description="kubeconfig file; empty: $KUBECONFIG, then the pod's service account, then ~/.kube/config"
+    )
+    context: str = Field("", description="context of the kubeconfig; empty: its current one")
+    server: str = Field("", description="URL of the API server; overrides the kubeconfig's")
+    api_timeout: Seconds = Field(10.0, description="seconds for one request to the API server")
+    watch_gap: Seconds = Field(30.0, description="seconds without a watch after which the service is not ready")
+
+    # Who we are
+    namespace: str = Field("dra-system", description="namespace of the lease and the doorbell claim")
+    identity: str = Field("", description="name of this replica; empty: host name and process id")
+    leader_election: bool = Field(False, description="only the replica that holds the lease serves the verbs")
+    lease_name: str = Field("dra-extender", description="name of the lease")
+    lease_duration: Seconds = Field(15.0, description="seconds after which another replica may take an unrenewed lease")
+    renew_deadline: Seconds = Field(10.0, description="seconds without renewal after which the leader stops")
+    retry_period: Seconds = Field(2.0, description="seconds between attempts to acquire or renew")
+    doorbell: str = Field(
+        "dra-extender-doorbell", description="claim that is touched to make kube-scheduler try refused pods again"
+    )
+
+    # Decisions
+    feature_gates: Annotated[str, AfterValidator(_gates)] = Field(
+        "", description="as kube-scheduler's --feature-gates: Name=true,Other=false"
+    )
+    step_budget: int = Field(
+        100_000, ge=100, description="allocation steps per node after which the answer is undecided"
+    )
+    scheduler_names: str = Field("", description="schedulers that call this service, comma separated; empty: not known")
+    deallocate: bool = Field(
+        True, description="clear unused allocations that stand in a pod's way; needs percentageOfNodesToScore: 100"
+    )
+    bind_timeout: Seconds = Field(
+        _DEFAULT_LIMITS.bind_seconds, description="seconds for a bind; keep below the scheduler's httpTimeout for bind"
+    )
+    binding_conditions_timeout: Seconds = Field(
+        _DEFAULT_LIMITS.binding_seconds, description="seconds that devices may take to become ready for a pod"
+    )
+    tentative_ttl: Seconds = Field(
+        _DEFAULT_LIMITS.tentative_seconds,
+        description="seconds that filter's plan for a pod counts for other pods",
+    )
+    ring_interval: Seconds = Field(
+        _DEFAULT_LIMITS.ring_seconds, description="the doorbell rings at most once in so many seconds"
+    )
+    sweep_after: float = Field(
+        _DEFAULT_LIMITS.sweep_seconds, ge=0, description="seconds after which an unused allocation is cleared; 0: never"
+    )
+
+    # Logs
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="debug shows every decision, info every bind"
+    )
+    log_format: Literal["console", "json"] = Field("console", description="lines for people or for machines")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, env_settings, YamlConfigSettingsSource(settings_cls))
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("tls_cert and tls_key belong together: set both or none")
+        if self.tls_client_ca and not self.tls_cert:
+            raise ValueError("tls_client_ca needs tls_cert and tls_key")
+        if not self.tls_cert and not self.allow_plain_http and not is_loopback(self.listen):
+            raise ValueError(
+                f"listen {self.listen} is reachable from outside and has no TLS: set tls_cert and tls_key "
+                "(and tls_client_ca), or allow_plain_http if something else protects it"
+            )
+        if not self.lease_duration > self.renew_deadline > self.retry_period:
+            raise ValueError("lease_duration must exceed renew_deadline, which must exceed retry_period")
+        return self
+
+    @property
+    def replica(self) -> str:
+        """The name of this replica."""
+        return self.identity or f"{socket.gethostname()}_{os.getpid()}"
+
+    @property
+    def features(self) -> FeatureGates:
+        return FeatureGates.parse(self.feature_gates)
+
+    @property
+    def client(self) -> ClientSettings:
+        return ClientSettings(
+            server=self.server, kubeconfig=self.kubeconfig, context=self.context, timeout=self.api_timeout
+        )
+
+    @property
+    def lease(self) -> LeaseSettings:
+        return LeaseSettings(
+            namespace=self.namespace,
+            name=self.lease_name,
+            identity=self.replica,
+            lease_duration=self.lease_duration,
+            renew_deadline=self.renew_deadline,
+            retry_period=self.retry_period,
+        )
+
+    @property
+    def bell(self) -> Doorbell:
+        return Doorbell(self.namespace, self.doorbell)
+
+    @property
+    def limits(self) -> Limits:
+        names = frozenset(filter(None, (name.strip() for name in self.scheduler_names.split(","))))
+        return Limits(
+            bind_seconds=self.bind_timeout,
+            binding_seconds=self.binding_conditions_timeout,
+            tentative_seconds=self.tentative_ttl,
+            ring_seconds=self.ring_interval,
+            sweep_seconds=self.sweep_after,
+            deallocate=self.deallocate,
+            scheduler_names=names,
+        )
+
+    def yaml(self) -> str:
+        """The effective settings, as a file that would give the same ones."""
+        text: str = yaml.safe_dump(self.model_dump(mode="json", exclude_none=True), sort_keys=False)
+        return text
+
+
+def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) -> Settings:
+    """The effective settings. `flags` that are None count as not given. Raises SettingsError."""
+    file = config or (Path(os.environ[CONFIG_VARIABLE]) if os.environ.get(CONFIG_VARIABLE) else None)
+    if file is not None and not file.is_file():
+        raise SettingsError(f"config: {file} does not exist")
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(yaml_file=file)
+
+    try:
+        return FromFile(**{name: value for name, value in (flags or {}).items() if value is not None})
+    except ValidationError as problem:
+        raise SettingsError("\n".join(_sentence(dict(error)) for error in problem.errors())) from None
+    except Exception as problem:  # a YAML file may be anything
+        raise SettingsError(f"config: {file}: {problem}") from None
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of "host:port", "[v6]:port" or ":port" (all addresses). Raises ValueError."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"{address!r} is not host:port")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach the address."""
+    host = split_address(address)[0]
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def flag(name: str) -> str:
+    """The command-line flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def markdown_table() -> str:
+    """The reference of all settings as a table."""
+    rows = ["| setting (YAML) | flag | environment | default | meaning |", "|---|---|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
+        meaning = (field.description or "").replace("|", "\\|")
+        rows.append(f"| `{name}` | `{flag(name)}` | `{PREFIX}{name.upper()}` | {default} | {meaning} |")
+    return "\n".join(rows) + "\n"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    name = ".".join(str(part) for part in error["loc"])
+    text = str(error["msg"]).removeprefix("Value error, ")
+    if error["type"] == "extra_forbidden":
+        text = "no such setting"
+    return f"{name}: {text}" if name else text

@@ -1,0 +1,161 @@
+"""Where settings come from, which combinations are refused, and that their reference is current."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.settings import (
+    CONFIG_VARIABLE,
+    PREFIX,
+    Settings,
+    SettingsError,
+    flag,
+    is_loopback,
+    load,
+    markdown_table,
+    split_address,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        monkeypatch.delenv(name)
+
+
+def test_the_reference_in_the_documentation_is_current() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    assert markdown_table() in text, "write it anew with app.settings.markdown_table()"
+
+
+def test_every_setting_is_explained_and_has_a_name_that_kubernetes_does_not_use() -> None:
+    for name, field in Settings.model_fields.items():
+        assert field.description, name
+        assert not name.startswith(("port", "service_")), name
+
+
+def test_flags_win_over_the_environment_over_the_file_over_defaults(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("namespace: file\nlease_name: file\nidentity: file\n")
+    monkeypatch.setenv("DRA_EXTENDER_NAMESPACE", "environment")
+    monkeypatch.setenv("DRA_EXTENDER_LEASE_NAME", "environment")
+    settings = load({"namespace": "flag", "context": None}, config=file)
+    assert (settings.namespace, settings.lease_name, settings.identity) == ("flag", "environment", "file")
+    assert settings.context == ""
+
+
+def test_the_environment_can_name_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("namespace: file\n")
+    monkeypatch.setenv(CONFIG_VARIABLE, str(file))
+    assert load().namespace == "file"
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRA_EXTENDER_TLS_CERT", "")
+    assert load().tls_cert is None
+
+
+def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path) -> None:
+    settings = load({"listen": "127.0.0.1:0", "feature_gates": "DRAAdminAccess=false", "bind_timeout": 3.5})
+    file = tmp_path / "settings.yaml"
+    file.write_text(settings.yaml())
+    assert load(config=file).model_dump() == settings.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"listen": "nonsense"}, "listen: 'nonsense' is not host:port"),
+        ({"listen": "0.0.0.0:8888"}, "reachable from outside and has no TLS"),
+        ({"tls_cert": "a.crt"}, "tls_cert and tls_key belong together"),
+        ({"tls_client_ca": "ca.crt"}, "tls_client_ca needs tls_cert"),
+        ({"feature_gates": "DRAAdminAcces=true"}, "feature gate 'DRAAdminAcces' is unknown"),
+        ({"lease_duration": 5}, "lease_duration must exceed renew_deadline"),
+        ({"bind_timeout": 0}, "bind_timeout: Input should be greater than 0"),
+        ({"log_level": "loud"}, "log_level: Input should be 'debug'"),
+        ({"typo": 1}, "typo: no such setting"),
+    ],
+)
+def test_what_cannot_work_is_refused_by_name(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(given)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("typo: 1\n", "typo: no such setting"),
+        ("namespace: [\n", "settings.yaml"),
+        ("- just\n- a list\n", "settings.yaml"),
+        ("max_body: lots\n", "max_body"),
+    ],
+)
+def test_a_bad_file_is_refused_by_name(tmp_path: Path, content: str, problem: str) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(content)
+    with pytest.raises(SettingsError) as caught:
+        load(config=file)
+    assert problem in str(caught.value)
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="does not exist"):
+        load(config=tmp_path / "none.yaml")
+
+
+def test_plain_http_is_possible_on_purpose_and_tls_needs_no_permission() -> None:
+    assert load({"listen": "0.0.0.0:8888", "allow_plain_http": True}).listen == "0.0.0.0:8888"
+    assert load({"listen": "0.0.0.0:8443", "tls_cert": "a.crt", "tls_key": "a.key"}).tls_client_ca is None
+
+
+@pytest.mark.parametrize(
+    ("address", "parts", "local"),
+    [
+        ("127.0.0.1:8888", ("127.0.0.1", 8888), True),
+        ("localhost:0", ("localhost", 0), True),
+        ("[::1]:80", ("::1", 80), True),
+        (":8443", ("0.0.0.0", 8443), False),
+        ("10.0.0.1:1", ("10.0.0.1", 1), False),
+        ("example.com:1", ("example.com", 1), False),
+    ],
+)
+def test_addresses_are_split_and_judged(address: str, parts: tuple[str, int], local: bool) -> None:
+    assert (split_address(address), is_loopback(address)) == (parts, local)
+
+
+@pytest.mark.parametrize("address", ["", "host", "host:", "host:http", "host:70000", "host:-1"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="is not host:port"):
+        split_address(address)
+
+
+def test_settings_reach_the_parts_they_are_for() -> None:
+    settings = load(
+        {
+            "namespace": "ns",
+            "identity": "me",
+            "scheduler_names": "a, b",
+            "bind_timeout": 7,
+            "feature_gates": "DRAExtendedResource=false",
+            "server": "http://127.0.0.1:1",
+        }
+    )
+    assert (settings.lease.namespace, settings.lease.identity) == ("ns", "me")
+    assert settings.limits.scheduler_names == {"a", "b"}
+    assert settings.limits.bind_seconds == 7
+    assert not settings.features.DRAExtendedResource
+    assert settings.client.server == "http://127.0.0.1:1"
+    assert (settings.bell.namespace, settings.bell.name) == ("ns", "dra-extender-doorbell")
+    assert flag("bind_timeout") == "--bind-timeout"
+
+
+def test_a_replica_without_a_name_gets_one_of_its_own() -> None:
+    assert str(os.getpid()) in load().replica
