@@ -35,6 +35,7 @@ class DeviceModel:
         "consumes",
         "device",
         "driver",
+        "key",
         "multi",
         "taints",
     )
@@ -50,10 +51,13 @@ class DeviceModel:
     """Only those with an active effect."""
     multi: bool
     """`allowMultipleAllocations`, whatever the features are."""
+    key: bytes
+    """Equal keys mean equal content, whatever the driver is; empty when nobody computed it."""
 
-    def __init__(self, driver: str, device: Device) -> None:
+    def __init__(self, driver: str, device: Device, key: bytes = b"") -> None:
         self.driver = driver
         self.device = device
+        self.key = key
         self.attributes = attribute_values(device.attributes)
         self.capacity = device.capacity
         self.consumes = consumption(device)
