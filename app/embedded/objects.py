@@ -53,7 +53,7 @@ class SchedulingGate(Object, frozen=True, gc=False):
 class FullPodSpec(PodSpec, frozen=True, gc=False):
     """What scheduler and kubelet read of a pod's spec."""
 
-    node_selector: dict[str, str] = {}
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
@@ -85,8 +85,8 @@ class FullNode(Node, frozen=True, gc=False):
 class TemplateMeta(Object, frozen=True, gc=False):
     """The metadata inside a template."""
 
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class PodTemplate(Object, frozen=True):
@@ -95,7 +95,7 @@ class PodTemplate(Object, frozen=True):
 
 
 class LabelSelector(Object, frozen=True, gc=False):
-    match_labels: dict[str, str] = {}
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class DeploymentSpec(Object, frozen=True):

@@ -1,0 +1,243 @@
+"""A stand-in for the kubelets of all nodes: pods run when their claims are ready for them, and only then.
+
+A bound pod whose claims are not all allocated and reserved for it waits and says why (event, condition, waiting
+container), as the real kubelet does before it calls NodePrepareResources. Pods that are deleted leave after a moment,
+as after their grace period. `finish` ends a pod, the annotation `embedded/run-seconds` does after that time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from app.api.core import ObjectReference, Pod
+from app.api.decoding import encode
+from app.api.errors import ConflictError, NotFoundError
+from app.api.resource import ResourceClaim
+from app.embedded import podclaims
+from app.embedded.informer import Informer
+from app.embedded.objects import FullPod
+from app.embedded.podclaims import Lookup, Unready
+from app.embedded.workqueue import WorkQueue
+from app.kube.client import STRATEGIC_PATCH, KubeClient
+from app.kube.events import EventRecorder, Occurrence
+
+RUN_SECONDS = "embedded/run-seconds"
+
+
+def obstacle(pod: Pod, lookup: Lookup) -> str:
+    """Why the bound pod cannot be started; empty when it can.
+
+    Source: Kubernetes 1.36, pkg/kubelet/cm/dra: every claim exists, is the pod's own if generated, is allocated and
+    names the pod in reservedFor; for extended resources the claim of the pod's status counts too.
+    """
+    names = f"{pod.metadata.namespace}/"
+    try:
+        found = list(podclaims.claims(pod, lookup))
+    except Unready as problem:
+        return str(problem)
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None:
+        claim = lookup(pod.metadata.namespace, extended.resource_claim_name)
+        if claim is None or not podclaims.owns(pod, claim):
+            return f"ResourceClaim {names}{extended.resource_claim_name} for extended resources does not exist"
+        found.append(claim)
+    for claim in found:
+        if claim.allocation is None:
+            return f"ResourceClaim {names}{claim.metadata.name} is not allocated"
+        if not claim.reserved_for(pod.metadata.uid):
+            return f"ResourceClaim {names}{claim.metadata.name} is not reserved for this pod"
+    return ""
+
+
+def running(pod: Pod, now: str) -> dict[str, Any]:
+    """The status of a pod that runs."""
+    number = zlib.crc32(pod.metadata.uid.encode())
+    return {
+        "phase": "Running",
+        "startTime": now,
+        "hostIP": "127.0.0.1",
+        "podIP": f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
+        "conditions": [
+            _condition(kind, "True", now)
+            for kind in ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready")
+        ],
+        "containerStatuses": [
+            {
+                "name": container.name,
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "image": "",
+                "imageID": "",
+                "state": {"running": {"startedAt": now}},
+            }
+            for container in pod.spec.containers
+        ],
+    }
+
+
+def waiting(pod: Pod, reason: str, now: str) -> dict[str, Any]:
+    """The status of a bound pod that cannot start."""
+    return {
+        "phase": "Pending",
+        "conditions": [_condition("PodReadyToStartContainers", "False", now, "ClaimsNotReady", reason)],
+        "containerStatuses": [
+            {
+                "name": container.name,
+                "ready": False,
+                "restartCount": 0,
+                "image": "",
+                "imageID": "",
+                "state": {"waiting": {"reason": "ContainerCreating", "message": reason}},
+            }
+            for container in pod.spec.containers
+        ],
+    }
+
+
+def finished(pod: Pod, phase: str, now: str) -> dict[str, Any]:
+    """The status of a pod that has ended, well (Succeeded) or not (Failed)."""
+    code = 0 if phase == "Succeeded" else 1
+    ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error", "finishedAt": now}
+    return {
+        "phase": phase,
+        "conditions": [
+            _condition(kind, "False", now, "PodCompleted" if code == 0 else "PodFailed")
+            for kind in ("ContainersReady", "Ready")
+        ],
+        "containerStatuses": [
+            {
+                "name": container.name,
+                "ready": False,
+                "restartCount": 0,
+                "image": "",
+                "imageID": "",
+                "state": {"terminated": ended},
+            }
+            for container in pod.spec.containers
+        ],
+    }
+
+
+def _condition(kind: str, status: str, now: str, reason: str = "", message: str = "") -> dict[str, str]:
+    condition = {"type": kind, "status": status, "lastTransitionTime": now}
+    return condition | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
+
+
+class Kubelet:
+    """Runs the pods of all nodes. `stopping`: seconds between the deletion of a running pod and its end."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pods: Informer[FullPod],
+        claims: Informer[ResourceClaim],
+        events: EventRecorder,
+        *,
+        stopping: float = 0.1,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._pods = pods
+        self._claims = claims
+        self._events = events
+        self._stopping = stopping
+        self._now = now
+        self._told: dict[str, str] = {}
+        self._queue = WorkQueue("kubelet", self._sync, workers=8)
+        pods.subscribe(self._pod_changed)
+        claims.subscribe(self._claim_changed)
+
+    async def run(self) -> None:
+        """For ever."""
+        await asyncio.gather(self._pods.synced.wait(), self._claims.synced.wait())
+        await self._queue.run()
+
+    async def finish(self, namespace: str, name: str, phase: str = "Succeeded") -> None:
+        """End a running pod as if its containers had exited. Raises NotFoundError."""
+        pod = self._pods.get(namespace, name)
+        if pod is None:
+            raise NotFoundError(404, "NotFound", f"pod {namespace}/{name} is not known")
+        await self._report(pod, finished(pod, phase, self._stamp()))
+
+    def _pod_changed(self, old: FullPod | None, new: FullPod | None) -> None:
+        if new is None:
+            if old is not None:
+                self._told.pop(old.metadata.uid, None)
+            return
+        if not new.spec.node_name:
+            return
+        if new.metadata.deletion_timestamp is not None:
+            self._queue.add_after(new.metadata.key, self._stopping if new.status.phase == "Running" else 0.0)
+        elif new.status.phase in ("", "Pending") or RUN_SECONDS in new.metadata.annotations:
+            self._queue.add(new.metadata.key)
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        claim = new or old
+        if claim is not None:
+            for pod in self._pods.find("claim", claim.metadata.key):
+                if pod.spec.node_name and pod.status.phase in ("", "Pending"):
+                    self._queue.add(pod.metadata.key)
+
+    async def _sync(self, key: str) -> None:
+        pod = self._pods.objects.get(key)
+        if pod is None or not pod.spec.node_name:
+            return
+        if pod.metadata.deletion_timestamp is not None:
+            await self._remove(pod)
+        elif pod.status.phase in ("", "Pending"):
+            await self._start(pod)
+        elif pod.status.phase == "Running":
+            await self._end_when_due(pod)
+
+    async def _start(self, pod: FullPod) -> None:
+        reason = obstacle(pod, self._claims.get)
+        if not reason:
+            self._told.pop(pod.metadata.uid, None)
+            await self._report(pod, running(pod, self._stamp()))
+        elif self._told.get(pod.metadata.uid) != reason:
+            self._told[pod.metadata.uid] = reason
+            note = f"Failed to prepare dynamic resources: {reason}"
+            where = ObjectReference("Pod", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, "v1")
+            self._events.record(Occurrence(where, "FailedPrepareDynamicResources", "StartPod", note, "Warning"))
+            await self._report(pod, waiting(pod, reason, self._stamp()))
+
+    async def _end_when_due(self, pod: FullPod) -> None:
+        seconds = pod.metadata.annotations.get(RUN_SECONDS)
+        if seconds is None or pod.status.start_time is None:
+            return
+        try:
+            due = datetime.fromisoformat(pod.status.start_time).timestamp() + float(seconds)
+        except ValueError:
+            return
+        left = due - self._now().timestamp()
+        if left > 0:
+            self._queue.add_after(pod.metadata.key, left)
+        else:
+            await self._report(pod, finished(pod, "Succeeded", self._stamp()))
+
+    async def _remove(self, pod: FullPod) -> None:
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
+        path = self._pods.resource.path(pod.metadata.namespace, pod.metadata.name)
+        try:
+            await self._client.delete(path, msgspec.json.encode(options))
+        except (NotFoundError, ConflictError):
+            return  # gone, or another pod of that name
+
+    async def _report(self, pod: FullPod, status: dict[str, Any]) -> None:
+        body = encode({"metadata": {"uid": pod.metadata.uid}, "status": status})
+        path = self._pods.resource.path(pod.metadata.namespace, pod.metadata.name, "status")
+        try:
+            reply = await self._client.patch(path, body, STRATEGIC_PATCH)
+        except NotFoundError:
+            return
+        self._pods.observe(self._pods.resource.decode(reply))
+
+    def _stamp(self) -> str:
+        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
