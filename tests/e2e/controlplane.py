@@ -159,7 +159,8 @@ class ControlPlane:
 
     `feature_gates` go to every component, `runtime_config` to the API server. Without `node_lifecycle` nodes are
     schedulable as soon as they are created and stay so without heartbeats; with it they need a kubelet's. `audit`
-    writes every write request, in order, to `audit_log`. `controllers=False` leaves kube-controller-manager out.
+    writes every write request, in order, to `audit_log`. `controllers=False` leaves kube-controller-manager out;
+    `without_admission` names admission plugins that are switched off.
     """
 
     def __init__(
@@ -171,6 +172,7 @@ class ControlPlane:
         controllers: bool = True,
         node_lifecycle: bool = False,
         audit: bool = False,
+        without_admission: Sequence[str] = (),
     ) -> None:
         self.directory = directory.resolve()
         self.feature_gates = dict(feature_gates)
@@ -178,6 +180,8 @@ class ControlPlane:
         self.controllers = controllers
         self.node_lifecycle = node_lifecycle
         self.audit = audit
+        # Without the node lifecycle nobody would take the not-ready taint away from a new node again.
+        self.without_admission = (*without_admission, *(() if node_lifecycle else ("TaintNodesByCondition",)))
         self.binaries = assets()
         self.components: dict[str, Component] = {}
         self.url = f"https://127.0.0.1:{free_port()}"
@@ -186,6 +190,8 @@ class ControlPlane:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.credentials = Credentials(self.directory / "pki")
         self._token_key = self.credentials.signing_key()
+        certificate, key = self.credentials.client("admin", "admin", "system:masters")
+        self._write_kubeconfig(self.admin_kubeconfig, {"client-certificate": str(certificate), "client-key": str(key)})
         try:
             self._start_etcd()
             self._start_apiserver()
@@ -219,6 +225,11 @@ class ControlPlane:
     def stop_component(self, name: str) -> None:
         """Stop one component by name: a scheduler's, or ``kube-controller-manager``."""
         self.components.pop(name).stop()
+
+    def restart_apiserver(self) -> None:
+        """Stop the API server and start it anew at the same address: its caches forget what was before."""
+        self.stop_component("kube-apiserver")
+        self._start_apiserver()
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         """What kubectl prints, run as the administrator; raises CalledProcessError with its stderr."""
@@ -296,8 +307,6 @@ class ControlPlane:
         )
 
     def _start_apiserver(self) -> None:
-        certificate, key = self.credentials.client("admin", "admin", "system:masters")
-        self._write_kubeconfig(self.admin_kubeconfig, {"client-certificate": str(certificate), "client-key": str(key)})
         serving, serving_key = self.credentials.serving("kube-apiserver")
         flags = [
             f"--etcd-servers={self.etcd_url}",
@@ -318,9 +327,8 @@ class ControlPlane:
         ]
         if self.runtime_config:
             flags.append(f"--runtime-config={','.join(self.runtime_config)}")
-        if not self.node_lifecycle:
-            # Nobody would take the not-ready taint away from a new node again.
-            flags.append("--disable-admission-plugins=TaintNodesByCondition")
+        if self.without_admission:
+            flags.append(f"--disable-admission-plugins={','.join(self.without_admission)}")
         if self.audit:
             flags += self._audit_flags()
         self._start("kube-apiserver", "kube-apiserver", f"{self.url}/readyz", *flags)

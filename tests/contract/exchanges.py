@@ -1,0 +1,471 @@
+"""HTTP exchanges with an API server as data: read them, run them, make two servers' answers comparable.
+
+A scenario is a list of requests in a namespace of its own, read from ``scenarios/*.yaml``. Running one gives an answer
+per request: status, a few headers, and the body with everything that differs between two runs of the same server
+(uids, resource versions, times, random names) replaced by a placeholder. Placeholders are numbered by first appearance,
+so "the same as before" and "another one" still show. Nothing in here knows which server it talks to.
+
+A file of scenarios::
+
+    objects:                      # named bodies
+      claim: {apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, spec: {...}}
+    scenarios:
+    - name: A claim can be read back
+      steps:
+      - {do: POST $claims, body: claim, keep: {uid: metadata.uid}}
+      - {do: GET $claims/c}
+
+``$3 results`` stands for three entries of what the file's `series` has under ``results``, with ``$i`` counting.
+
+Of a step: `do` method and path; `body` an object, text, or the name of one of `objects`; `with` a merge patch on that
+object; `type` the content type (merge, json, strategic, apply or written out); `accept` likewise (table, json, or
+written out); `headers`; `keep` paths of the answer remembered as variables; `only` keeps just the named entries of a
+list in the answer ({list, key, values}); `ignore` paths of the answer that are not compared; `managed_fields` compares
+those too (dropped otherwise); `events` how many events of a watch to read; `unordered` lists whose order means nothing;
+`as: limited` makes it a request of a user who has only the `rights` (rules as in a role) of the scenario.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+import re
+import string
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import yaml
+from yarl import URL
+
+FOLDER = Path(__file__).parent
+SCENARIOS = FOLDER / "scenarios"
+RECORDINGS = FOLDER / "recordings"
+WATCH_SECONDS = 15.0
+COMPARED_HEADERS = ("Content-Type", "Warning", "Retry-After", "Allow")
+ABSENT = "<absent>"
+RBAC = "rbac.authorization.k8s.io"
+
+Json = Any
+Answer = dict[str, Json]
+Rule = Mapping[str, Sequence[str]]
+
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Written in the scenarios, so the same on every server.
+GIVEN_UIDS = (
+    "00000000-0000-0000-0000-000000000000",
+    "11111111-2222-3333-4444-555555555555",
+    "a671734a-e8e5-11e4-8fde-42010af09327",
+)
+
+_RESOURCE = "/apis/resource.k8s.io/v1"
+PATHS: Mapping[str, str] = {
+    "core": "/api/v1",
+    "resource": _RESOURCE,
+    "here": "/api/v1/namespaces/${ns}",
+    "pods": "/api/v1/namespaces/${ns}/pods",
+    "configmaps": "/api/v1/namespaces/${ns}/configmaps",
+    "nodes": "/api/v1/nodes",
+    "namespaces": "/api/v1/namespaces",
+    "claims": f"{_RESOURCE}/namespaces/${{ns}}/resourceclaims",
+    "templates": f"{_RESOURCE}/namespaces/${{ns}}/resourceclaimtemplates",
+    "slices": f"{_RESOURCE}/resourceslices",
+    "classes": f"{_RESOURCE}/deviceclasses",
+    "rules": "/apis/resource.k8s.io/v1beta2/devicetaintrules",
+}
+CONTENT_TYPES: Mapping[str, str] = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+ACCEPTS: Mapping[str, str] = {
+    "json": "application/json",
+    "table": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request, and what of its answer counts."""
+
+    method: str
+    path: str
+    body: Json = None
+    content_type: str = "application/json"
+    accept: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    keep: Mapping[str, str] = field(default_factory=dict)
+    only: Mapping[str, Json] = field(default_factory=dict)
+    ignore: Sequence[str] = ()
+    unordered: Sequence[str] = ()
+    managed_fields: bool = False
+    events: int = 0
+    limited: bool = False
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Requests that build on each other, in a namespace of their own."""
+
+    file: str
+    name: str
+    steps: tuple[Step, ...]
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    rights: Sequence[Rule] = ()
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where an API server is and who we are there: an administrator. `ssl` as aiohttp takes it."""
+
+    url: str
+    ssl: Any = True
+    headers: Mapping[str, str] = field(default_factory=dict)
+    login: Callable[[str, Sequence[Rule]], Mapping[str, str]] | None = None
+    """Makes a user of that name with those rights, and gives the headers to be that user; None: by role and
+    impersonation."""
+
+
+def load(folder: Path = SCENARIOS) -> Iterator[Scenario]:
+    """All scenarios, in the order of the files."""
+    for file in sorted(folder.glob("*.yaml")):
+        content = yaml.safe_load(file.read_text())
+        objects, series = content.get("objects", {}), content.get("series", {})
+        for entry in _expanded(content["scenarios"], series):
+            steps = tuple(_step(step, objects) for step in entry["steps"])
+            labels, rights = entry.get("namespace_labels", {}), entry.get("rights", ())
+            yield Scenario(file.stem, entry["name"], steps, labels, rights)
+
+
+def _expanded(value: Json, series: Mapping[str, Json]) -> Json:
+    """`value` with every ``$3 results`` written out."""
+    if isinstance(value, dict):
+        return {key: _expanded(item, series) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expanded(item, series) for item in value]
+    found = re.fullmatch(r"\$(\d+) (\w+)", value) if isinstance(value, str) else None
+    if not found:
+        return value
+    text = json.dumps(series[found.group(2)])
+    entries = [json.loads(text.replace("$i", str(number))) for number in range(int(found.group(1)))]
+    if all("$i" in key for key in series[found.group(2)]):
+        return {key: item for entry in entries for key, item in entry.items()}
+    return entries
+
+
+def _step(entry: Mapping[str, Json], objects: Mapping[str, Json]) -> Step:
+    method, path = entry["do"].split(" ", 1)
+    body = entry.get("body")
+    if isinstance(body, str) and body in objects:
+        body = merged(objects[body], entry.get("with", {}))
+    kind = entry.get("type", "application/json")
+    accept = entry.get("accept", "json")
+    return Step(
+        method=method,
+        path=path,
+        body=body,
+        content_type=CONTENT_TYPES.get(kind, kind),
+        accept=ACCEPTS.get(accept, accept),
+        headers=entry.get("headers", {}),
+        keep=entry.get("keep", {}),
+        only=entry.get("only", {}),
+        ignore=entry.get("ignore", ()),
+        unordered=entry.get("unordered", ()),
+        managed_fields=entry.get("managed_fields", False),
+        events=entry.get("events", 0),
+        limited=entry.get("as") == "limited",
+    )
+
+
+def merged(target: Json, patch: Json) -> Json:
+    """A JSON merge patch (RFC 7386) on a copy."""
+    if not isinstance(patch, dict):
+        return copy.deepcopy(patch)
+    result = copy.deepcopy(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+class Normalizer:
+    """Replaces what differs between runs. One per scenario: it remembers what it has replaced before."""
+
+    def __init__(self, namespace: str) -> None:
+        self._known: dict[str, str] = {namespace: "<ns>"}
+        self._versions: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def __call__(self, value: Json, key: str = "", parent: Mapping[str, Json] | None = None) -> Json:
+        if isinstance(value, dict):
+            self._learn(value)
+            return {self.text(name): self(item, name, value) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self(item, key) for item in value]
+        if not isinstance(value, str):
+            return value
+        if key == "resourceVersion":
+            return self._version(value, "uid" in (parent or {}))
+        if key == "continue":
+            return "<continue>" if value else ""
+        return self._message(value) if key == "message" else self.text(value)
+
+    def text(self, value: str) -> str:
+        """Text with everything known replaced, the longest first."""
+        for known in sorted(self._known, key=len, reverse=True):
+            value = value.replace(known, self._known[known])
+        value = re.sub(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)", _time, value)
+        return _UID.sub(_foreign_uid, value)
+
+    def _learn(self, item: Mapping[str, Json]) -> None:
+        # Before anything of it is replaced: a generated name is repeated in other places.
+        prefix, name = item.get("generateName"), item.get("name")
+        if isinstance(prefix, str) and isinstance(name, str) and re.fullmatch(re.escape(prefix) + "[a-z0-9]{5}", name):
+            self._known.setdefault(name, f"{self.text(prefix)}<random-{self._next('random')}>")
+        version, uid = item.get("resourceVersion"), item.get("uid")
+        if isinstance(uid, str) and _UID.fullmatch(uid) and uid not in self._known and uid not in GIVEN_UIDS:
+            self._known[uid] = f"<uid-{self._next('uid')}>"
+        if isinstance(version, str) and version.isdigit() and uid and version not in self._versions:
+            self._versions[version] = f"<version-{self._next('version')}>"
+
+    def _next(self, what: str) -> int:
+        self._counts[what] = self._counts.get(what, 0) + 1
+        return self._counts[what]
+
+    def _version(self, value: str, of_object: bool) -> str:
+        if of_object or not value.isdigit() or value == "0":
+            return self._versions.get(value, value)
+        # That of a list or a bookmark moves with everything else that happens on the server.
+        return "<some-version>"
+
+    def _message(self, value: str) -> str:
+        value = re.sub(r"(resource version: \d+) \(\d+\)", r"\1 (<some-version>)", value)
+        # Short numbers: only where they stand alone, and only in messages, where they may be told.
+        return re.sub(
+            r"(?<![\w.-])\d+(?![\w.-])", lambda found: self._versions.get(found[0], found[0]), self.text(value)
+        )
+
+
+def _foreign_uid(found: re.Match[str]) -> str:
+    return found[0] if found[0] in GIVEN_UIDS else "<uid>"
+
+
+def _time(found: re.Match[str]) -> str:
+    return "<microtime>" if found.group(1) else "<time>"
+
+
+def ages(table: Json) -> Json:
+    """A Table with its cells of age made equal: how many seconds went by says nothing."""
+    if isinstance(table, dict) and table.get("kind") == "Table":
+        columns = [
+            index for index, column in enumerate(table.get("columnDefinitions") or ()) if column.get("name") == "Age"
+        ]
+        for row in table.get("rows") or ():
+            for index in columns:
+                if re.fullmatch(r"\d+[smh](\d+s)?", str(row["cells"][index])):
+                    row["cells"][index] = "<age>"
+    return table
+
+
+class Run:
+    """One scenario against one server."""
+
+    def __init__(self, server: Server, session: aiohttp.ClientSession, scenario: Scenario, namespace: str) -> None:
+        self.server, self.session, self.scenario, self.namespace = server, session, scenario, namespace
+        self.variables: dict[str, str] = {
+            "ns": namespace,
+            **{name: string.Template(path).safe_substitute(ns=namespace) for name, path in PATHS.items()},
+        }
+        self.normalize = Normalizer(namespace)
+        self._made: list[str] = []
+        self._limited: Mapping[str, str] = {}
+
+    async def answers(self) -> list[Answer]:
+        """The answers, normalised. What was created outside the namespace is deleted again at the end."""
+        labels = {**self.scenario.namespace_labels, "contract": "true"}
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, "labels": labels}}
+        await self._plain("POST", PATHS["namespaces"], space)
+        self._made.append(f"{PATHS['namespaces']}/{self.namespace}")
+        try:
+            if self.scenario.rights:
+                await self._log_in()
+            return [await self._step(step) for step in self.scenario.steps]
+        finally:
+            for path in reversed(self._made):
+                await self._plain("DELETE", path, {"gracePeriodSeconds": 0})
+
+    async def _log_in(self) -> None:
+        user = f"limited-{self.namespace}"
+        if self.server.login is not None:
+            self._limited = self.server.login(user, self.scenario.rights)
+            return
+        self._limited = {"Impersonate-User": user}
+        meta = {"name": user}
+        role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": meta, "rules": self.scenario.rights}
+        binding = {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": meta,
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": user},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
+        }
+        for plural, body in (("clusterroles", role), ("clusterrolebindings", binding)):
+            await self._plain("POST", f"/apis/{RBAC}/v1/{plural}", body)
+            self._made.append(f"/apis/{RBAC}/v1/{plural}/{user}")
+        await self._until_effective(self.scenario.rights[-1])
+
+    async def _until_effective(self, rule: Rule) -> None:
+        resource, _, subresource = rule["resources"][-1].partition("/")
+        asked = {"verb": rule["verbs"][-1], "group": rule["apiGroups"][-1], "resource": resource}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**asked, "subresource": subresource, "namespace": self.namespace}},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        async with asyncio.timeout(10):
+            while not (await self._plain("POST", path, review, self._limited))["status"]["allowed"]:
+                await asyncio.sleep(0.05)
+
+    async def _plain(self, method: str, path: str, body: Json, headers: Mapping[str, str] | None = None) -> Json:
+        headers = {**self.server.headers, **(headers or {})}
+        url = self.server.url + path
+        async with self.session.request(method, url, json=body, headers=headers, ssl=self.server.ssl) as answer:
+            return await answer.json(content_type=None)
+
+    async def _step(self, step: Step) -> Answer:
+        headers = {"Accept": step.accept, **self.server.headers, **step.headers}
+        if step.limited:
+            headers |= self._limited
+        data: str | None = None
+        if step.body is not None:
+            headers["Content-Type"] = step.content_type
+            data = step.body if isinstance(step.body, str) else json.dumps(step.body)
+            data = self._fill(data)
+        path = self._fill(step.path)
+        url = URL(self.server.url + path, encoded=True)
+        async with self.session.request(step.method, url, data=data, headers=headers, ssl=self.server.ssl) as response:
+            answer: Answer = {"status": response.status}
+            shown = {name: response.headers[name] for name in COMPARED_HEADERS if name in response.headers}
+            if step.events and response.status == 200:
+                shown.pop("Content-Type")
+                answer["events"] = [self._cleaned(event, step) for event in await _events(response, step.events)]
+            else:
+                answer |= self._body(await response.text(), step, path)
+            answer["headers"] = {name: self.normalize.text(value) for name, value in shown.items()}
+        return answer
+
+    def _fill(self, text: str) -> str:
+        # Twice: a path may hold ${ns}, and what was remembered may be named in either.
+        return string.Template(text).safe_substitute(self.variables)
+
+    def _body(self, text: str, step: Step, path: str) -> Answer:
+        try:
+            body = json.loads(text)
+        except ValueError:
+            return {"text": self.normalize.text(text)}
+        for name, source in step.keep.items():
+            self.variables[name] = str(at(body, source))
+        if step.method == "POST" and isinstance(body, dict) and "/namespaces/" not in path:
+            name = body.get("metadata", {}).get("name")
+            if body.get("kind") != "Status" and name:
+                self._made.append(f"{path.partition('?')[0]}/{name}")
+        return {"body": self._cleaned(body, step)}
+
+    def _cleaned(self, body: Json, step: Step) -> Json:
+        body = copy.deepcopy(body)
+        if not step.managed_fields:
+            _drop_managed_fields(body)
+        for path in step.ignore:
+            drop(body, path)
+        if step.only:
+            wanted, items = step.only["values"], at(body, step.only["list"])
+            items[:] = [entry for entry in items if at(entry, step.only["key"]) in wanted]
+        body = ages(self.normalize(body))
+        for path in step.unordered:
+            at(body, path).sort(key=lambda entry: json.dumps(entry, sort_keys=True))
+        return body
+
+
+async def _events(response: aiohttp.ClientResponse, count: int) -> list[Json]:
+    """The first `count` events of a watch, or as many as came before it ended or the time was over."""
+    events: list[Json] = []
+    try:
+        async with asyncio.timeout(WATCH_SECONDS):
+            async for line in response.content:
+                events.append(json.loads(line))
+                if len(events) == count:
+                    break
+    except TimeoutError:
+        events.append({"type": "<nothing more came>"})
+    return events
+
+
+def _drop_managed_fields(value: Json) -> None:
+    if isinstance(value, dict):
+        value.pop("managedFields", None)
+        for item in value.values():
+            _drop_managed_fields(item)
+    elif isinstance(value, list):
+        for item in value:
+            _drop_managed_fields(item)
+
+
+def at(value: Json, path: str) -> Json:
+    """What is at a dotted path; numbers are places in a list. ABSENT when there is nothing."""
+    for part in path.split("."):
+        if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, dict) and part in value:
+            value = value[part]
+        else:
+            return ABSENT
+    return value
+
+
+def drop(value: Json, path: str) -> None:
+    """Remove what is at a dotted path; ``*`` stands for every entry of a list."""
+    head, _, rest = path.partition(".")
+    if isinstance(value, list):
+        for entry in value if head == "*" else value[int(head) : int(head) + 1]:
+            drop(entry, rest)
+    elif isinstance(value, dict) and head in value:
+        if rest:
+            drop(value[head], rest)
+        else:
+            del value[head]
+
+
+async def run(server: Server, scenario: Scenario, namespace: str) -> list[Answer]:
+    """Run one scenario in a namespace that does not exist yet; returns one answer per step."""
+    async with aiohttp.ClientSession() as session:
+        return await Run(server, session, scenario, namespace).answers()
+
+
+def recording(file: str) -> dict[str, list[Answer]]:
+    """The recorded answers of one file of scenarios, by the name of the scenario."""
+    content: dict[str, list[Answer]] = json.loads((RECORDINGS / f"{file}.json").read_text())
+    return content
+
+
+def differences(want: Json, got: Json, path: str = "") -> list[str]:
+    """Every place where two answers differ, as readable lines."""
+    if isinstance(want, dict) and isinstance(got, dict):
+        found: list[str] = []
+        for key in sorted(want.keys() | got.keys()):
+            found += differences(want.get(key, ABSENT), got.get(key, ABSENT), f"{path}.{key}" if path else key)
+        return found
+    if isinstance(want, list) and isinstance(got, list):
+        found = [] if len(want) == len(got) else [f"{path}: {len(want)} entries wanted, {len(got)} came"]
+        for index, (one, other) in enumerate(zip(want, got, strict=False)):
+            found += differences(one, other, f"{path}.{index}" if path else str(index))
+        return found
+    if type(want) is type(got) and want == got:
+        return []
+    return [f"{path}: want {json.dumps(want)}, got {json.dumps(got)}"]

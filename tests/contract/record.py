@@ -1,0 +1,70 @@
+"""Record what a real API server answers: ``python tests/contract/record.py [FILE ...]``.
+
+Runs the scenarios (all, or those of the files named) against a fresh control plane of etcd and kube-apiserver alone,
+so that no controller has a hand in it, and writes the answers to ``recordings/``. With ``--kubeconfig`` it asks that
+server instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import secrets
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
+
+import exchanges
+from controlplane import ControlPlane
+
+from app.kube import credentials
+
+# Without controllers nobody makes the service account that this plugin wants every pod to have.
+WITHOUT_ADMISSION = ("ServiceAccount",)
+
+
+async def server(kubeconfig: Path) -> exchanges.Server:
+    """The server of a kubeconfig."""
+    login = await credentials.load(credentials.ClientSettings(kubeconfig=str(kubeconfig)))
+    authorization = await login.authorization()
+    return exchanges.Server(login.server, login.ssl, {"Authorization": authorization} if authorization else {})
+
+
+async def record(kubeconfig: Path, scenarios: Iterable[exchanges.Scenario]) -> None:
+    """Run scenarios and write a recording per file."""
+    where = await server(kubeconfig)
+    recorded: dict[str, dict[str, list[exchanges.Answer]]] = {}
+    for scenario in scenarios:
+        namespace = f"contract-{secrets.token_hex(3)}"
+        recorded.setdefault(scenario.file, {})[scenario.name] = await exchanges.run(where, scenario, namespace)
+    exchanges.RECORDINGS.mkdir(exist_ok=True)
+    for file, answers in recorded.items():
+        text = json.dumps(answers, indent=1, sort_keys=True, ensure_ascii=False)
+        (exchanges.RECORDINGS / f"{file}.json").write_text(text + "\n")
+        print(f"{file}: {len(answers)} scenarios")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description="Record what a real API server answers.")
+    parser.add_argument("files", nargs="*", help="files of scenarios, without .yaml (default: all)")
+    parser.add_argument("--kubeconfig", type=Path, help="a running server to ask")
+    options = parser.parse_args(arguments)
+    scenarios = [each for each in exchanges.load() if not options.files or each.file in options.files]
+    if options.kubeconfig:
+        asyncio.run(record(options.kubeconfig, scenarios))
+        return
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        ControlPlane(Path(directory), controllers=False, without_admission=WITHOUT_ADMISSION) as plane,
+    ):
+        plane.restart_apiserver()  # so that there is a time which the watches have forgotten
+        asyncio.run(record(plane.admin_kubeconfig, scenarios))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
