@@ -1,0 +1,59 @@
+"""The FastAPI applications: verbs for kube-scheduler, and probes, metrics and insight for people and monitoring.
+
+Both are one application unless insight has an address of its own; then the verbs' address serves nothing but verbs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fastapi import APIRouter, FastAPI
+from starlette.routing import Route
+
+from app.http.health import Health, health_router
+from app.http.metrics import Metrics
+from app.http.verbs import Verbs, make_verbs
+from app.version import VERSION
+
+
+def create_app(
+    verbs: Verbs,
+    *,
+    unavailable: Callable[[], str],
+    metrics: Metrics,
+    max_body: int = 16 * 2**20,
+    health: Health | None = None,
+    insight: Iterable[APIRouter] = (),
+) -> FastAPI:
+    """The application of the verbs' address; with `health` and `insight` it serves those too."""
+    app = _application("extender verbs")
+    made = make_verbs(verbs, unavailable=unavailable, metrics=metrics, max_body=max_body)
+    for path, verb in (
+        ("/scheduler/filter", made.filter),
+        ("/scheduler/prioritize", made.prioritize),
+        ("/scheduler/preempt", made.preempt),
+        ("/scheduler/bind", made.bind),
+        ("/advisor/prioritize", made.advise),
+    ):
+        app.router.routes.append(Route(path, verb))
+    if health is not None:
+        app.include_router(health_router(health, metrics))
+    for router in insight:
+        app.include_router(router)
+    return app
+
+
+def create_insight_app(health: Health, metrics: Metrics, insight: Iterable[APIRouter] = ()) -> FastAPI:
+    """The application of a separate address for probes, metrics and insight."""
+    app = _application("insight")
+    app.include_router(health_router(health, metrics))
+    for router in insight:
+        app.include_router(router)
+    return app
+
+
+def _application(title: str) -> FastAPI:
+    # kube-scheduler's client would turn a redirect into a GET: paths match exactly or not at all.
+    return FastAPI(
+        title=f"dra-extender: {title}", version=VERSION, redirect_slashes=False, docs_url=None, redoc_url=None
+    )

@@ -1,0 +1,83 @@
+"""Probes and version: `/livez`, `/readyz`, `/version`, `/metrics`.
+
+Live means that the process can still do its work; ready means that it may decide now: everything was listed once,
+every kind is being watched, and this replica leads. Both say why not, as JSON that people and probes can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+
+from app.http.metrics import CONTENT_TYPE, Metrics
+from app.version import VERSION
+
+
+class Check(BaseModel):
+    """One condition. `problem` is empty when it holds."""
+
+    name: str
+    ok: bool
+    problem: str = ""
+
+
+class Report(BaseModel):
+    """All conditions of a probe."""
+
+    ok: bool
+    checks: list[Check]
+
+
+class Version(BaseModel):
+    version: str
+    kubernetes: str
+    resource_api: str
+    server: str
+
+
+class Health(Protocol):
+    """What the service knows about itself."""
+
+    def live(self) -> Sequence[Check]: ...
+
+    def ready(self) -> Sequence[Check]: ...
+
+    @property
+    def kubernetes(self) -> tuple[str, str, str]:
+        """Version of the API server, version of the resource API spoken, and the URL; empty until known."""
+
+
+def health_router(health: Health, metrics: Metrics) -> APIRouter:
+    """The routes. Probes answer 200 or 503 with the same body."""
+    router = APIRouter(tags=["health"])
+
+    def report(checks: Sequence[Check], response: Response) -> Report:
+        ok = all(check.ok for check in checks)
+        response.status_code = 200 if ok else 503
+        return Report(ok=ok, checks=list(checks))
+
+    @router.get("/livez", responses={503: {"model": Report}})
+    async def livez(response: Response) -> Report:
+        """Whether the process should be left running."""
+        return report(health.live(), response)
+
+    @router.get("/readyz", responses={503: {"model": Report}})
+    async def readyz(response: Response) -> Report:
+        """Whether the verbs are served by this replica now."""
+        return report(health.ready(), response)
+
+    @router.get("/version")
+    async def version() -> Version:
+        """This program, and what it talks to."""
+        kubernetes, resource_api, server = health.kubernetes
+        return Version(version=VERSION, kubernetes=kubernetes, resource_api=resource_api, server=server)
+
+    @router.get("/metrics", response_class=Response)
+    async def exposition() -> Response:
+        """Counters and gauges for Prometheus."""
+        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
+
+    return router

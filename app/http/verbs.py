@@ -1,0 +1,230 @@
+"""The extender verbs: `POST /scheduler/{filter,prioritize,preempt,bind}` and `POST /advisor/prioritize`.
+
+Promises towards kube-scheduler (extender protocol v1, as its client in pkg/scheduler/extender.go reads it): success
+is status 200 and one JSON value with its length; whatever is wrong with a request is said in the protocol's own terms
+where it has any (filter and bind: `Error`), otherwise by a status that is not 200 (prioritize and preempt have no
+error field); while this replica must not decide it answers 503 and closes the connection, so that the next call can
+reach another. No request, however wrong, leads to a 500 or disturbs another. A client that hangs up does not stop its
+bind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+import msgspec
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from app.api.decoding import DecodeError, decode, encode
+from app.api.extender import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderBindingResult,
+    ExtenderFilterResult,
+    ExtenderPreemptionArgs,
+    ExtenderPreemptionResult,
+    HostPriority,
+)
+from app.http.answering import Answer, BodyTooLargeError, DisconnectedError, problem, read_body, send_answer
+from app.http.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+A = TypeVar("A")
+R = TypeVar("R")
+Answered: TypeAlias = R | Awaitable[R]
+
+NEEDS_NAMES = (
+    "dra-extender: the request has no NodeNames: set `nodeCacheCapable: true` for this extender "
+    "in the KubeSchedulerConfiguration"
+)
+NEEDS_META_VICTIMS = (
+    "dra-extender: the request has no NodeNameToMetaVictims: set `nodeCacheCapable: true` for this extender "
+    "in the KubeSchedulerConfiguration"
+)
+BROKEN = "dra-extender: internal error, see its log"
+
+
+class Verbs(Protocol):
+    """The decisions behind the verbs. They do not raise; what does is a bug and is answered as one."""
+
+    def filter(self, args: ExtenderArgs) -> Answered[ExtenderFilterResult]: ...
+
+    def prioritize(self, args: ExtenderArgs) -> Answered[Sequence[HostPriority]]: ...
+
+    def preempt(self, args: ExtenderPreemptionArgs) -> Answered[ExtenderPreemptionResult]: ...
+
+    def bind(self, args: ExtenderBindingArgs) -> Answered[ExtenderBindingResult]: ...
+
+
+class Verb(Generic[A, R]):
+    """One verb as an ASGI application."""
+
+    def __init__(
+        self,
+        name: str,
+        args: type[A],
+        decide: Callable[[A], Answered[R]],
+        *,
+        refuse: Callable[[int, str], Answer],
+        unusable: Callable[[A], str] = lambda _: "",
+        describe: Callable[[A, R], tuple[str, dict[str, object]]],
+        unavailable: Callable[[], str],
+        metrics: Metrics,
+        max_body: int,
+    ) -> None:
+        """`refuse` makes the answer that says what is wrong with a request, `unusable` finds what is wrong with decoded
+        arguments, `describe` gives outcome and log fields, `unavailable` why no decision may be made now.
+        """
+        self.name = name
+        self._args = args
+        self._decide = decide
+        self._refuse = refuse
+        self._unusable = unusable
+        self._describe = describe
+        self._unavailable = unavailable
+        self._metrics = metrics
+        self._max_body = max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        if scope["method"] != "POST":
+            await send_answer(send, problem(405, "POST only"), {b"allow": b"POST"})
+            return
+        try:
+            answer, outcome = await self._answer(await read_body(scope, receive, self._max_body))
+        except BodyTooLargeError:
+            text = f"dra-extender: {self.name} request: larger than {self._max_body} bytes"
+            answer, outcome = msgspec.structs.replace(self._refuse(413, text), close=True), "malformed"
+        except DisconnectedError:
+            return
+        self._metrics.answered(self.name, outcome, time.perf_counter() - started)
+        await send_answer(send, answer)
+
+    async def _answer(self, body: bytes) -> tuple[Answer, str]:
+        reason = self._unavailable()
+        if reason:
+            return problem(503, f"dra-extender: {reason}", close=True), "unavailable"
+        try:
+            args = decode(self._args, body)
+        except DecodeError as mistake:
+            return self._refuse(400, f"dra-extender: {self.name} request: {mistake.problem}"), "malformed"
+        wrong = self._unusable(args)
+        if wrong:
+            return self._refuse(400, wrong), "malformed"
+        try:
+            decided = self._decide(args)
+            result = await asyncio.shield(decided) if inspect.isawaitable(decided) else decided
+            answer = Answer(encode(result))
+        except Exception:
+            log.exception("verb failed", verb=self.name)
+            return self._refuse(503, BROKEN), "broken"
+        outcome, fields = self._describe(args, result)
+        write = log.info if self.name == "bind" else log.debug
+        write(self.name, outcome=outcome, **fields)
+        return answer, outcome
+
+
+class VerbSet(msgspec.Struct, frozen=True):
+    """All verbs of one service, each an ASGI application."""
+
+    filter: Verb[ExtenderArgs, ExtenderFilterResult]
+    prioritize: Verb[ExtenderArgs, Sequence[HostPriority]]
+    preempt: Verb[ExtenderPreemptionArgs, ExtenderPreemptionResult]
+    bind: Verb[ExtenderBindingArgs, ExtenderBindingResult]
+    advise: Verb[ExtenderArgs, Sequence[HostPriority]]
+
+
+def make_verbs(verbs: Verbs, *, unavailable: Callable[[], str], metrics: Metrics, max_body: int) -> VerbSet:
+    """The verbs over these decisions. `unavailable` gives the reason why none may be made now, or nothing."""
+
+    def prioritize(name: str) -> Verb[ExtenderArgs, Sequence[HostPriority]]:
+        return Verb(
+            name,
+            ExtenderArgs,
+            verbs.prioritize,
+            refuse=problem,
+            unusable=_without_names,
+            describe=_describe_prioritize,
+            unavailable=unavailable,
+            metrics=metrics,
+            max_body=max_body,
+        )
+
+    return VerbSet(
+        filter=Verb(
+            "filter",
+            ExtenderArgs,
+            verbs.filter,
+            refuse=lambda _, text: Answer(encode(ExtenderFilterResult(Error=text))),
+            unusable=_without_names,
+            describe=_describe_filter,
+            unavailable=unavailable,
+            metrics=metrics,
+            max_body=max_body,
+        ),
+        prioritize=prioritize("prioritize"),
+        preempt=Verb(
+            "preempt",
+            ExtenderPreemptionArgs,
+            verbs.preempt,
+            refuse=problem,
+            unusable=lambda args: NEEDS_META_VICTIMS if args.NodeNameToMetaVictims is None else "",
+            describe=_describe_preempt,
+            unavailable=unavailable,
+            metrics=metrics,
+            max_body=max_body,
+        ),
+        bind=Verb(
+            "bind",
+            ExtenderBindingArgs,
+            verbs.bind,
+            refuse=lambda _, text: Answer(encode(ExtenderBindingResult(Error=text))),
+            unusable=_incomplete_binding,
+            describe=_describe_bind,
+            unavailable=unavailable,
+            metrics=metrics,
+            max_body=max_body,
+        ),
+        advise=prioritize("advise"),
+    )
+
+
+def _without_names(args: ExtenderArgs) -> str:
+    return NEEDS_NAMES if args.NodeNames is None else ""
+
+
+def _incomplete_binding(args: ExtenderBindingArgs) -> str:
+    for name in ("PodName", "PodNamespace", "PodUID", "Node"):
+        if not getattr(args, name):
+            return f"dra-extender: bind request: {name} is empty"
+    return ""
+
+
+def _describe_filter(args: ExtenderArgs, result: ExtenderFilterResult) -> tuple[str, dict[str, object]]:
+    fields: dict[str, object] = {"pod": args.Pod.metadata.key, "nodes": len(args.NodeNames or ())}
+    if result.Error:
+        return "error", fields | {"error": result.Error}
+    return "ok", fields | {"fits": len(result.NodeNames)}
+
+
+def _describe_prioritize(args: ExtenderArgs, result: Sequence[HostPriority]) -> tuple[str, dict[str, object]]:
+    return "ok", {"pod": args.Pod.metadata.key, "nodes": len(result)}
+
+
+def _describe_preempt(args: ExtenderPreemptionArgs, result: ExtenderPreemptionResult) -> tuple[str, dict[str, object]]:
+    return "ok", {
+        "pod": args.Pod.metadata.key,
+        "nodes": len(args.NodeNameToMetaVictims or ()),
+        "candidates": len(result.NodeNameToMetaVictims),
+    }
+
+
+def _describe_bind(args: ExtenderBindingArgs, result: ExtenderBindingResult) -> tuple[str, dict[str, object]]:
+    fields: dict[str, object] = {"pod": f"{args.PodNamespace}/{args.PodName}", "node": args.Node}
+    return ("error", fields | {"error": result.Error}) if result.Error else ("ok", fields)

@@ -1,0 +1,222 @@
+"""Slow, oversized and silent clients; shutdown; TLS with changing certificates."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from app.http.application import create_app
+from app.http.metrics import Metrics
+from app.http.protocol import ConnectionLimits
+from app.http.server import HttpServer
+from app.http.tls import Certificates
+
+SLOW = ConnectionLimits(request_seconds=0.1, idle_seconds=0.3, header_bytes=4096, headers=20)
+
+
+@pytest.fixture
+async def server(served: Any) -> AsyncIterator[HttpServer]:
+    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), max_body=100_000, health=served)
+    made = HttpServer(app, "127.0.0.1", 0, grace=1, limits=SLOW)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def exchange(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
+    """Everything the server says until it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        async with asyncio.timeout(10):
+            return await reader.read()
+    except ConnectionError:
+        return b"reset"
+    finally:
+        writer.close()
+
+
+HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param((HEAD,), id="headers that never end"),
+        pytest.param((b"POST /scheduler/filter HTTP/1.1\r\nContent-Length: 9\r\n\r\n{",), id="a body that never ends"),
+        pytest.param((), id="nothing at all"),
+        pytest.param((HEAD + b"X: " + b"y" * 5000 + b"\r\n\r\n",), id="a header that is too long"),
+        pytest.param((HEAD + b"X: y\r\n" * 30 + b"\r\n",), id="too many headers"),
+    ],
+)
+async def test_a_client_that_holds_a_connection_without_a_request_loses_it(
+    server: HttpServer, parts: tuple[bytes, ...]
+) -> None:
+    assert await exchange(server.port, *parts) in (b"", b"reset")
+
+
+async def test_a_request_in_pieces_is_fine_when_it_is_quick_enough(server: HttpServer) -> None:
+    answer = await exchange(server.port, HEAD, b"Connection: close\r\n", b"\r\n", pause=0.005)
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_nonsense_is_a_400(server: HttpServer) -> None:
+    assert (await exchange(server.port, b"\x00\x01nonsense\r\n\r\n")).startswith(b"HTTP/1.1 400")
+
+
+async def test_running_requests_finish_while_it_stops(served: Any) -> None:
+    entered, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Any) -> Any:
+        entered.set()
+        await release.wait()
+        return await served.verbs.bind_at_once(_)
+
+    served.verbs.bind_with = slow
+    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics())
+    server = HttpServer(app, "127.0.0.1", 0, grace=5)
+    await server.start()
+    body = b'{"PodName":"p","PodNamespace":"d","PodUID":"u","Node":"n"}'
+    head = b"POST /scheduler/bind HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+    call = asyncio.create_task(exchange(server.port, head + body))
+    await entered.wait()
+    stopping = asyncio.create_task(server.stop())
+    await asyncio.sleep(0.15)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", server.port)
+    release.set()
+    assert (await call).endswith(b'{"Error":""}')
+    await stopping
+
+
+async def test_an_address_in_use_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1:{port}"):
+            HttpServer(None, "127.0.0.1", port)
+
+
+class Authority:
+    """Writes server files and makes client contexts."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ca = trustme.CA()
+        self.clients = trustme.CA()
+
+    def write(self, name: str = "localhost") -> None:
+        issued = self.ca.issue_cert(name)
+        issued.cert_chain_pems[0].write_to_path(self.directory / "tls.crt")
+        issued.private_key_pem.write_to_path(self.directory / "tls.key")
+        self.clients.cert_pem.write_to_path(self.directory / "ca.crt")
+
+    def client(self, authority: trustme.CA | None) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        self.ca.configure_trust(context)
+        if authority is not None:
+            authority.issue_cert("scheduler").configure_cert(context)
+        return context
+
+
+Call = Callable[[ssl.SSLContext], Any]
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    made = Authority(tmp_path)
+    made.write()
+    return made
+
+
+@pytest.fixture
+def certificates(authority: Authority) -> Certificates:
+    files = (authority.directory / name for name in ("tls.crt", "tls.key", "ca.crt"))
+    return Certificates(*files)
+
+
+@pytest.fixture
+async def call(served: Any, certificates: Certificates) -> AsyncIterator[Call]:
+    """Makes one request with a client context; gives the status line and the server's certificate."""
+    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), health=served)
+    server = HttpServer(app, "127.0.0.1", 0, grace=1, tls=certificates.context)
+    await server.start()
+
+    async def make(context: ssl.SSLContext) -> tuple[bytes, bytes]:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=context, server_hostname="localhost"
+        )
+        try:
+            writer.write(HEAD + b"Connection: close\r\n\r\n")
+            line = await reader.readline()
+            certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            return line.strip(), certificate
+        finally:
+            writer.close()
+
+    yield make
+    await server.stop()
+
+
+REFUSED = (ssl.SSLError, ConnectionError)
+
+
+async def refused(call: Call, context: ssl.SSLContext) -> bool:
+    try:
+        line, _ = await call(context)
+    except REFUSED:
+        return True
+    return bool(line == b"")
+
+
+async def test_only_clients_of_the_right_authority_get_through(authority: Authority, call: Call) -> None:
+    assert (await call(authority.client(authority.clients)))[0] == b"HTTP/1.1 200 OK"
+    assert await refused(call, authority.client(None))
+    assert await refused(call, authority.client(trustme.CA()))
+
+
+async def test_a_new_certificate_is_used_for_new_connections(
+    authority: Authority, certificates: Certificates, call: Call
+) -> None:
+    client = authority.client(authority.clients)
+    _, before = await call(client)
+    assert not certificates.check()
+    authority.write()
+    assert certificates.check()
+    line, after = await call(client)
+    assert line == b"HTTP/1.1 200 OK"
+    assert after != before
+
+
+async def test_a_new_client_authority_replaces_the_old_one(
+    authority: Authority, certificates: Certificates, call: Call
+) -> None:
+    old = authority.clients
+    authority.clients = trustme.CA()
+    authority.write()
+    assert certificates.check()
+    assert (await call(authority.client(authority.clients)))[0] == b"HTTP/1.1 200 OK"
+    assert await refused(call, authority.client(old))
+
+
+async def test_files_that_cannot_be_used_leave_the_old_ones_in_force(
+    authority: Authority, certificates: Certificates, call: Call
+) -> None:
+    (authority.directory / "tls.crt").write_text("half writ")
+    assert not certificates.check()
+    assert (await call(authority.client(authority.clients)))[0] == b"HTTP/1.1 200 OK"
+    (authority.directory / "tls.crt").unlink()
+    assert not certificates.check()
+    authority.write()
+    assert certificates.check()
