@@ -16,7 +16,7 @@ _EXACT: Final = ("deviceClassName", "selectors", "allocationMode", "count", "adm
 
 def _flat_request(request: JSON) -> JSON:
     flat = {name: value for name, value in request.items() if name != "exactly"}
-    flat.update(request.get("exactly") or {})
+    flat.update(request.get("exactly") or {"deviceClassName": ""})
     return flat
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import Final
 
 from app.embedded.apiserver import discovery, reads, writes
@@ -83,14 +84,14 @@ class Handling:
             answer = self._resource(info, incoming, user, warnings)
             if ordeal.after is not None:
                 raise ordeal.after
-            return answer
         except StatusError as error:
-            return failure(error, warnings)
+            answer = failure(error)
         except ConnectionDropped:
             raise
         except Exception as error:
             _log.exception("request failed: %s %s", info.verb, incoming.path)
-            return failure(StatusError(500, "InternalError", f"Internal error occurred: {error!r}", {}))
+            answer = failure(StatusError(500, "InternalError", f"Internal error occurred: {error!r}", {}))
+        return replace(answer, warnings=tuple(warnings)) if warnings and isinstance(answer, Answer) else answer
 
     # documents about the server
 
@@ -131,7 +132,10 @@ class Handling:
             return document(self._access.review(incoming.json_object(), user), 201)
         resource = self._registry.find(info.group, info.version, info.resource)
         if resource is None:
+            if info.version not in self._registry.groups().get(info.group, ()):
+                return Answer(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
             raise no_such_resource()
+        warnings.extend(resource.warnings)
         self._access.require(attributes)
         if resource.kind.namespaced and not info.namespace and info.verb not in ("list", "watch"):
             raise (
@@ -139,12 +143,8 @@ class Handling:
                 if info.verb == "create"
                 else no_such_resource()
             )
-        options = options_of(incoming, self._access.caller(user))
-        call = Call(info, resource, incoming, options)
-        try:
-            return self._verb(call)
-        finally:
-            warnings.extend(options.warnings)
+        options = options_of(incoming, self._access.caller(user), warnings)
+        return self._verb(Call(info, resource, incoming, options))
 
     def _verb(self, call: Call) -> Answer | Streaming:
         verb, verbs = call.info.verb, self._verbs

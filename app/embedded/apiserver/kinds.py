@@ -24,6 +24,10 @@ from app.embedded.apiserver.strategy import Strategy
 
 RESOURCE_GROUP: Final = "resource.k8s.io"
 RESOURCE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
+_DEPRECATED: Final = {
+    "v1beta2": "deprecated in v1.36+, unavailable in v1.39+",
+    "v1beta1": "deprecated in v1.35+, unavailable in v1.38+",
+}
 
 
 def _kind(
@@ -193,6 +197,7 @@ TAINT_RULE: Final = _kind(
     "devicetaintrules",
     namespaced=False,
     strategy=TaintRules(),
+    printer=printing.TAINT_RULE,
     status=True,
     version="v1beta2",
 )
@@ -219,4 +224,5 @@ def registry(versions: Iterable[str] = ("v1",)) -> Registry:
 
 
 def _device_resource(kind: Kind, version: str) -> Resource:
-    return Resource(kind, version, conversion.V1BETA1.get(kind.plural) if version == "v1beta1" else None)
+    converted = conversion.V1BETA1.get(kind.plural) if version == "v1beta1" else None
+    return Resource(kind, version, converted, _DEPRECATED.get(version, ""))

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from app.embedded.apiserver.statuses import JSON, Problem, invalid_value, required
+from app.embedded.apiserver.statuses import JSON, Problem, invalid_value, required, too_long
 
 Check = Callable[[str], str | None]
 
+LONGEST_ANNOTATIONS: Final = 256 * 1024
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -77,19 +79,10 @@ def label_value(value: str) -> str | None:
 
 
 def c_identifier(value: str) -> str | None:
-    """The identifier of a device attribute or capacity, at most 32 characters."""
-    if len(value) > 32:
-        return "must be no more than 32 characters"
+    """The identifier of a device attribute or capacity."""
     if not _IDENTIFIER.fullmatch(value):
         return f"a valid C identifier must start with alphabetic character or '_' ({_IDENTIFIER.pattern})"
     return None
-
-
-def driver_name(value: str) -> str | None:
-    """A DNS subdomain of at most 63 characters; upper case is tolerated."""
-    if len(value) > 63:
-        return "must be no more than 63 characters"
-    return dns_subdomain(value.lower())
 
 
 def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) -> list[Problem]:
@@ -104,12 +97,8 @@ def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) ->
         problems.append(invalid_value("metadata.name", name, wrong))
     if namespaced and (wrong := dns_label(metadata.get("namespace", ""))):
         problems.append(invalid_value("metadata.namespace", metadata.get("namespace", ""), wrong))
-    for key, value in (metadata.get("labels") or {}).items():
-        if wrong := qualified_name(key):
-            problems.append(invalid_value("metadata.labels", key, wrong))
-        if wrong := label_value(value):
-            problems.append(invalid_value("metadata.labels", value, wrong))
-    problems += _annotation_problems(metadata.get("annotations") or {})
+    problems += label_problems(metadata.get("labels") or {}, "metadata.labels")
+    problems += annotation_problems(metadata.get("annotations") or {}, "metadata.annotations")
     for index, owner in enumerate(metadata.get("ownerReferences") or ()):
         where = f"metadata.ownerReferences[{index}]"
         problems += [
@@ -118,19 +107,28 @@ def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) ->
             if not owner.get(part)
         ]
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
-        if wrong := qualified_name(finalizer):
+        wrong = qualified_name(finalizer)
+        if wrong is None and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            wrong = "name is neither a standard finalizer name nor is it fully qualified"
+        if wrong:
             problems.append(invalid_value(f"metadata.finalizers[{index}]", finalizer, wrong))
     return problems
 
 
-def _annotation_problems(annotations: dict[str, str]) -> list[Problem]:
-    problems = [
-        invalid_value("metadata.annotations", key, wrong)
-        for key in annotations
-        if (wrong := qualified_name(key.lower()))
-    ]
-    if sum(len(key) + len(value) for key, value in annotations.items()) > 256 * 1024:
-        problems.append(
-            Problem("metadata.annotations", "FieldValueTooLong", f"Too long: may not be more than {256 * 1024} bytes")
-        )
+def label_problems(labels: dict[str, str], at: str) -> list[Problem]:
+    """Label keys and values."""
+    problems: list[Problem] = []
+    for key, value in labels.items():
+        if wrong := qualified_name(key):
+            problems.append(invalid_value(at, key, wrong))
+        if wrong := label_value(value):
+            problems.append(invalid_value(at, value, wrong))
+    return problems
+
+
+def annotation_problems(annotations: dict[str, str], at: str) -> list[Problem]:
+    """Annotation keys, and the size of all annotations together."""
+    problems = [invalid_value(at, key, wrong) for key in annotations if (wrong := qualified_name(key.lower()))]
+    if sum(len(key) + len(value) for key, value in annotations.items()) > LONGEST_ANNOTATIONS:
+        problems.append(too_long(at, LONGEST_ANNOTATIONS))
     return problems

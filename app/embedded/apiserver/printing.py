@@ -290,6 +290,18 @@ def _slice_row(obj: JSON, now: float) -> Row:
 
 SLICE: Final = Printer((NAME, Column("Node"), Column("Driver"), Column("Pool"), AGE), _slice_row)
 
+TAINT_RULE: Final = Printer(
+    (NAME, Column("Key"), Column("Value"), Column("Effect"), Column("TimeAdded"), AGE),
+    lambda obj, now: [
+        _name(obj),
+        obj["spec"]["taint"].get("key", ""),
+        obj["spec"]["taint"].get("value", ""),
+        obj["spec"]["taint"].get("effect", ""),
+        since(obj["spec"]["taint"].get("timeAdded"), now),
+        _age(obj, now),
+    ],
+)
+
 # the rest
 
 

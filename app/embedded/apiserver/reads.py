@@ -42,13 +42,7 @@ def selector_of(call: Call) -> Selector:
     known = {"metadata.name", *resource.kind.strategy.field_names}
     if resource.kind.namespaced:
         known.add("metadata.namespace")
-    return parse(
-        query.get("labelSelector", ""),
-        fields,
-        api_version=resource.api_version,
-        kind=resource.kind.kind,
-        known=frozenset(known),
-    )
+    return parse(query.get("labelSelector", ""), fields, frozenset(known))
 
 
 def get(verbs: Verbs, call: Call) -> Answer:
@@ -57,7 +51,7 @@ def get(verbs: Verbs, call: Call) -> Answer:
     return shown(call, stored)
 
 
-def shown(call: Call, stored: Stored, code: int = 200, headers: dict[str, str] | None = None) -> Answer:
+def shown(call: Call, stored: Stored, code: int = 200) -> Answer:
     """An object in the form the client asked for."""
     if wants_table(call.incoming.accept):
         include = call.incoming.query.get("includeObject", "Metadata")
@@ -65,7 +59,7 @@ def shown(call: Call, stored: Stored, code: int = 200, headers: dict[str, str] |
         body = tables.table(call.resource, [stored], metadata, time.time(), include)
     else:
         body = encoded(call.resource, stored)
-    return Answer(code, body, headers or {})
+    return Answer(code, body)
 
 
 def _revision(text: str) -> int | None:

@@ -87,6 +87,13 @@ class Resource:
     kind: Kind
     version: str
     conversion: Conversion | None = None
+    deprecated: str = ""
+    """In which releases this version is deprecated and gone, for the warning clients get."""
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What clients of this version are told."""
+        return (f"{self.api_version} {self.kind.kind} is {self.deprecated}",) if self.deprecated else ()
 
     @cached_property
     def api_version(self) -> str:

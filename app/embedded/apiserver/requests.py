@@ -12,10 +12,12 @@ import yaml
 
 from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.routing import RequestInfo
-from app.embedded.apiserver.statuses import JSON, StatusError, bad_request, unsupported_media_type
+from app.embedded.apiserver.statuses import JSON, StatusError, bad_request, invalid, unsupported, unsupported_media_type
+from app.embedded.apiserver.strategy import Caller
 from app.embedded.apiserver.verbs import Options
 from app.embedded.apiserver.watch import Watcher
 
+_OPTION_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 JSON_TYPE: Final = "application/json"
 _YAML_TYPES: Final = ("application/yaml", "application/apply-patch+yaml")
 
@@ -50,7 +52,7 @@ class Incoming:
     def document(self) -> Any:
         """The body as JSON (or YAML where the content type says so, or when it is no JSON); raises 400 or 415."""
         if self.content_type and self.content_type not in (JSON_TYPE, *_YAML_TYPES) and "json" not in self.content_type:
-            raise unsupported_media_type(self.content_type, (JSON_TYPE, "application/yaml"))
+            raise unsupported_media_type((JSON_TYPE, "application/yaml"))
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError as error:
@@ -77,6 +79,7 @@ class Answer:
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
     content_type: str = JSON_TYPE
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -104,32 +107,27 @@ def document(value: object, code: int = 200) -> Answer:
     return Answer(code, orjson.dumps(value))
 
 
-def failure(error: StatusError, warnings: list[str] | None = None) -> Answer:
+def failure(error: StatusError) -> Answer:
     """An answer with the Status of an error."""
-    return Answer(error.code, orjson.dumps(error.body()), {**error.headers, **warning_headers(warnings or [])})
+    return Answer(error.code, orjson.dumps(error.body()), error.headers)
 
 
-def warning_headers(warnings: list[str]) -> dict[str, str]:
-    """Warnings for people, as kubectl prints them."""
-    if not warnings:
-        return {}
-    return {"Warning": ", ".join('299 - "' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in warnings)}
-
-
-def options_of(incoming: Incoming, caller: Any) -> Options:
+def options_of(incoming: Incoming, caller: Caller, warnings: list[str]) -> Options:
     """The options of a write, from its query; raises 400 for values that do not exist."""
     query = incoming.query
     dry_run, validation = query.get("dryRun", ""), query.get("fieldValidation") or "Warn"
+    problems = []
     if dry_run not in ("", "All"):
-        raise bad_request(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+        problems.append(unsupported("dryRun", [dry_run], ("All",)))
     if validation not in ("Strict", "Warn", "Ignore"):
-        raise bad_request(
-            f'fieldValidation: Unsupported value: "{validation}": supported values: "", "Ignore", "Strict", "Warn"'
-        )
+        problems.append(unsupported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
+    if problems:
+        raise invalid("meta.k8s.io", _OPTION_KINDS.get(incoming.method, "DeleteOptions"), "", problems)
     return Options(
         dry_run=bool(dry_run),
         manager=incoming.manager,
         validation=validation,
         force=query.get("force", "").lower() in ("true", "1"),
         caller=caller,
+        warnings=warnings,
     )

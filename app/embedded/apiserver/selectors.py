@@ -67,15 +67,14 @@ def _label(part: str) -> Callable[[Mapping[str, str]], bool]:
     raise bad_request(f"unable to parse requirement: {part!r} is not a label requirement")
 
 
-def _field(part: str, api_version: str, kind: str, known: frozenset[str]) -> Callable[[Mapping[str, str]], bool]:
+def _field(part: str, known: frozenset[str]) -> Callable[[Mapping[str, str]], bool]:
     match = _FIELD.match(part.strip())
     if match is None:
         raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
     key, operator, value = match.group(1).strip(), match.group(2), _unescape(match.group(3))
     if key not in known:
-        raise bad_request(
-            f'Unable to find "{api_version}, Resource={kind}" that match field selector: field label not supported: {key}'
-        )
+        listed = ", ".join(f'"{name}"' for name in sorted(known))
+        raise bad_request(f'"{key}" is not a known field selector: only {listed}')
     if operator == "!=":
         return lambda fields: fields.get(key, "") != value
     return lambda fields: fields.get(key, "") == value
@@ -85,11 +84,11 @@ def _unescape(value: str) -> str:
     return re.sub(r"\\([\\,=])", r"\1", value)
 
 
-def parse(labels: str, fields: str, *, api_version: str = "", kind: str = "", known: frozenset[str]) -> Selector:
+def parse(labels: str, fields: str, known: frozenset[str]) -> Selector:
     """Parse `labelSelector` and `fieldSelector`; `known` are the supported field names. Raises 400 for bad syntax."""
     label_tests = [_label(part) for part in _split(labels)]
     field_parts = [part for part in re.split(r"(?<!\\),", fields) if part]
-    field_tests = [_field(part, api_version, kind, known) for part in field_parts]
+    field_tests = [_field(part, known) for part in field_parts]
     if not label_tests and not field_tests:
         return Selector(None)
 

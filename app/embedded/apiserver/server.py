@@ -19,7 +19,9 @@ from typing import Final, Self
 
 import yaml
 from aiohttp import web
+from multidict import CIMultiDict
 
+from app.api.features import FeatureGates
 from app.embedded.apiserver import kinds
 from app.embedded.apiserver.access import Access
 from app.embedded.apiserver.audit import Audit
@@ -52,6 +54,7 @@ class EmbeddedAPIServer:
         versions: Iterable[str] = ("v1",),
         *,
         check_cel: CELCheck | None = None,
+        features: FeatureGates | None = None,
         access: Access | None = None,
         clock: Clock | None = None,
         seed: int | None = None,
@@ -66,7 +69,13 @@ class EmbeddedAPIServer:
         self.storage = Storage(self.registry, window)
         more = {} if clock is None else {"clock": clock}
         self.verbs = Verbs(
-            self.storage, self.registry, check_cel=check_cel, seed=seed, track_managers=track_managers, **more
+            self.storage,
+            self.registry,
+            check_cel=check_cel,
+            features=features,
+            seed=seed,
+            track_managers=track_managers,
+            **more,
         )
         self.store = Store(self.registry, self.storage, self.verbs)
         self.garbage = Garbage(self.storage, self.registry, self.verbs, garbage_delay)
@@ -200,7 +209,9 @@ def _abort(request: web.BaseRequest) -> None:
 
 
 def _response(answer: Answer) -> web.Response:
-    headers = {"Content-Type": answer.content_type, **answer.headers}
+    headers = CIMultiDict({"Content-Type": answer.content_type, **answer.headers})
+    for text in answer.warnings:
+        headers.add("Warning", '299 - "' + text.replace("\\", "\\\\").replace('"', '\\"') + '"')
     return web.Response(body=answer.body, status=answer.code, headers=headers)
 
 

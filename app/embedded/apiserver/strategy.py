@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from app.api.features import FeatureGates
 from app.embedded.apiserver.statuses import JSON, Problem
 
 CELCheck = Callable[[str], str | None]
@@ -40,6 +41,7 @@ class Context:
     caller: Caller = field(default_factory=Caller)
     check_cel: CELCheck | None = None
     verb: str = "update"
+    features: FeatureGates = field(default_factory=FeatureGates)
 
 
 class Strategy:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from app.api.features import FeatureGates
 from app.embedded.apiserver import managers, names
 from app.embedded.apiserver.registry import Kind, Registry, Resource
 from app.embedded.apiserver.schema import schema
@@ -86,6 +87,7 @@ class Verbs:
         *,
         clock: Clock = lambda: datetime.now(UTC),
         check_cel: CELCheck | None = None,
+        features: FeatureGates | None = None,
         seed: int | None = None,
         track_managers: bool = True,
     ) -> None:
@@ -93,6 +95,7 @@ class Verbs:
         self.registry = registry
         self.clock = clock
         self.check_cel = check_cel
+        self.features = features or FeatureGates()
         self.track_managers = track_managers
         self._random = random.Random(seed)
 
@@ -113,7 +116,7 @@ class Verbs:
 
     def _context(self, options: Options, verb: str) -> Context:
         now = timestamp(self.clock())
-        return Context(now=now, lookup=self.lookup, caller=options.caller, check_cel=self.check_cel, verb=verb)
+        return Context(now, self.lookup, options.caller, self.check_cel, verb, self.features)
 
     # admission
 
@@ -151,7 +154,7 @@ class Verbs:
         """Store a new object; raises 400, 403, 404 (namespace), 409 or 422."""
         kind = resource.kind
         new = self.admitted(resource, body, options)
-        self._place(kind, new["metadata"], namespace)
+        self.place(kind, new["metadata"], namespace)
         if new["metadata"].get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         self._require_namespace(kind, namespace, new)
@@ -183,7 +186,7 @@ class Verbs:
         return self._dry(kind, key, new) if options.dry_run else self.storage.put(kind, new)
 
     @staticmethod
-    def _place(kind: Kind, metadata: JSON, namespace: str) -> None:
+    def place(kind: Kind, metadata: JSON, namespace: str) -> None:
         """Make the object's namespace that of the path; raises 400 when it says another."""
         if not kind.namespaced:
             metadata.pop("namespace", None)
@@ -207,7 +210,14 @@ class Verbs:
             raise not_found("", "namespaces", namespace)
         if found["metadata"].get("deletionTimestamp"):
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise denied(kind.group, kind.plural, new["metadata"].get("name", ""), why)
+            error = denied(kind.group, kind.plural, new["metadata"].get("name", ""), why)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error
 
     # update
 
@@ -217,7 +227,7 @@ class Verbs:
         """Replace an object, or create it where the kind allows that: (object, whether it is new)."""
         kind = resource.kind
         new = self.admitted(resource, body, options)
-        self._place(kind, new["metadata"], namespace)
+        self.place(kind, new["metadata"], namespace)
         said = new["metadata"].get("name")
         if said and said != name:
             raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
@@ -313,6 +323,8 @@ class Verbs:
             if not kind.strategy.allow_unconditional_update:
                 problem = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
                 raise invalid(kind.group, kind.kind, existing.key[1], [problem])
+        elif not revision.isdigit():
+            raise StatusError(500, "", f'parsing "{revision}": invalid syntax')
         elif revision != str(existing.revision):
             raise conflict(kind.group, kind.plural, existing.key[1])
         metadata["resourceVersion"] = str(existing.revision)
@@ -354,13 +366,7 @@ class Verbs:
         """Delete an object or mark it as being deleted: (its state, whether it is gone)."""
         kind = resource.kind
         existing = self.get(resource, namespace, name)
-        self._check_uid(kind, existing, deletion.uid)
-        if deletion.revision and deletion.revision != str(existing.revision):
-            why = (
-                f"Precondition failed: ResourceVersion in precondition: {deletion.revision}, "
-                f"ResourceVersion in object meta: {existing.revision}"
-            )
-            raise conflict(kind.group, kind.plural, name, why)
+        self._check_preconditions(kind, existing, deletion)
         grace = self._grace(kind, existing.object, deletion)
         metadata = existing.object["metadata"]
         if grace or metadata.get("finalizers") or kind.strategy.finalized(existing.object):
@@ -368,6 +374,22 @@ class Verbs:
         if options.dry_run:
             return existing, True
         return self.storage.remove(kind, existing.key), True
+
+    @staticmethod
+    def _check_preconditions(kind: Kind, existing: Stored, deletion: Deletion) -> None:
+        actual, revision = existing.object["metadata"]["uid"], str(existing.revision)
+        if deletion.uid and deletion.uid != actual:
+            why = (
+                f"the UID in the precondition ({deletion.uid}) does not match the UID in record ({actual}). "
+                "The object might have been deleted and then recreated"
+            )
+            raise conflict(kind.group, kind.kind, existing.key[1], why)
+        if deletion.revision and deletion.revision != revision:
+            why = (
+                f"the ResourceVersion in the precondition ({deletion.revision}) does not match the ResourceVersion "
+                f"in record ({revision}). The object might have been modified"
+            )
+            raise conflict(kind.group, kind.kind, existing.key[1], why)
 
     @staticmethod
     def _grace(kind: Kind, obj: JSON, deletion: Deletion) -> int:

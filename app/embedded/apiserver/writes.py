@@ -7,14 +7,14 @@ import orjson
 from app.embedded.apiserver import reads, subresources
 from app.embedded.apiserver.garbage import Garbage
 from app.embedded.apiserver.patches import patch_object
-from app.embedded.apiserver.requests import Answer, Call, document, warning_headers
+from app.embedded.apiserver.requests import Answer, Call, document
 from app.embedded.apiserver.statuses import JSON, StatusError, method_not_allowed, no_such_resource
 from app.embedded.apiserver.storage import Stored
 from app.embedded.apiserver.verbs import Deletion, Verbs
 
 
 def _written(call: Call, stored: Stored, code: int = 200) -> Answer:
-    return reads.shown(call, stored, code, warning_headers(call.options.warnings))
+    return reads.shown(call, stored, code)
 
 
 def create(verbs: Verbs, call: Call) -> Answer:
@@ -39,6 +39,8 @@ def _require_subresource(call: Call) -> None:
 def update(verbs: Verbs, call: Call) -> Answer:
     """PUT."""
     info = call.info
+    if not info.name:
+        raise method_not_allowed()
     if info.resource == "namespaces" and info.subresource == "finalize":
         return _finalize(verbs, call)
     _require_subresource(call)
@@ -58,6 +60,8 @@ def _finalize(verbs: Verbs, call: Call) -> Answer:
 
 def patch(verbs: Verbs, call: Call) -> Answer:
     """PATCH, in any of the four formats."""
+    if not call.info.name:
+        raise method_not_allowed()
     _require_subresource(call)
     info, incoming = call.info, call.incoming
     stored, created = patch_object(

@@ -39,7 +39,7 @@ def patch_object(
     Raises 400 for a bad patch, 404, 409, 415 for an unknown format, and 422.
     """
     if content_type not in FORMATS:
-        raise unsupported_media_type(content_type, FORMATS)
+        raise unsupported_media_type(FORMATS)
     patch = read()
     if content_type == APPLY_PATCH:
         return apply(verbs, resource, namespace, name, patch, options, subresource)
@@ -50,6 +50,7 @@ def patch_object(
     current["apiVersion"] = resource.api_version
     changed = _patched(resource, current, patch, content_type)
     new = verbs.admitted(resource, changed, options)
+    verbs.place(resource.kind, new["metadata"], namespace)
     if new["metadata"].get("name") != name:
         raise bad_request(
             f"the name of the object ({new['metadata'].get('name')}) does not match the name on the URL ({name})"

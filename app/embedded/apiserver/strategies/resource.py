@@ -6,7 +6,7 @@ from typing import Any
 
 from app.embedded.apiserver.statuses import JSON, Problem, immutable
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
-from app.embedded.apiserver.validation import claims, classes, slices, taintrules
+from app.embedded.apiserver.validation import claims, classes, slices, taintrules, templates
 from app.embedded.apiserver.validation.admin import admin_access_problems
 
 
@@ -32,6 +32,8 @@ def default_taint(taint: JSON, now: str) -> None:
 
 class Claims(Strategy):
     """Spec immutable; allocation set or cleared, never changed; consumers need an allocation."""
+
+    returns_deleted = True
 
     def default(self, new: JSON, context: Context) -> None:
         default_devices(new.setdefault("spec", {}).get("devices"))
@@ -89,13 +91,15 @@ def _drop_deallocated(status: JSON, old: JSON) -> None:
 class Templates(Strategy):
     """Spec immutable; what is in it is checked like a claim's."""
 
+    returns_deleted = True
+
     def default(self, new: JSON, context: Context) -> None:
         default_devices(new.setdefault("spec", {}).setdefault("spec", {}).get("devices"))
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         inner = new["spec"]["spec"]
-        problems = admin_access_problems(inner, new["metadata"]["namespace"], context, "spec.spec.devices")
-        return problems or claims.spec_problems(inner, "spec.spec", context)
+        problems = admin_access_problems(inner, new["metadata"]["namespace"], context, "spec.devices")
+        return problems or templates.metadata_problems(new["spec"]) + claims.spec_problems(inner, "spec.spec", context)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         return [] if new["spec"] == old["spec"] else [immutable("spec", new["spec"])]
@@ -105,11 +109,13 @@ class Slices(Strategy):
     """Driver, pool and node of a slice never change; generation counts changes of the spec."""
 
     generation = True
-    allow_create_on_update = True
+    returns_deleted = True
     field_names = ("spec.nodeName", "spec.driver")
 
     def default(self, new: JSON, context: Context) -> None:
         for device in new.setdefault("spec", {}).get("devices") or ():
+            if not context.features.DRAListTypeAttributes:
+                _drop_lists(device)
             for taint in device.get("taints") or ():
                 default_taint(taint, context.now)
             for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
@@ -128,11 +134,19 @@ class Slices(Strategy):
         return {"spec.nodeName": spec.get("nodeName", ""), "spec.driver": spec.get("driver", "")}
 
 
+def _drop_lists(device: JSON) -> None:
+    """Without the feature, attributes that are lists are not known."""
+    for attribute in (device.get("attributes") or {}).values():
+        for kind in slices.LIST_KINDS:
+            attribute.pop(kind, None)
+
+
 class Classes(Strategy):
     """Device classes may change at any time."""
 
     generation = True
     allow_create_on_update = True
+    returns_deleted = True
 
     def default(self, new: JSON, context: Context) -> None:
         new.setdefault("spec", {})
@@ -148,6 +162,7 @@ class TaintRules(Strategy):
     """A change of the effect restarts the clock of the taint."""
 
     generation = True
+    returns_deleted = True
 
     def default(self, new: JSON, context: Context) -> None:
         default_taint(new.setdefault("spec", {}).setdefault("taint", {}), context.now)

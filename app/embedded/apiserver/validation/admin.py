@@ -26,7 +26,7 @@ def admin_access_problems(spec: JSON, namespace: str, context: Context, at: str)
     ]
     if not asking or namespace_allows(namespace, context):
         return []
-    return [forbidden(f"{at}.requests[{index}].exactly.adminAccess", _WHY) for index in asking]
+    return [forbidden(f"{at}.requests[{index}].adminAccess", _WHY) for index in asking]
 
 
 def result_problems(results: list[JSON], namespace: str, context: Context, at: str) -> list[Problem]:

@@ -27,12 +27,14 @@ from app.embedded.apiserver.validation.admin import result_problems
 from app.embedded.apiserver.validation.parts import (
     MOST_CONFIGS,
     condition_problems,
+    driver_problems,
     name_problems,
     node_selector_problems,
     opaque_problems,
     pool_problems,
     qualified_problems,
     raw_problems,
+    required_name_problems,
     selector_problems,
     set_problems,
     toleration_problems,
@@ -54,10 +56,8 @@ def spec_problems(spec: JSON, at: str, context: Context) -> list[Problem]:
     where = f"{at}.devices"
     requests = devices.get("requests") or ()
     problems = set_problems(
-        requests, f"{where}.requests", MOST_REQUESTS, lambda request: request.get("name", ""), ".name"
+        requests, f"{where}.requests", MOST_REQUESTS, _name, lambda request, at: _request_problems(request, at, context)
     )
-    for index, request in enumerate(requests):
-        problems += _request_problems(request, f"{where}.requests[{index}]", context)
     known = request_names(spec)
     problems += _constraints_problems(devices.get("constraints") or (), f"{where}.constraints", known)
     configs = devices.get("config") or ()
@@ -67,6 +67,11 @@ def spec_problems(spec: JSON, at: str, context: Context) -> list[Problem]:
         problems += _reference_problems(config.get("requests") or (), f"{where}.config[{index}].requests", known)
         problems += opaque_problems(config, f"{where}.config[{index}]")
     return problems
+
+
+def _name(item: JSON) -> str:
+    name: str = item.get("name", "")
+    return name
 
 
 def request_names(spec: JSON) -> frozenset[str]:
@@ -84,21 +89,21 @@ def _request_problems(request: JSON, at: str, context: Context) -> list[Problem]
     exactly, choices = request.get("exactly"), request.get("firstAvailable") or ()
     if (exactly is None) == (not choices):
         detail = "exactly one of `exactly` or `firstAvailable` is required"
-        return [*problems, required(at, detail) if exactly is None else invalid_value(at, None, detail)]
+        both = f"{detail}, but multiple fields are set"
+        return [*problems, required(at, detail) if exactly is None else invalid_value(at, None, both)]
     if exactly is not None:
         return problems + _device_problems(exactly, f"{at}.exactly", context)
-    problems += set_problems(
-        choices, f"{at}.firstAvailable", MOST_SUBREQUESTS, lambda sub: sub.get("name", ""), ".name"
+    return problems + set_problems(
+        choices, f"{at}.firstAvailable", MOST_SUBREQUESTS, _name, lambda sub, at: _subrequest_problems(sub, at, context)
     )
-    for index, sub in enumerate(choices):
-        where = f"{at}.firstAvailable[{index}]"
-        problems += name_problems(sub.get("name"), f"{where}.name", names.dns_label)
-        problems += _device_problems(sub, where, context)
-    return problems
+
+
+def _subrequest_problems(sub: JSON, at: str, context: Context) -> list[Problem]:
+    return name_problems(sub.get("name"), f"{at}.name", names.dns_label) + _device_problems(sub, at, context)
 
 
 def _device_problems(wanted: JSON, at: str, context: Context) -> list[Problem]:
-    problems = name_problems(wanted.get("deviceClassName"), f"{at}.deviceClassName", names.dns_subdomain)
+    problems = required_name_problems(wanted.get("deviceClassName"), f"{at}.deviceClassName", names.dns_subdomain)
     problems += selector_problems(wanted.get("selectors") or (), f"{at}.selectors", context)
     mode, count = wanted.get("allocationMode", ""), wanted.get("count", 0)
     if mode == "All":
@@ -132,17 +137,12 @@ def _constraints_problems(constraints: Sequence[JSON], at: str, known: frozenset
 
 
 def _reference_problems(references: Sequence[str], at: str, known: frozenset[str]) -> list[Problem]:
-    problems = set_problems(references, at, MOST_REQUESTS, lambda name: name)
-    problems += [
-        invalid_value(
-            f"{at}[{index}]",
-            name,
-            "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'",
-        )
-        for index, name in enumerate(references)
-        if name not in known
-    ]
-    return problems
+    detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+
+    def check(name: str, where: str) -> list[Problem]:
+        return [] if name in known else [invalid_value(where, name, detail)]
+
+    return set_problems(references, at, MOST_REQUESTS, lambda name: name, check)
 
 
 # status
@@ -179,11 +179,9 @@ def _right_problems(status: JSON, before: JSON, claim: JSON, context: Context) -
 
 def _consumer_problems(status: JSON, before: JSON, *, deleting: bool) -> list[Problem]:
     consumers, at = status.get("reservedFor") or (), "status.reservedFor"
-    problems = set_problems(consumers, at, MOST_CONSUMERS, lambda consumer: consumer.get("uid", ""), ".uid")
-    for index, consumer in enumerate(consumers):
-        problems += [
-            required(f"{at}[{index}].{part}") for part in ("resource", "name", "uid") if not consumer.get(part)
-        ]
+    problems = set_problems(
+        consumers, at, MOST_CONSUMERS, lambda consumer: consumer.get("uid", ""), _consumer_reference_problems
+    )
     if consumers and status.get("allocation") is None:
         problems.append(forbidden(at, "may not be specified when `allocated` is not set"))
     if deleting:
@@ -195,6 +193,10 @@ def _consumer_problems(status: JSON, before: JSON, *, deleting: bool) -> list[Pr
                 )
             )
     return problems
+
+
+def _consumer_reference_problems(consumer: JSON, at: str) -> list[Problem]:
+    return [required(f"{at}.{part}") for part in ("resource", "name", "uid") if not consumer.get(part)]
 
 
 def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> list[Problem]:
@@ -231,7 +233,7 @@ def _result_problems(result: JSON, at: str, known: frozenset[str]) -> list[Probl
     if request not in known:
         detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
         problems.append(invalid_value(f"{at}.request", request, detail))
-    problems += name_problems(result.get("driver"), f"{at}.driver", names.driver_name)
+    problems += driver_problems(result.get("driver"), f"{at}.driver")
     problems += pool_problems(result.get("pool"), f"{at}.pool")
     problems += name_problems(result.get("device"), f"{at}.device", names.dns_label)
     problems += toleration_problems(result.get("tolerations") or (), f"{at}.tolerations")
@@ -249,13 +251,18 @@ def binding_condition_problems(part: JSON, at: str) -> list[Problem]:
     wanted, failing = part.get("bindingConditions") or (), part.get("bindingFailureConditions") or ()
     problems: list[Problem] = []
     for label, conditions in (("bindingConditions", wanted), ("bindingFailureConditions", failing)):
-        problems += set_problems(conditions, f"{at}.{label}", MOST_BINDING_CONDITIONS, lambda name: name)
-        for index, name in enumerate(conditions):
-            problems += name_problems(name, f"{at}.{label}[{index}]", names.qualified_name)
+        problems += set_problems(
+            conditions,
+            f"{at}.{label}",
+            MOST_BINDING_CONDITIONS,
+            lambda name: name,
+            lambda name, where: name_problems(name, where, names.qualified_name),
+        )
     if bool(wanted) != bool(failing):
-        missing = "bindingConditions" if failing else "bindingFailureConditions"
-        other = "bindingFailureConditions" if failing else "bindingConditions"
-        problems.append(invalid_value(f"{at}.{missing}", [], f"must be specified when `{other}` is"))
+        missing, other = "bindingConditions", "bindingFailureConditions"
+        if wanted:
+            missing, other = other, missing
+        problems.append(invalid_value(f"{at}.{missing}", None, f"{missing} are required to use {other}"))
     problems += [
         invalid_value(f"{at}.bindingFailureConditions[{index}]", name, "must not also be a binding condition")
         for index, name in enumerate(failing)

@@ -6,7 +6,7 @@ Each function returns the problems of one part found at the field path `at`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
@@ -24,58 +24,86 @@ from app.embedded.apiserver.statuses import (
 )
 from app.embedded.apiserver.strategy import Context
 
+T = TypeVar("T")
+
 MOST_SELECTORS: Final = 32
 MOST_CONFIGS: Final = 32
 LONGEST_CEL: Final = 10 * 1024
 LONGEST_PARAMETERS: Final = 10 * 1024
-_NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+LONGEST_DRIVER: Final = 63
+LONGEST_IDENTIFIER: Final = 32
+EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 
 
 def name_problems(value: str | None, at: str, check: names.Check) -> list[Problem]:
-    """A required name."""
+    """A name; an empty one is invalid."""
+    wrong = check(value or "")
+    return [invalid_value(at, value or "", wrong)] if wrong else []
+
+
+def required_name_problems(value: str | None, at: str, check: names.Check) -> list[Problem]:
+    """A name; an empty one is missing."""
+    return name_problems(value, at, check) if value else [required(at)]
+
+
+def driver_problems(value: str | None, at: str) -> list[Problem]:
+    """A driver name: a DNS subdomain of at most 63 characters, upper case tolerated."""
     if not value:
         return [required(at)]
-    wrong = check(value)
-    return [invalid_value(at, value, wrong)] if wrong else []
+    problems = [too_long(at, LONGEST_DRIVER)] if len(value) > LONGEST_DRIVER else []
+    wrong = names.dns_subdomain(value.lower())
+    return [*problems, invalid_value(at, value, wrong)] if wrong else problems
 
 
 def pool_problems(value: str | None, at: str) -> list[Problem]:
     """DNS subdomains joined by slashes, at most 253 characters."""
     if not value:
         return [required(at)]
-    if len(value) > 253:
-        return [too_long(at, 253)]
-    return [invalid_value(at, part, wrong) for part in value.split("/") if (wrong := names.dns_subdomain(part))]
+    problems = [too_long(at, 253)] if len(value) > 253 else []
+    problems += [invalid_value(at, part, wrong) for part in value.split("/") if (wrong := names.dns_subdomain(part))]
+    return problems
 
 
 def qualified_problems(value: str, at: str, *, domain_required: bool = False) -> list[Problem]:
     """`identifier` or `domain/identifier`."""
     if not value:
-        return [required(at)]
+        return [required(at, "name required")]
     domain, slash, identifier = value.partition("/")
     if not slash:
         if domain_required:
-            return [invalid_value(at, value, "must include a domain")]
+            return [invalid_value(at, value, "a fully qualified name must be a domain and a name separated by a slash")]
         domain, identifier = "", value
     problems: list[Problem] = []
     if slash and not domain:
-        problems.append(required(at, "the domain must not be empty"))
-    elif domain and (wrong := names.driver_name(domain)):
-        problems.append(invalid_value(at, domain, wrong))
+        problems.append(invalid_value(at, "", "the domain must not be empty"))
+    elif domain:
+        problems += driver_problems(domain, at)
     if not identifier:
-        problems.append(required(at, "the name must not be empty"))
-    elif "/" not in identifier and (wrong := names.c_identifier(identifier)):
-        problems.append(invalid_value(at, identifier, wrong))
+        problems.append(invalid_value(at, "", "the name must not be empty"))
+    elif "/" not in identifier:
+        if len(identifier) > LONGEST_IDENTIFIER:
+            problems.append(too_long(at, LONGEST_IDENTIFIER))
+        if wrong := names.c_identifier(identifier):
+            problems.append(invalid_value(at, identifier, wrong))
     return problems
 
 
 def set_problems(
-    items: Sequence[Any], at: str, most: int, identity: Callable[[Any], Any], shown: str = ""
+    items: Sequence[T],
+    at: str,
+    most: int,
+    identity: Callable[[T], Any],
+    check: Callable[[T, str], list[Problem]] | None = None,
+    shown: str = "",
 ) -> list[Problem]:
-    """At most `most` items, no two with the same identity; `shown` is the sub-field a duplicate is reported at."""
-    if len(items) > most:
-        return [too_many(at, len(items), most)]
-    problems: list[Problem] = []
+    """A list that is a set: at most `most` items, each passing `check` (item, path), no two with the same identity.
+
+    `shown` is the sub-field a duplicate is reported at.
+    """
+    problems = [too_many(at, len(items), most)] if len(items) > most else []
+    if check is not None and not problems:
+        for index, item in enumerate(items):
+            problems += check(item, f"{at}[{index}]")
     seen: set[Any] = set()
     for index, item in enumerate(items):
         key = identity(item)
@@ -98,7 +126,7 @@ def selector_problems(selectors: Sequence[JSON], at: str, context: Context) -> l
             continue
         expression = cel.get("expression", "")
         if not expression:
-            problems.append(required(f"{where}.expression"))
+            problems.append(invalid_value(f"{where}.expression", expression, "compilation failed: it is empty"))
         elif len(expression) > LONGEST_CEL:
             problems.append(too_long(f"{where}.expression", LONGEST_CEL))
         elif context.check_cel is not None and (wrong := context.check_cel(expression)):
@@ -110,8 +138,8 @@ def opaque_problems(config: JSON, at: str) -> list[Problem]:
     """The opaque part of a configuration."""
     opaque = config.get("opaque")
     if opaque is None:
-        return [required(f"{at}.opaque", "exactly one of the configuration types is required")]
-    problems = name_problems(opaque.get("driver"), f"{at}.opaque.driver", names.driver_name)
+        return [required(f"{at}.opaque")]
+    problems = driver_problems(opaque.get("driver"), f"{at}.opaque.driver")
     return problems + raw_problems(opaque.get("parameters"), f"{at}.opaque.parameters", LONGEST_PARAMETERS)
 
 
@@ -139,13 +167,11 @@ def toleration_problems(tolerations: Iterable[JSON], at: str) -> list[Problem]:
         elif operator == "Equal":
             if wrong := names.label_value(toleration.get("value", "")):
                 problems.append(invalid_value(f"{where}.value", toleration["value"], wrong))
-            if not key:
-                problems.append(invalid_value(f"{where}.operator", operator, "must be `Exists` when `key` is empty"))
         else:
             problems.append(unsupported(f"{where}.operator", operator, ("Equal", "Exists")))
         effect = toleration.get("effect", "")
-        if effect not in ("", "NoSchedule", "NoExecute"):
-            problems.append(unsupported(f"{where}.effect", effect, ("NoExecute", "NoSchedule")))
+        if effect not in ("", *EFFECTS):
+            problems.append(unsupported(f"{where}.effect", effect, EFFECTS))
     return problems
 
 
@@ -155,22 +181,24 @@ def taint_problems(taint: JSON, at: str) -> list[Problem]:
     if wrong := names.label_value(taint.get("value", "")):
         problems.append(invalid_value(f"{at}.value", taint["value"], wrong))
     effect = taint.get("effect", "")
-    choices = ("NoExecute", "NoSchedule", "None")
     if not effect:
         problems.append(required(f"{at}.effect"))
-    elif effect not in choices:
-        problems.append(unsupported(f"{at}.effect", effect, choices))
+    elif effect not in EFFECTS:
+        problems.append(unsupported(f"{at}.effect", effect, EFFECTS))
     return problems
 
 
 def node_selector_problems(selector: JSON, at: str, *, exactly_one: bool = False) -> list[Problem]:
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
-        return [required(f"{at}.nodeSelectorTerms", "must have at least one node selector term")]
+        problems = [required(f"{at}.nodeSelectorTerms", "must have at least one node selector term")]
+        if exactly_one:
+            problems.append(invalid_value(f"{at}.nodeSelectorTerms", None, "must have exactly one node selector term"))
+        return problems
     if exactly_one and len(terms) != 1:
         detail = "must have exactly one node selector term"
         return [invalid_value(f"{at}.nodeSelectorTerms", terms, detail)]
-    problems: list[Problem] = []
+    problems = []
     for index, term in enumerate(terms):
         where = f"{at}.nodeSelectorTerms[{index}]"
         for part, labels in (("matchExpressions", True), ("matchFields", False)):
@@ -216,9 +244,7 @@ def condition_problems(conditions: Sequence[JSON], at: str, most: int) -> list[P
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         where, kind = f"{at}[{index}]", condition.get("type", "")
-        if not kind:
-            problems.append(required(f"{where}.type", "must be set"))
-        elif wrong := names.qualified_name(kind):
+        if wrong := names.qualified_name(kind):
             problems.append(invalid_value(f"{where}.type", kind, wrong))
         if kind in seen:
             problems.append(duplicate(where, kind))

@@ -6,7 +6,7 @@ from typing import Final
 
 from app.embedded.apiserver import names
 from app.embedded.apiserver.statuses import JSON, Problem, forbidden, invalid_value, required, unsupported
-from app.embedded.apiserver.validation.parts import name_problems, set_problems
+from app.embedded.apiserver.validation.parts import required_name_problems, set_problems
 
 FIXED: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -22,7 +22,9 @@ def spec_problems(spec: JSON) -> list[Problem]:
     claims = {entry.get("name", "") for entry in spec.get("resourceClaims") or ()}
     for part in ("containers", "initContainers"):
         items = spec.get(part) or ()
-        problems += set_problems(items, f"spec.{part}", 10_000, lambda container: container.get("name", ""), ".name")
+        problems += set_problems(
+            items, f"spec.{part}", 10_000, lambda container: container.get("name", ""), shown=".name"
+        )
         for index, container in enumerate(items):
             problems += _container_problems(container, f"spec.{part}[{index}]", claims)
     if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
@@ -36,7 +38,7 @@ def spec_problems(spec: JSON) -> list[Problem]:
 
 
 def _container_problems(container: JSON, at: str, claims: set[str]) -> list[Problem]:
-    problems = name_problems(container.get("name"), f"{at}.name", names.dns_label)
+    problems = required_name_problems(container.get("name"), f"{at}.name", names.dns_label)
     if not container.get("image"):
         problems.append(required(f"{at}.image"))
     used = container.get("resources", {}).get("claims") or ()
@@ -50,10 +52,10 @@ def _container_problems(container: JSON, at: str, claims: set[str]) -> list[Prob
 
 
 def _claims_problems(entries: list[JSON] | tuple[JSON, ...], at: str) -> list[Problem]:
-    problems = set_problems(entries, at, 10_000, lambda entry: entry.get("name", ""), ".name")
+    problems = set_problems(entries, at, 10_000, lambda entry: entry.get("name", ""), shown=".name")
     for index, entry in enumerate(entries):
         where = f"{at}[{index}]"
-        problems += name_problems(entry.get("name"), f"{where}.name", names.dns_label)
+        problems += required_name_problems(entry.get("name"), f"{where}.name", names.dns_label)
         claim, template = entry.get("resourceClaimName"), entry.get("resourceClaimTemplateName")
         if claim is None and template is None:
             problems.append(required(where, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))

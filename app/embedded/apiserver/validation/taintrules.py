@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from app.embedded.apiserver import names
 from app.embedded.apiserver.statuses import JSON, Problem
-from app.embedded.apiserver.validation.parts import condition_problems, name_problems, pool_problems, taint_problems
+from app.embedded.apiserver.validation.parts import (
+    condition_problems,
+    driver_problems,
+    name_problems,
+    pool_problems,
+    taint_problems,
+)
 
 MOST_CONDITIONS = 8
 
@@ -13,7 +19,7 @@ def problems(spec: JSON, old: JSON | None = None) -> list[Problem]:
     selector = spec.get("deviceSelector") or {}
     found: list[Problem] = []
     if "driver" in selector:
-        found += name_problems(selector["driver"], "spec.deviceSelector.driver", names.driver_name)
+        found += driver_problems(selector["driver"], "spec.deviceSelector.driver")
     if "pool" in selector:
         found += pool_problems(selector["pool"], "spec.deviceSelector.pool")
     if "device" in selector:
