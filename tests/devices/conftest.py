@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from app.api.core import Node
 from app.api.decoding import convert
-from app.api.resource import AllocationResult, ResourceClaim
+from app.api.resource import AllocationResult, ResourceClaim, ResourceSlice
 
 ClaimBuilder = Callable[..., ResourceClaim]
 
@@ -62,5 +63,33 @@ def make_claim() -> ClaimBuilder:
             results = [_result(entry) for entry in devices]
             claim["status"] = {"allocation": {"devices": {"results": results}}}
         return convert(ResourceClaim, claim)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def make_slice() -> Callable[..., ResourceSlice]:
+    """A slice of driver `gpu`; `devices` are names or JSON devices, `spec` overrides."""
+
+    def build(
+        name: str, pool: str, devices: Sequence[str | Mapping[str, Any]] = (), *, count: int = 1, **spec: Any
+    ) -> ResourceSlice:
+        generation = spec.pop("generation", 1)
+        listed = [{"name": device} if isinstance(device, str) else dict(device) for device in devices]
+        body: dict[str, Any] = {
+            "driver": spec.pop("driver", "gpu"),
+            "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
+            "devices": listed,
+            **spec,
+        }
+        return convert(ResourceSlice, {"metadata": {"name": name}, "spec": body})
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def make_node() -> Callable[..., Node]:
+    def build(name: str, **labels: str) -> Node:
+        return convert(Node, {"metadata": {"name": name, "labels": labels}})
 
     return build

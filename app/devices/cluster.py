@@ -1,0 +1,111 @@
+"""All state that decisions read: what exists (inventory) and who holds it (ledger).
+
+Promises: one writer, the event loop. `generation` grows whenever something happens that may let a refused pod fit:
+whoever remembers it at a rejection can tell later whether asking again is worth it. Objects that cannot be read are
+remembered in `problems` and count as absent, except claims, whose last readable version keeps its devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from app.api.core import Node
+from app.api.features import FeatureGates
+from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.devices.inventory import Inventory
+from app.devices.ledger import Hold, Ledger
+
+Watched = Node | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
+
+
+class Cluster:
+    """See the module."""
+
+    def __init__(self, features: FeatureGates) -> None:
+        self.features = features
+        self.inventory = Inventory(features)
+        self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
+        self.generation = 0
+        self._unreadable: dict[str, str] = {}
+
+    @property
+    def classes(self) -> Mapping[str, DeviceClass]:
+        return self.inventory.classes
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        return self.inventory.nodes
+
+    def apply(self, obj: Watched) -> bool:
+        """An object as the watch shows it. True when a pod that was refused may fit now."""
+        self._unreadable.pop(f"{type(obj).__name__} {obj.metadata.key}", None)
+        match obj:
+            case ResourceClaim():
+                improved = self._observe(obj)
+            case ResourceSlice():
+                improved = self.inventory.put_slice(obj)
+            case Node():
+                improved = self.inventory.put_node(obj)
+            case DeviceClass():
+                improved = self.inventory.put_class(obj)
+            case DeviceTaintRule():
+                improved = self.inventory.put_rule(obj)
+        return self._count(improved)
+
+    def remove(self, obj: Watched) -> bool:
+        """An object is gone. True when a pod that was refused may fit now."""
+        self._unreadable.pop(f"{type(obj).__name__} {obj.metadata.key}", None)
+        return self._remove(type(obj), obj.metadata.namespace, obj.metadata.name, obj.metadata.uid)
+
+    def poison(self, kind: str, key: str, problem: str) -> bool:
+        """An object (`namespace/name` or `name`) that cannot be read. True when a refused pod may fit without it."""
+        self._unreadable[f"{kind} {key}"] = problem
+        namespace, _, name = key.rpartition("/")
+        for known in (Node, ResourceSlice, DeviceClass, DeviceTaintRule):
+            if known.__name__ == kind:
+                return self._remove(known, namespace, name, "")
+        return False
+
+    def release(self, hold: Hold) -> bool:
+        """As `Ledger.release`; counts as an improvement when it frees something."""
+        return self._count(self.ledger.release(hold))
+
+    def _remove(self, kind: type[Watched], namespace: str, name: str, uid: str) -> bool:
+        if kind is ResourceClaim:
+            improved = self.ledger.forget(namespace, name, uid)
+        elif kind is ResourceSlice:
+            improved = self.inventory.drop_slice(name)
+        elif kind is Node:
+            improved = self.inventory.drop_node(name)
+        elif kind is DeviceClass:
+            improved = self.inventory.drop_class(name)
+        else:
+            improved = self.inventory.drop_rule(name)
+        return self._count(improved)
+
+    def _observe(self, claim: ResourceClaim) -> bool:
+        """Besides freed devices: a claim somebody may wait for exists now, or has been allocated, or has room again."""
+        before, in_flight = self.ledger.by_uid(claim.metadata.uid), self.ledger.held(claim.metadata.uid)
+        freed = self.ledger.observe(claim, watched=True)
+        if before is None:
+            return True
+        settled = in_flight is not None and self.ledger.held(claim.metadata.uid) is None
+        allocated = before.allocation is None and claim.allocation is not None
+        shared = claim.metadata.controller is None
+        return freed or (shared and (settled or allocated)) or _shrunk(before, claim)
+
+    def _count(self, improved: bool) -> bool:
+        self.generation += improved
+        return improved
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """`Kind name` or `Kind namespace/name`: what is wrong with the object and what to do."""
+        found = dict(self._unreadable)
+        found.update((f"ResourceSlice {name}", problem) for name, problem in self.inventory.problems())
+        return found
+
+
+def _shrunk(before: ResourceClaim, after: ResourceClaim) -> bool:
+    """Whether the claim has fewer consumers: it may be at its limit, or be free to go elsewhere."""
+    return len(after.status.reserved_for) < len(before.status.reserved_for)

@@ -1,0 +1,151 @@
+"""What devices exist: slices, device classes, taint rules and nodes, indexed for the questions decisions ask.
+
+Promises: an event touches only the pools it belongs to and the nodes that can see them. Objects that make pools
+unusable are named in `problems` together with what to do; they never stop anything else. Methods that take an object
+answer whether a pod that was refused may fit now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from app.api.core import Node
+from app.api.features import FeatureGates
+from app.api.resource import CounterSet, Device, DeviceClass, DeviceID, DeviceTaintRule, ResourceSlice
+from app.devices.blocks import Blocks
+from app.devices.catalogue import PublishedPool
+from app.devices.classes import Classes
+from app.devices.nodes import Nodes
+from app.devices.pools import NodeView
+from app.devices.problems import problems_of
+from app.devices.taintrules import TaintRules, reaches
+from app.devices.usage import PoolID
+
+
+class Inventory:
+    """See the module. `nodes` and `classes` are live mappings; change them through this class only."""
+
+    def __init__(self, features: FeatureGates) -> None:
+        self.classes = Classes()
+        self.nodes = Nodes(features, self.pool)
+        self._features = features
+        self._rules = TaintRules()
+        self._blocks = Blocks()
+        self._pools: dict[PoolID, PublishedPool] = {}
+        self._pool_of_slice: dict[str, PoolID] = {}
+        self._problems: dict[PoolID, dict[str, str]] = {}
+
+    # --- slices ------------------------------------------------------------------------------------------------------
+
+    def put_slice(self, item: ResourceSlice) -> bool:
+        name = item.metadata.name
+        pool = item.spec.driver, item.spec.pool.name
+        before = self._pool_of_slice.get(name)
+        if before is not None and before != pool:
+            self.drop_slice(name)
+            before = None
+        if before is not None and self._pools[pool].published(name).spec == item.spec:
+            return False
+        published = self._pools.setdefault(pool, PublishedPool(pool))
+        own = published.own_nodes()
+        published.put(item, self._blocks, self._active_rules())
+        self._pool_of_slice[name] = pool
+        self._changed(pool, own)
+        return True
+
+    def drop_slice(self, name: str) -> bool:
+        pool = self._pool_of_slice.pop(name, None)
+        if pool is None:
+            return False
+        published = self._pools[pool]
+        own = published.own_nodes()
+        published.drop(name)
+        if not published:
+            del self._pools[pool]
+        self._changed(pool, own)
+        return True
+
+    def _changed(self, pool: PoolID, own_before: set[str]) -> None:
+        self.nodes.pool_changed(pool, own_before)
+        published = self._pools.get(pool)
+        found = dict(problems_of(published)) if published else {}
+        if found:
+            self._problems[pool] = found
+        else:
+            self._problems.pop(pool, None)
+
+    # --- taint rules -------------------------------------------------------------------------------------------------
+
+    def put_rule(self, rule: DeviceTaintRule) -> bool:
+        before = self._rules.get(rule.metadata.name)
+        if before is not None and before.spec == rule.spec:
+            return False
+        self._rules.put(rule)
+        self._retaint([rule] if before is None else [before, rule])
+        return before is not None
+
+    def drop_rule(self, name: str) -> bool:
+        before = self._rules.get(name)
+        if before is None:
+            return False
+        self._rules.drop(name)
+        self._retaint([before])
+        return True
+
+    def _retaint(self, rules: list[DeviceTaintRule]) -> None:
+        if not self._features.taint_rules:
+            return
+        for pool, published in self._pools.items():
+            if any(reaches(rule.spec, pool) for rule in rules):
+                published.retaint(self._blocks, self._rules)
+                self.nodes.pool_changed(pool, published.own_nodes())
+
+    def _active_rules(self) -> TaintRules:
+        return self._rules if self._features.taint_rules else TaintRules()
+
+    # --- classes and nodes -------------------------------------------------------------------------------------------
+
+    def put_class(self, device_class: DeviceClass) -> bool:
+        return self.classes.put(device_class)
+
+    def drop_class(self, name: str) -> bool:
+        """Never lets a pod fit, except that an extended resource may fall to another class."""
+        return self.classes.drop(name)
+
+    def put_node(self, node: Node) -> bool:
+        return self.nodes.put(node)
+
+    def drop_node(self, name: str) -> bool:
+        self.nodes.drop(name)
+        return False
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def view(self, node: str) -> NodeView | None:
+        """All pools of the node in search order; None when the node is not known."""
+        return self.nodes.view(node)
+
+    def pool(self, pool: PoolID) -> PublishedPool | None:
+        return self._pools.get(pool)
+
+    @property
+    def pools(self) -> Mapping[PoolID, PublishedPool]:
+        return self._pools
+
+    def slices(self) -> Iterator[ResourceSlice]:
+        """All slices with the taints of rules added, pool by pool."""
+        return (item for pool in self._pools.values() for item in pool.slices.values())
+
+    def device(self, device: DeviceID) -> Device | None:
+        """The device in the newest generation of its pool."""
+        published = self._pools.get(device[:2])
+        return published.device(device[2]) if published else None
+
+    def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
+        """The counter sets in the newest generation of the pool."""
+        published = self._pools.get(pool)
+        return published.counter_sets() if published else ()
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """(slice name, what is wrong with it and what to do)."""
+        return (problem for found in self._problems.values() for problem in found.items())

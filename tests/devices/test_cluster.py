@@ -1,0 +1,289 @@
+"""Which events may let a refused pod fit, and what is said about objects that are no good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.api.core import Node
+from app.api.decoding import convert
+from app.api.features import FeatureGates
+from app.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.devices.cluster import Cluster
+
+SliceBuilder = Callable[..., ResourceSlice]
+ClaimBuilder = Callable[..., ResourceClaim]
+NodeBuilder = Callable[..., Node]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster(FeatureGates())
+
+
+def device_class(name: str, **metadata_and_spec: Any) -> DeviceClass:
+    created = metadata_and_spec.pop("created", None)
+    return convert(DeviceClass, {"metadata": {"name": name, "creationTimestamp": created}, "spec": metadata_and_spec})
+
+
+def rule(name: str, **selector: str) -> DeviceTaintRule:
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    return convert(DeviceTaintRule, {"metadata": {"name": name}, "spec": {"taint": taint, "deviceSelector": selector}})
+
+
+class TestImprovement:
+    def test_slices_improve_when_their_content_is_new(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+        assert cluster.apply(make_slice("s", "p", ["d0"]))
+        assert not cluster.apply(make_slice("s", "p", ["d0"]))
+        assert cluster.apply(make_slice("s", "p", ["d0", "d1"]))
+        assert cluster.remove(make_slice("s", "p"))
+        assert not cluster.remove(make_slice("s", "p"))
+        assert cluster.generation == 3
+
+    def test_a_slice_may_move_to_another_pool(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
+    ) -> None:
+        cluster.apply(make_node("n"))
+        cluster.apply(make_slice("s", "p", ["d0"], nodeName="n"))
+        cluster.apply(make_slice("s", "q", ["d0"], nodeName="n"))
+        view = cluster.inventory.view("n")
+        assert view is not None
+        assert [pool.id for pool in view.pools] == [("gpu", "q")]
+
+    def test_nodes_improve_when_added_or_relabelled_but_not_by_heartbeats(
+        self, cluster: Cluster, make_node: NodeBuilder
+    ) -> None:
+        assert cluster.apply(make_node("n"))
+        assert not cluster.apply(make_node("n"))
+        assert cluster.apply(make_node("n", zone="a"))
+        assert not cluster.remove(make_node("n"))
+
+    def test_classes_improve_when_their_spec_is_new(self, cluster: Cluster) -> None:
+        assert cluster.apply(device_class("c"))
+        assert not cluster.apply(device_class("c", created="2026-01-01T00:00:00Z"))
+        assert cluster.apply(device_class("c", extendedResourceName="example.com/gpu"))
+
+    def test_taint_rules_improve_when_they_go(self, cluster: Cluster) -> None:
+        assert not cluster.apply(rule("r", driver="gpu"))
+        assert cluster.apply(rule("r", driver="nic"))
+        assert cluster.remove(rule("r"))
+
+    @pytest.mark.parametrize(
+        ("before", "after", "improves"),
+        [
+            (None, {}, True),
+            ({}, {"labels": {"a": "b"}}, False),
+            ({}, {"devices": ["gpu/p/d0"]}, True),
+            ({"pod": "u"}, {"pod": "u", "devices": ["gpu/p/d0"]}, False),
+            ({"devices": ["gpu/p/d0"]}, {"devices": ["gpu/p/d0"]}, False),
+            ({"devices": ["gpu/p/d0"]}, {}, True),
+            ({"devices": ["gpu/p/d0"]}, None, True),
+            ({}, None, False),
+        ],
+        ids=["created", "relabelled", "shared claim allocated", "a pod's own claim allocated", "unchanged",
+             "deallocated", "deleted with devices", "deleted without devices"],
+    )  # fmt: skip
+    def test_claims(self, cluster: Cluster, make_claim: ClaimBuilder, before: Any, after: Any, improves: bool) -> None:
+        if before is not None:
+            cluster.apply(make_claim("c", 1, **before))
+        generation = cluster.generation
+        found = cluster.remove(make_claim("c", 2)) if after is None else cluster.apply(make_claim("c", 2, **after))
+        assert found is improves
+        assert cluster.generation - generation == improves
+
+    def test_a_consumer_less_makes_room(self, cluster: Cluster, make_claim: ClaimBuilder) -> None:
+        def reserved(version: int, *uids: str) -> ResourceClaim:
+            consumers = [{"resource": "pods", "name": uid, "uid": uid} for uid in uids]
+            metadata = {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": str(version)}
+            return convert(ResourceClaim, {"metadata": metadata, "status": {"reservedFor": consumers}})
+
+        cluster.apply(reserved(1, "a"))
+        assert not cluster.apply(reserved(2, "a", "b"))
+        assert cluster.apply(reserved(3, "b"))
+
+    def test_a_shared_claim_that_leaves_flight_lets_others_in(
+        self, cluster: Cluster, make_claim: ClaimBuilder, make_allocation: Callable[..., AllocationResult]
+    ) -> None:
+        claim = make_claim("c", 1)
+        cluster.apply(claim)
+        hold = cluster.ledger.hold(claim, make_allocation("gpu/p/d0"), owner="pod")
+        written = make_claim("c", 2, ["gpu/p/d0"])
+        cluster.ledger.confirm(hold, written)
+        assert cluster.apply(written)
+
+    def test_a_released_hold_improves(
+        self, cluster: Cluster, make_claim: ClaimBuilder, make_allocation: Callable[..., AllocationResult]
+    ) -> None:
+        claim = make_claim("c", 1)
+        cluster.apply(claim)
+        hold = cluster.ledger.hold(claim, make_allocation("gpu/p/d0"), owner="pod")
+        generation = cluster.generation
+        assert cluster.release(hold)
+        assert not cluster.release(hold)
+        assert cluster.generation == generation + 1
+
+
+class TestProblems:
+    def test_an_incomplete_pool_is_named_with_both_numbers(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+        cluster.apply(make_slice("s", "p", ["d0"], count=2))
+        assert (
+            "has 1 slices of generation 1, but spec.pool.resourceSliceCount is 2" in cluster.problems["ResourceSlice s"]
+        )
+        cluster.apply(make_slice("t", "p", ["d1"], count=2))
+        assert cluster.problems == {}
+
+    def test_a_duplicate_device_is_named_on_each_slice(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+        cluster.apply(make_slice("s", "p", ["d0"], count=2))
+        cluster.apply(make_slice("t", "p", ["d0"], count=2))
+        assert sorted(cluster.problems) == ["ResourceSlice s", "ResourceSlice t"]
+        assert "d0 occurs more than once" in cluster.problems["ResourceSlice s"]
+
+    @pytest.mark.parametrize(
+        ("counter_set", "counter", "text"),
+        [("none", "slots", "counter set none"), ("shared", "none", "counter none of set shared")],
+    )
+    def test_missing_counters_are_named(
+        self, cluster: Cluster, make_slice: SliceBuilder, counter_set: str, counter: str, text: str
+    ) -> None:
+        consumes = [{"counterSet": counter_set, "counters": {counter: {"value": "1"}}}]
+        cluster.apply(make_slice("s", "p", [{"name": "d0", "consumesCounters": consumes}], count=2))
+        cluster.apply(
+            make_slice("t", "p", count=2, sharedCounters=[{"name": "shared", "counters": {"slots": {"value": "1"}}}])
+        )
+        assert f"spec.devices[0] (d0) consumes {text}," in cluster.problems["ResourceSlice s"]
+
+    def test_a_broken_node_selector_is_named_with_its_field(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+        broken = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["x"]}]}]}
+        cluster.apply(make_slice("s", "p", ["d0"], nodeSelector=broken))
+        assert cluster.problems["ResourceSlice s"].startswith("spec.nodeSelector: nodeSelectorTerms[0]")
+
+    def test_an_unreadable_object_counts_as_absent_until_it_can_be_read(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
+    ) -> None:
+        cluster.apply(make_node("n"))
+        cluster.apply(make_slice("s", "p", ["d0"], nodeName="n"))
+        cluster.poison("ResourceSlice", "s", "spec.devices[0].capacity: bad quantity")
+        assert cluster.problems == {"ResourceSlice s": "spec.devices[0].capacity: bad quantity"}
+        view = cluster.inventory.view("n")
+        assert view is not None and view.devices == ()
+        cluster.apply(make_slice("s", "p", ["d0"], nodeName="n"))
+        assert cluster.problems == {}
+
+    def test_an_unreadable_claim_keeps_its_devices(self, cluster: Cluster, make_claim: ClaimBuilder) -> None:
+        cluster.apply(make_claim("c", 1, ["gpu/p/d0"]))
+        assert not cluster.poison("ResourceClaim", "default/c", "status: not an object")
+        assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d0"}
+        assert list(cluster.problems) == ["ResourceClaim default/c"]
+
+
+class TestExtendedResources:
+    def test_the_newest_class_stands_for_the_resource(self, cluster: Cluster) -> None:
+        cluster.apply(device_class("old", created="2026-01-01T00:00:00Z", extendedResourceName="example.com/gpu"))
+        cluster.apply(device_class("new", created="2026-01-02T00:00:00Z", extendedResourceName="example.com/gpu"))
+        assert self.name_for(cluster, "example.com/gpu") == "new"
+        cluster.remove(device_class("new"))
+        assert self.name_for(cluster, "example.com/gpu") == "old"
+
+    def test_of_equally_old_classes_the_smaller_name_does(self, cluster: Cluster) -> None:
+        for name in ("b", "a", "c"):
+            cluster.apply(device_class(name, extendedResourceName="example.com/gpu"))
+        assert self.name_for(cluster, "example.com/gpu") == "a"
+
+    def test_every_class_has_an_implicit_name(self, cluster: Cluster) -> None:
+        cluster.apply(device_class("c"))
+        assert self.name_for(cluster, "deviceclass.resource.kubernetes.io/c") == "c"
+        assert self.name_for(cluster, "deviceclass.resource.kubernetes.io/d") is None
+        assert self.name_for(cluster, "example.com/gpu") is None
+
+    def test_a_class_may_change_its_resource(self, cluster: Cluster) -> None:
+        cluster.apply(device_class("c", extendedResourceName="example.com/gpu"))
+        cluster.apply(device_class("c", extendedResourceName="example.com/tpu"))
+        assert self.name_for(cluster, "example.com/gpu") is None
+        assert self.name_for(cluster, "example.com/tpu") == "c"
+
+    @staticmethod
+    def name_for(cluster: Cluster, resource: str) -> str | None:
+        found = cluster.inventory.classes.for_resource(resource)
+        return found.metadata.name if found else None
+
+
+class TestTaintRules:
+    @pytest.mark.parametrize(
+        ("selector", "tainted"),
+        [
+            ({}, {"d0", "d1"}),
+            ({"driver": "gpu"}, {"d0", "d1"}),
+            ({"driver": "nic"}, set()),
+            ({"pool": "p", "device": "d1"}, {"d1"}),
+            ({"pool": "q"}, set()),
+            (None, set()),
+        ],
+    )
+    def test_a_rule_reaches_what_its_selector_says(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder, selector: Any, tainted: set[str]
+    ) -> None:
+        cluster.apply(make_node("n"))
+        cluster.apply(make_slice("s", "p", ["d0", "d1"], nodeName="n"))
+        spec: dict[str, Any] = {"taint": {"key": "broken", "effect": "NoSchedule"}}
+        if selector is not None:
+            spec["deviceSelector"] = selector
+        cluster.apply(convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec}))
+        view = cluster.inventory.view("n")
+        assert view is not None
+        assert {device.id[2] for device in view.devices if device.model.taints} == tainted
+
+    def test_rules_do_nothing_while_the_gate_is_off(self, make_slice: SliceBuilder, make_node: NodeBuilder) -> None:
+        cluster = Cluster(FeatureGates(DRADeviceTaintRules=False))
+        cluster.apply(make_node("n"))
+        cluster.apply(rule("r"))
+        cluster.apply(make_slice("s", "p", ["d0"], nodeName="n"))
+        view = cluster.inventory.view("n")
+        assert view is not None and not view.devices[0].model.taints
+
+
+class TestSharing:
+    def test_equal_devices_of_equal_nodes_are_one_object(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
+    ) -> None:
+        devices = [{"name": f"d{i}", "attributes": {"model": {"string": "x"}}} for i in range(2)]
+        for name in ("n0", "n1"):
+            cluster.apply(make_node(name))
+            cluster.apply(make_slice(f"s-{name}", name, devices, nodeName=name))
+        first, second = cluster.inventory.slices()
+        assert first.spec.devices is second.spec.devices
+        views = [cluster.inventory.view(name) for name in ("n0", "n1")]
+        assert len({id(device.model) for view in views if view for device in view.devices}) == 1
+
+    def test_amounts_that_a_selector_can_tell_apart_make_different_models(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
+    ) -> None:
+        cluster.apply(make_node("n"))
+        devices = [{"name": f"d{i}", "capacity": {"m": {"value": text}}} for i, text in enumerate(("1", "1000m"))]
+        cluster.apply(make_slice("s", "p", devices, nodeName="n"))
+        view = cluster.inventory.view("n")
+        assert view is not None
+        assert view.devices[0].model.key != view.devices[1].model.key
+
+    def test_an_open_pool_is_built_once_for_all_nodes_that_match_alike(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
+    ) -> None:
+        for index in range(4):
+            cluster.apply(make_node(f"n{index}", zone=f"z{index % 2}"))
+        by_zone = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["z0"]}]}]}
+        cluster.apply(make_slice("all", "fabric", ["d0"], allNodes=True))
+        cluster.apply(make_slice("some", "zoned", ["d0"], nodeSelector=by_zone))
+        pools = {id(pool) for i in range(4) if (view := cluster.inventory.view(f"n{i}")) for pool in view.pools}
+        assert len(pools) == 2
+
+    def test_an_event_on_one_node_leaves_the_views_of_others_alone(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
+    ) -> None:
+        for name in ("n0", "n1"):
+            cluster.apply(make_node(name))
+            cluster.apply(make_slice(f"s-{name}", name, ["d0"], nodeName=name))
+        before = cluster.inventory.view("n0"), cluster.inventory.view("n1")
+        cluster.apply(make_slice("s-n0", "n0", ["d1"], nodeName="n0"))
+        assert cluster.inventory.view("n0") is not before[0]
+        assert cluster.inventory.view("n1") is before[1]
