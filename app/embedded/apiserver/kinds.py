@@ -8,12 +8,14 @@ from typing import Final
 from app.embedded.apiserver import conversion, printing
 from app.embedded.apiserver.registry import Kind, Printer, Registry, Resource
 from app.embedded.apiserver.strategies.core import (
+    Budgets,
     Deployments,
     Events,
     Leases,
     Namespaces,
     Nodes,
     Plain,
+    Policies,
     PriorityClasses,
     Secrets,
     Services,
@@ -129,7 +131,7 @@ KINDS: Final = (
         "PodDisruptionBudget",
         "poddisruptionbudgets",
         ("pdb",),
-        strategy=Plain(status=True, generation=True),
+        strategy=Budgets(status=True, generation=True),
         printer=printing.BUDGET,
         status=True,
     ),
@@ -151,7 +153,7 @@ KINDS: Final = (
         "ValidatingAdmissionPolicy",
         "validatingadmissionpolicies",
         namespaced=False,
-        strategy=Plain(status=True, generation=True),
+        strategy=Policies(status=True, generation=True),
         printer=printing.POLICY,
         status=True,
     ),

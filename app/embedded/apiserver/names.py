@@ -99,10 +99,9 @@ def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) ->
         problems.append(invalid_value("metadata.namespace", metadata.get("namespace", ""), wrong))
     problems += label_problems(metadata.get("labels") or {}, "metadata.labels")
     problems += annotation_problems(metadata.get("annotations") or {}, "metadata.annotations")
-    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
-        where = f"metadata.ownerReferences[{index}]"
+    for owner in metadata.get("ownerReferences") or ():
         problems += [
-            required(f"{where}.{part}", "must not be empty")
+            invalid_value(f"metadata.ownerReferences.{part}", "", "must not be empty")
             for part in ("apiVersion", "kind", "name", "uid")
             if not owner.get(part)
         ]

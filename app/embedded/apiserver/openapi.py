@@ -151,7 +151,7 @@ def _operation(resource: Resource, action: str, parameters: tuple[str, ...], bod
     }
     if body:
         patch: dict[str, Any] = {"schema": {"type": "object"}}
-        operation["requestBody"] = {"content": {name: patch if action == "patch" else reference for name in body}}
+        operation["requestBody"] = {"content": dict.fromkeys(body, patch if action == "patch" else reference)}
     return operation
 
 

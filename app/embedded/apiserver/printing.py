@@ -75,7 +75,7 @@ def _plain_row(obj: JSON, now: float) -> Row:
 
 PLAIN: Final = Printer((NAME, AGE), _plain_row)
 CREATED: Final = Printer(
-    (NAME, Column("Created At")), lambda obj, now: [_name(obj), obj["metadata"].get("creationTimestamp", "")]
+    (NAME, Column("Created At", "date")), lambda obj, now: [_name(obj), obj["metadata"].get("creationTimestamp", "")]
 )
 
 # core
@@ -210,18 +210,18 @@ EVENT: Final = Printer(
         Column("Source", priority=1),
         Column("Message"),
         Column("First Seen", priority=1),
-        Column("Count", "integer", priority=1),
+        Column("Count", priority=1),
         Column("Name", "string", "name", priority=1),
     ),
     _event_row,
 )
 
 CONFIG_MAP: Final = Printer(
-    (NAME, Column("Data", "integer"), AGE),
+    (NAME, Column("Data"), AGE),
     lambda obj, now: [_name(obj), len(obj.get("data", {})) + len(obj.get("binaryData", {})), _age(obj, now)],
 )
 SECRET: Final = Printer(
-    (NAME, Column("Type"), Column("Data", "integer"), AGE),
+    (NAME, Column("Type"), Column("Data"), AGE),
     lambda obj, now: [_name(obj), obj.get("type", ""), len(obj.get("data", {})), _age(obj, now)],
 )
 

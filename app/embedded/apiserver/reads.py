@@ -14,7 +14,14 @@ from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.requests import Answer, Call, Streaming
 from app.embedded.apiserver.routing import truthy
 from app.embedded.apiserver.selectors import Selector, parse
-from app.embedded.apiserver.statuses import JSON, StatusError, bad_request, expired
+from app.embedded.apiserver.statuses import (
+    JSON,
+    StatusError,
+    bad_request,
+    expired,
+    method_not_allowed,
+    no_such_resource,
+)
 from app.embedded.apiserver.storage import Key, Storage, Stored, page
 from app.embedded.apiserver.verbs import Verbs
 from app.embedded.apiserver.watch import Watcher
@@ -45,8 +52,18 @@ def selector_of(call: Call) -> Selector:
     return parse(query.get("labelSelector", ""), fields, frozenset(known))
 
 
+def require_subresource(call: Call) -> None:
+    """Only the object itself and /status can be read, replaced and patched; raises 404 or 405."""
+    asked, kind = call.info.subresource, call.resource.kind
+    if asked in kind.subresources:
+        raise method_not_allowed()
+    if asked and not (asked == "status" and kind.status):
+        raise no_such_resource()
+
+
 def get(verbs: Verbs, call: Call) -> Answer:
     """One object."""
+    require_subresource(call)
     stored = verbs.get(call.resource, call.info.namespace, call.info.name)
     return shown(call, stored)
 

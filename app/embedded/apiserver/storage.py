@@ -169,11 +169,11 @@ class Storage:
         collection.record(Event(ADDED if previous is None else MODIFIED, stored, previous))
         return stored
 
-    def remove(self, kind: Kind, key: Key) -> Stored:
-        """Forget an object; its last state gets the revision of the deletion, as watchers see it."""
+    def remove(self, kind: Kind, key: Key, last: JSON | None = None) -> Stored:
+        """Forget an object; its last state (as stored, or `last`) gets the revision of the deletion, as watchers see it."""
         collection = self.collections[kind.key]
         previous = collection.items.pop(key)
-        last = dict(previous.object)
+        last = dict(previous.object if last is None else last)
         last["metadata"] = dict(last["metadata"])
         stored = self._next(kind, key, last)
         collection.record(Event(DELETED, stored, previous))

@@ -8,9 +8,6 @@ from app.embedded.apiserver.statuses import (
     StatusError,
     bad_request,
     conflict,
-    invalid,
-    invalid_value,
-    required,
 )
 from app.embedded.apiserver.storage import Stored
 from app.embedded.apiserver.verbs import Deletion, Options, Verbs, timestamp
@@ -26,13 +23,10 @@ def bind(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, op
     metadata, target = body.get("metadata") or {}, body.get("target") or {}
     if metadata.get("name") not in (None, "", name):
         raise bad_request("name in URL does not match name in Binding object")
-    problems = []
     if target.get("kind") not in (None, "", "Node"):
-        problems.append(invalid_value("target.kind", target["kind"], 'must be "Node" or empty'))
+        raise StatusError(500, "", f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node"')
     if not target.get("name"):
-        problems.append(required("target.name"))
-    if problems:
-        raise invalid("", "Binding", name, problems)
+        raise StatusError(500, "", "target.name: Required value")
     existing = verbs.get(pods, namespace, name)
     _check_bindable(existing, metadata)
     new = existing.thaw()
@@ -54,13 +48,13 @@ def _check_bindable(existing: Stored, metadata: JSON) -> None:
     actual = pod["metadata"]["uid"]
     if uid and uid != actual:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
-        raise conflict("", "pods/binding", name, why)
+        raise conflict("", "pods", name, why)
     if revision and revision != str(existing.revision):
         why = (
             f"Precondition failed: ResourceVersion in precondition: {revision}, "
             f"ResourceVersion in object meta: {existing.revision}"
         )
-        raise conflict("", "pods/binding", name, why)
+        raise conflict("", "pods", name, why)
     if pod["metadata"].get("deletionTimestamp"):
         raise conflict("", "pods/binding", name, f"pod {name} is being deleted, cannot be assigned to a host")
     if pod["spec"].get("nodeName"):

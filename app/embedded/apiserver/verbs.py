@@ -322,7 +322,7 @@ class Verbs:
         if not revision:
             if not kind.strategy.allow_unconditional_update:
                 problem = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-                raise invalid(kind.group, kind.kind, existing.key[1], [problem])
+                raise invalid(kind.group, kind.plural, existing.key[1], [problem])
         elif not revision.isdigit():
             raise StatusError(500, "", f'parsing "{revision}": invalid syntax')
         elif revision != str(existing.revision):
@@ -371,9 +371,13 @@ class Verbs:
         metadata = existing.object["metadata"]
         if grace or metadata.get("finalizers") or kind.strategy.finalized(existing.object):
             return self._mark(kind, existing, grace, options), False
-        if options.dry_run:
-            return existing, True
-        return self.storage.remove(kind, existing.key), True
+        last = existing
+        if kind.strategy.grace:
+            new = existing.thaw()
+            moment = timestamp(self.clock())
+            new["metadata"] |= {"deletionTimestamp": moment, "deletionGracePeriodSeconds": 0}
+            last = self._dry(kind, existing.key, new)
+        return (last if options.dry_run else self.storage.remove(kind, existing.key, last.object)), True
 
     @staticmethod
     def _check_preconditions(kind: Kind, existing: Stored, deletion: Deletion) -> None:
@@ -410,8 +414,9 @@ class Verbs:
         new = existing.thaw()
         metadata = new["metadata"]
         metadata["deletionTimestamp"] = timestamp(self.clock() + timedelta(seconds=grace))
-        metadata["deletionGracePeriodSeconds"] = grace
-        if "generation" in metadata:
+        if not kind.strategy.finalized(new):
+            metadata["deletionGracePeriodSeconds"] = grace
+        if "generation" in metadata and not old.get("deletionTimestamp"):
             metadata["generation"] += 1
         kind.strategy.prepare_delete(new)
         return self._dry(kind, existing.key, new) if options.dry_run else self.storage.put(kind, new)
@@ -425,12 +430,9 @@ class Verbs:
     @staticmethod
     def _dry(kind: Kind, key: Key, new: JSON) -> Stored:
         """`new` as if it was stored, without storing it."""
-        new["metadata"].setdefault("resourceVersion", "")
-        body = new if new["metadata"]["resourceVersion"] else {**new, "metadata": {**new["metadata"]}}
-        body["metadata"] = {k: v for k, v in body["metadata"].items() if k != "resourceVersion" or v}
-        ordered: JSON = {"kind": kind.kind, "apiVersion": new["apiVersion"], "metadata": body["metadata"]}
-        ordered.update(body)
-        return Stored(key, ordered, int(new["metadata"]["resourceVersion"] or 0), without_type_meta(ordered), {})
+        ordered: JSON = {"kind": kind.kind, "apiVersion": new["apiVersion"], "metadata": new["metadata"]}
+        ordered.update(new)
+        return Stored(key, ordered, 0, without_type_meta(ordered), {})
 
 
 def _name_check(kind: Kind) -> names.Check:

@@ -31,11 +31,6 @@ def create(verbs: Verbs, call: Call) -> Answer:
     return _written(call, verbs.create(resource, info.namespace, body, call.options), 201)
 
 
-def _require_subresource(call: Call) -> None:
-    if call.info.subresource not in ("", "status") or (call.info.subresource and not call.resource.kind.status):
-        raise no_such_resource()
-
-
 def update(verbs: Verbs, call: Call) -> Answer:
     """PUT."""
     info = call.info
@@ -43,7 +38,7 @@ def update(verbs: Verbs, call: Call) -> Answer:
         raise method_not_allowed()
     if info.resource == "namespaces" and info.subresource == "finalize":
         return _finalize(verbs, call)
-    _require_subresource(call)
+    reads.require_subresource(call)
     body = call.incoming.json_object()
     stored, created = verbs.update(call.resource, info.namespace, info.name, body, call.options, info.subresource)
     return _written(call, stored, 201 if created else 200)
@@ -62,7 +57,7 @@ def patch(verbs: Verbs, call: Call) -> Answer:
     """PATCH, in any of the four formats."""
     if not call.info.name:
         raise method_not_allowed()
-    _require_subresource(call)
+    reads.require_subresource(call)
     info, incoming = call.info, call.incoming
     stored, created = patch_object(
         verbs,

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from app.embedded.apiserver.statuses import JSON, Problem, immutable, required
+import base64
+from typing import Final
+
+from app.embedded.apiserver.statuses import JSON, Problem, immutable, invalid_value, required
+from app.embedded.apiserver.strategies.pods import default_template
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
+
+_NODE_INFO: Final = (
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+)
 
 
 class Plain(Strategy):
@@ -65,6 +82,10 @@ class Nodes(Strategy):
         status = new.setdefault("status", {})
         if "capacity" in status:
             status.setdefault("allocatable", dict(status["capacity"]))
+        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        info = status.setdefault("nodeInfo", {})
+        for name in _NODE_INFO:
+            info.setdefault(name, "")
 
     def fields(self, stored: JSON) -> dict[str, str]:
         return {"spec.unschedulable": "true" if stored.get("spec", {}).get("unschedulable") else "false"}
@@ -130,8 +151,6 @@ class Secrets(Strategy):
     field_names = ("type",)
 
     def default(self, new: JSON, context: Context) -> None:
-        import base64
-
         for name, text in (new.pop("stringData", None) or {}).items():
             new.setdefault("data", {})[name] = base64.b64encode(text.encode()).decode()
         new.setdefault("type", "Opaque")
@@ -176,6 +195,8 @@ class Leases(Strategy):
 class PriorityClasses(Strategy):
     """The value never changes."""
 
+    generation = True
+
     def default(self, new: JSON, context: Context) -> None:
         new.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
@@ -186,6 +207,31 @@ class PriorityClasses(Strategy):
         if new.get("value") == old.get("value"):
             return []
         return [Problem("value", "FieldValueForbidden", "Forbidden: may not be changed in an update.")]
+
+
+class Budgets(Plain):
+    """Disruption budgets; nothing counts the pods."""
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        counts = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
+        new["status"] = dict.fromkeys(counts, 0)
+
+
+class Policies(Plain):
+    """Validating admission policies: stored with their defaults, not enforced."""
+
+    def default(self, new: JSON, context: Context) -> None:
+        spec = new.setdefault("spec", {})
+        spec.setdefault("failurePolicy", "Fail")
+        constraints = spec.setdefault("matchConstraints", {})
+        constraints.setdefault("matchPolicy", "Equivalent")
+        constraints.setdefault("namespaceSelector", {})
+        constraints.setdefault("objectSelector", {})
+        for rule in (*constraints.get("resourceRules", ()), *constraints.get("excludeResourceRules", ())):
+            rule.setdefault("scope", "*")
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        new["status"] = {}
 
 
 class Deployments(Strategy):
@@ -203,6 +249,7 @@ class Deployments(Strategy):
             rolling = strategy.setdefault("rollingUpdate", {})
             rolling.setdefault("maxSurge", "25%")
             rolling.setdefault("maxUnavailable", "25%")
+        default_template(spec.setdefault("template", {}).setdefault("spec", {}))
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         new["status"] = {}
@@ -216,11 +263,6 @@ class Deployments(Strategy):
         labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
         wanted = (spec.get("selector") or {}).get("matchLabels", {})
         if any(labels.get(key) != value for key, value in wanted.items()):
-            problems.append(
-                Problem(
-                    "spec.template.metadata.labels",
-                    "FieldValueInvalid",
-                    "Invalid value: `selector` does not match template `labels`",
-                )
-            )
+            detail = "`selector` does not match template `labels`"
+            problems.append(invalid_value("spec.template.metadata.labels", labels, detail))
         return problems

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.embedded.apiserver.statuses import JSON, Problem, forbidden, invalid_value
+from app.embedded.apiserver.statuses import JSON, Problem, denied, forbidden, invalid_value
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
 from app.embedded.apiserver.validation import pods
 
 _UPDATABLE: Final = ("image", "resources", "resizePolicy")
+_SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_STATE_DEFAULTS: Final = {"image": "", "imageID": "", "ready": False, "restartCount": 0}
 _TOLERATED: Final = ("not-ready", "unreachable")
 
 
@@ -79,24 +81,15 @@ class Pods(Strategy):
         spec = new["spec"]
         new["status"] = {"phase": "Pending", "qosClass": quality(spec)}
         if spec.get("schedulingGates"):
-            gated = {
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "SchedulingGated",
-                "lastProbeTime": None,
-                "lastTransitionTime": None,
-            }
+            gated = {"type": "PodScheduled", "status": "False", "lastTransitionTime": context.now}
+            gated["reason"] = "SchedulingGated"
             gated["message"] = "Scheduling is blocked due to non-empty scheduling gates"
-            new["status"]["conditions"] = [{k: v for k, v in gated.items() if v is not None}]
+            new["status"]["conditions"] = [gated]
         spec.setdefault("priority", self._priority(spec, context))
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
         spec.setdefault("serviceAccountName", "default")
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
-        tolerations = spec.setdefault("tolerations", [])
-        for trouble in _TOLERATED:
-            key = f"node.kubernetes.io/{trouble}"
-            if not any(t.get("key") in (key, None) and t.get("effect") in ("NoExecute", None) for t in tolerations):
-                tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
+        _tolerate_trouble(spec)
 
     @staticmethod
     def _priority(spec: JSON, context: Context) -> int:
@@ -106,13 +99,16 @@ class Pods(Strategy):
         found = context.lookup("priorityclasses", "", name)
         if found is not None:
             return int(found.get("value", 0))
-        return {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}.get(name, 0)
+        if name in _SYSTEM_PRIORITIES:
+            return _SYSTEM_PRIORITIES[name]
+        raise denied("", "pods", "", f"no PriorityClass with name {name} was found")
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         return pods.spec_problems(new["spec"])
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
         keep_status(new, old)
+        _tolerate_trouble(new["spec"])
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         if new["spec"] == old["spec"]:
@@ -127,9 +123,10 @@ class Pods(Strategy):
         known = {gate["name"] for gate in old.get("schedulingGates") or ()}
         return [
             forbidden(
-                "spec.schedulingGates", f"only deletion is allowed, but found new scheduling gate '{gate['name']}'"
+                f"spec.schedulingGates[{index}].name",
+                f"only deletion is allowed, but found new scheduling gate '{gate['name']}'",
             )
-            for gate in new.get("schedulingGates") or ()
+            for index, gate in enumerate(new.get("schedulingGates") or ())
             if gate["name"] not in known
         ]
 
@@ -140,6 +137,11 @@ class Pods(Strategy):
         else:
             metadata.pop("ownerReferences", None)
         status = new.setdefault("status", {})
+        for state in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())):
+            for name, value in _STATE_DEFAULTS.items():
+                state.setdefault(name, value)
+        if status.get("podIP"):
+            status.setdefault("podIPs", [{"ip": status["podIP"]}])
         status.setdefault("qosClass", old.get("status", {}).get("qosClass", "BestEffort"))
 
     def validate_status(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
@@ -161,6 +163,15 @@ class Pods(Strategy):
             "status.podIP": status.get("podIP", ""),
             "status.nominatedNodeName": status.get("nominatedNodeName", ""),
         }
+
+
+def _tolerate_trouble(spec: JSON) -> None:
+    """Pods stay five minutes on a node in trouble unless they say otherwise."""
+    tolerations = spec.setdefault("tolerations", [])
+    for trouble in _TOLERATED:
+        key = f"node.kubernetes.io/{trouble}"
+        if not any(t.get("key") in (key, None) and t.get("effect") in ("NoExecute", None) for t in tolerations):
+            tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
 
 
 def _fixed(spec: JSON, old: JSON) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from app.embedded.apiserver import names
 from app.embedded.apiserver.statuses import JSON, Problem, forbidden, invalid_value, required, unsupported
 from app.embedded.apiserver.validation.parts import required_name_problems, set_problems
 
+MOST: Final = 10_000
 FIXED: Final = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
@@ -17,16 +19,19 @@ FIXED: Final = (
 
 def spec_problems(spec: JSON) -> list[Problem]:
     """Problems of a pod spec at creation."""
-    containers = spec.get("containers") or ()
-    problems = [] if containers else [required("spec.containers")]
-    claims = {entry.get("name", "") for entry in spec.get("resourceClaims") or ()}
+    problems = _claims_problems(spec.get("resourceClaims") or (), "spec.resourceClaims")
+    if not spec.get("containers"):
+        problems.append(required("spec.containers"))
+    claims = [entry.get("name", "") for entry in spec.get("resourceClaims") or ()]
     for part in ("containers", "initContainers"):
-        items = spec.get(part) or ()
         problems += set_problems(
-            items, f"spec.{part}", 10_000, lambda container: container.get("name", ""), shown=".name"
+            spec.get(part) or (),
+            f"spec.{part}",
+            MOST,
+            lambda container: container.get("name", ""),
+            lambda container, at: _container_problems(container, at, claims),
+            ".name",
         )
-        for index, container in enumerate(items):
-            problems += _container_problems(container, f"spec.{part}[{index}]", claims)
     if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
         choices = ("Always", "OnFailure", "Never")
         problems.append(unsupported("spec.restartPolicy", spec["restartPolicy"], choices))
@@ -34,46 +39,55 @@ def spec_problems(spec: JSON) -> list[Problem]:
         problems.append(invalid_value("spec.nodeName", spec["nodeName"], wrong))
     if spec.get("nodeName") and spec.get("schedulingGates"):
         problems.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-    return problems + _claims_problems(spec.get("resourceClaims") or (), "spec.resourceClaims")
-
-
-def _container_problems(container: JSON, at: str, claims: set[str]) -> list[Problem]:
-    problems = required_name_problems(container.get("name"), f"{at}.name", names.dns_label)
-    if not container.get("image"):
-        problems.append(required(f"{at}.image"))
-    used = container.get("resources", {}).get("claims") or ()
-    identity = ".resources.claims"
-    problems += set_problems(used, at + identity, 10_000, lambda use: (use.get("name"), use.get("request")))
-    for index, use in enumerate(used):
-        if use.get("name") not in claims:
-            where = f"{at}.resources.claims[{index}].name"
-            problems.append(Problem(where, "FieldValueNotFound", f'Not found: "{use.get("name", "")}"'))
     return problems
 
 
-def _claims_problems(entries: list[JSON] | tuple[JSON, ...], at: str) -> list[Problem]:
-    problems = set_problems(entries, at, 10_000, lambda entry: entry.get("name", ""), shown=".name")
-    for index, entry in enumerate(entries):
-        where = f"{at}[{index}]"
-        problems += required_name_problems(entry.get("name"), f"{where}.name", names.dns_label)
-        claim, template = entry.get("resourceClaimName"), entry.get("resourceClaimTemplateName")
-        if claim is None and template is None:
-            problems.append(required(where, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))
-        elif claim is not None and template is not None:
-            detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            problems.append(invalid_value(where, "<value omitted>", detail))
-        for part, name in (("resourceClaimName", claim), ("resourceClaimTemplateName", template)):
-            if name is not None and (wrong := names.dns_subdomain(name)):
-                problems.append(invalid_value(f"{where}.{part}", name, wrong))
+def _container_problems(container: JSON, at: str, claims: list[str]) -> list[Problem]:
+    problems = required_name_problems(container.get("name"), f"{at}.name", names.dns_label)
+    if not container.get("image"):
+        problems.append(required(f"{at}.image"))
+
+    def check(use: JSON, where: str) -> list[Problem]:
+        if use.get("name") in claims:
+            return []
+        listed = ", ".join(sorted(set(claims)))
+        text = f'Not found: "{use.get("name", "")}": must be one of the names in pod.spec.resourceClaims: {listed}'
+        return [Problem(where, "FieldValueNotFound", text)]
+
+    used = container.get("resources", {}).get("claims") or ()
+    return problems + set_problems(used, f"{at}.resources.claims", MOST, _use, check)
+
+
+def _use(use: JSON) -> str:
+    return f"{use.get('name', '')}/{use['request']}" if use.get("request") else str(use.get("name", ""))
+
+
+def _claims_problems(entries: Sequence[JSON], at: str) -> list[Problem]:
+    return set_problems(entries, at, MOST, lambda entry: entry.get("name", ""), _claim_problems, ".name")
+
+
+def _claim_problems(entry: JSON, at: str) -> list[Problem]:
+    problems = required_name_problems(entry.get("name"), f"{at}.name", names.dns_label)
+    sources = {part: entry[part] for part in ("resourceClaimName", "resourceClaimTemplateName") if part in entry}
+    if not sources:
+        problems.append(
+            invalid_value(at, entry, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+        )
+    elif len(sources) > 1:
+        detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        problems.append(invalid_value(at, entry, detail))
+    for part, name in sources.items():
+        if wrong := names.dns_subdomain(name):
+            problems.append(invalid_value(f"{at}.{part}", name, wrong))
     return problems
 
 
 def status_problems(new: JSON) -> list[Problem]:
-    """Problems of a pod's status that concern claims."""
+    """Problems of a pod's status: its conditions and what it says of claims."""
     entries = new["status"].get("resourceClaimStatuses") or ()
     known = {entry["name"] for entry in new["spec"].get("resourceClaims") or ()}
     at = "status.resourceClaimStatuses"
-    problems = set_problems(entries, at, 10_000, lambda entry: entry.get("name", ""))
+    problems = set_problems(entries, at, MOST, lambda entry: entry.get("name", ""))
     for index, entry in enumerate(entries):
         name, claim = entry.get("name", ""), entry.get("resourceClaimName")
         if name not in known:
@@ -82,4 +96,7 @@ def status_problems(new: JSON) -> list[Problem]:
             )
         if claim is not None and (wrong := names.dns_subdomain(claim)):
             problems.append(invalid_value(f"{at}[{index}].resourceClaimName", claim, wrong))
+    for index, condition in enumerate(new["status"].get("conditions") or ()):
+        if wrong := names.qualified_name(condition.get("type", "")):
+            problems.append(invalid_value(f"status.conditions[{index}].Type", condition.get("type", ""), wrong))
     return problems
