@@ -23,9 +23,6 @@ from controlplane import ControlPlane
 
 from app.kube import credentials
 
-# Without controllers nobody makes the service account that this plugin wants every pod to have.
-WITHOUT_ADMISSION = ("ServiceAccount",)
-
 
 async def server(kubeconfig: Path) -> exchanges.Server:
     """The server of a kubeconfig."""
@@ -60,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     with (
         tempfile.TemporaryDirectory() as directory,
-        ControlPlane(Path(directory), controllers=False, without_admission=WITHOUT_ADMISSION) as plane,
+        ControlPlane(Path(directory), controllers=False) as plane,
     ):
         plane.restart_apiserver()  # so that there is a time which the watches have forgotten
         asyncio.run(record(plane.admin_kubeconfig, scenarios))

@@ -159,8 +159,7 @@ class ControlPlane:
 
     `feature_gates` go to every component, `runtime_config` to the API server. Without `node_lifecycle` nodes are
     schedulable as soon as they are created and stay so without heartbeats; with it they need a kubelet's. `audit`
-    writes every write request, in order, to `audit_log`. `controllers=False` leaves kube-controller-manager out;
-    `without_admission` names admission plugins that are switched off.
+    writes every write request, in order, to `audit_log`. `controllers=False` leaves kube-controller-manager out.
     """
 
     def __init__(
@@ -172,7 +171,6 @@ class ControlPlane:
         controllers: bool = True,
         node_lifecycle: bool = False,
         audit: bool = False,
-        without_admission: Sequence[str] = (),
     ) -> None:
         self.directory = directory.resolve()
         self.feature_gates = dict(feature_gates)
@@ -180,8 +178,6 @@ class ControlPlane:
         self.controllers = controllers
         self.node_lifecycle = node_lifecycle
         self.audit = audit
-        # Without the node lifecycle nobody would take the not-ready taint away from a new node again.
-        self.without_admission = (*without_admission, *(() if node_lifecycle else ("TaintNodesByCondition",)))
         self.binaries = assets()
         self.components: dict[str, Component] = {}
         self.url = f"https://127.0.0.1:{free_port()}"
@@ -327,8 +323,9 @@ class ControlPlane:
         ]
         if self.runtime_config:
             flags.append(f"--runtime-config={','.join(self.runtime_config)}")
-        if self.without_admission:
-            flags.append(f"--disable-admission-plugins={','.join(self.without_admission)}")
+        if not self.node_lifecycle:
+            # Nobody would take the not-ready taint away from a new node again.
+            flags.append("--disable-admission-plugins=TaintNodesByCondition")
         if self.audit:
             flags += self._audit_flags()
         self._start("kube-apiserver", "kube-apiserver", f"{self.url}/readyz", *flags)
