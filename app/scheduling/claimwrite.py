@@ -1,0 +1,272 @@
+"""One claim of one bind: from the decision to the stored status, and back.
+
+Promises
+- The finalizer is stored before the status; allocation and reservation are one write; an allocation is written only
+  onto a claim that was unallocated at the version the write is made for.
+- The reservation of somebody else is never removed, and an allocation is taken back only while nobody else counts on
+  it.
+- A lost reply is cleared up before anything else happens. When a write may still arrive late and the bind is given up,
+  a later write to the claim makes it fail; until then the devices stay held.
+
+Rules: Kubernetes 1.36, bindClaim and Unreserve in
+pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from app.api.core import Pod
+from app.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from app.api.resource import FINALIZER, MAX_CONSUMERS, AllocationResult, ResourceClaim
+from app.devices.ledger import Hold
+from app.scheduling.claims import consumer, full_reason
+from app.scheduling.failure import BindFailure
+from app.scheduling.observing import CONFLICTS, FINALIZER_SECONDS, STATUS_SECONDS, UNDONE, UNKNOWN
+from app.scheduling.patience import Unanswered, answered, rounds
+from app.scheduling.state import State
+
+log = structlog.get_logger(__name__)
+
+GoOn = Callable[[], None]
+"""Raises BindFailure when the bind must not start another write."""
+
+
+class ClaimWrite:
+    """`claim` is the newest version known. With `allocation` and `hold` it is to be allocated, else only reserved."""
+
+    def __init__(
+        self, state: State, pod: Pod, claim: ResourceClaim, allocation: AllocationResult | None, hold: Hold | None
+    ) -> None:
+        self._state = state
+        self.claim = claim
+        self.allocation = allocation
+        self.hold = hold
+        self.consumer = consumer(claim, pod, state.features)
+        self._expected = allocation or claim.allocation
+        self._stored = False
+        self._doubtful = ""
+
+    @property
+    def uid(self) -> str:
+        return self.claim.metadata.uid
+
+    @property
+    def touched(self) -> bool:
+        """Whether a write of ours to the status is or may be stored."""
+        return self._stored or bool(self._doubtful)
+
+    def adopt(self, created: ResourceClaim) -> None:
+        """The claim exists now: what was held for its stand-in is held for itself. No await, so nobody gets between."""
+        if self.hold is None or self.allocation is None:
+            raise ValueError("only a claim to be allocated can be created")
+        ledger, owner = self._state.cluster.ledger, self.hold.owner
+        ledger.release(self.hold)
+        self.hold = ledger.hold(created, self.allocation, owner=owner)
+        self.claim = created
+
+    # --- forward ----------------------------------------------------------------------------------------------------
+
+    async def write(self, go_on: GoOn) -> None:
+        """Store finalizer, allocation and reservation as needed. Raises BindFailure.
+
+        Binds that share the claim take turns, so that they do not run into conflicts with each other.
+        """
+        lock = self._state.locks.setdefault(self.uid, asyncio.Lock())
+        async with lock:
+            self._refresh()
+            await self._write(go_on)
+
+    async def _write(self, go_on: GoOn) -> None:
+        conflicts = 0
+        async for _ in rounds(self._state.limits):
+            self._check()
+            if self._is_complete() and not self._stored:
+                # Nothing to write means no precondition that would notice a change we have not seen.
+                await self._read(go_on)
+                self._check()
+            if self._is_complete():
+                return
+            go_on()
+            try:
+                await self._write_once(go_on)
+                return
+            except ConflictError:
+                conflicts += 1
+                self._state.observer.count(CONFLICTS, "claim")
+                if conflicts >= self._state.limits.write_attempts:
+                    raise BindFailure(self._text("changes too often"), "conflict") from None
+                await self._read(go_on)
+            except NotFoundError:
+                self._state.gone(self.claim)
+                raise BindFailure(self._text("got deleted in the meantime"), "conflict") from None
+            except OutcomeUnknownError:
+                self._state.observer.count(UNKNOWN, "claim")
+                await self._read(go_on)
+            except Unanswered:
+                continue
+            except ApiError as error:
+                log.warning("a claim's write was refused", claim=self.claim.metadata.key, error=repr(error))
+                refused = f"refused with {error.status} {error.reason}".rstrip()
+                raise BindFailure(self._text(f"cannot be allocated or reserved: {refused}")) from None
+
+    def _refresh(self) -> None:
+        """Catch up with what others have learned about the claim."""
+        newest = self._state.cluster.ledger.by_uid(self.uid)
+        if newest is not None and newest is not self.claim:
+            self._learned(newest)
+
+    def _text(self, what: str) -> str:
+        return f"claim {self.claim.metadata.key} {what}"
+
+    def _check(self) -> None:
+        """Whether the claim still is what the decision was made on."""
+        claim, expected = self.claim, self._expected
+        if claim.metadata.deletion_timestamp:
+            raise BindFailure(self._text("got deleted in the meantime"), "conflict")
+        if self.allocation is None:
+            if claim.allocation is None:
+                raise BindFailure(self._text("got deallocated elsewhere in the meantime"), "conflict")
+            if not same_devices(claim.allocation, expected):
+                raise BindFailure(self._text("got allocated elsewhere in the meantime"), "conflict")
+        elif claim.allocation is not None and not self._has_landed():
+            raise BindFailure(self._text("got allocated elsewhere in the meantime"), "conflict")
+        if len(claim.status.reserved_for) >= MAX_CONSUMERS and not claim.reserved_for(self.consumer.uid):
+            raise BindFailure(full_reason(claim), "refused")
+
+    def _has_landed(self) -> bool:
+        """Whether the stored status is the one we wrote."""
+        return self.touched and self._shows_ours(self.claim)
+
+    def _shows_ours(self, claim: ResourceClaim) -> bool:
+        return same_devices(claim.allocation, self._expected) and claim.reserved_for(self.consumer.uid)
+
+    def _is_complete(self) -> bool:
+        return self.claim.allocation is not None and self.claim.reserved_for(self.consumer.uid)
+
+    async def _write_once(self, go_on: GoOn) -> None:
+        state = self._state
+        if self.allocation is not None and FINALIZER not in self.claim.metadata.finalizers:
+            started = state.clock.monotonic()
+            self._learned(await state.ports.add_finalizer(self.claim))
+            state.observer.took(FINALIZER_SECONDS, state.clock.monotonic() - started)
+            self._check()
+            go_on()
+        started = state.clock.monotonic()
+        written = await self._write_status()
+        state.observer.took(STATUS_SECONDS, state.clock.monotonic() - started)
+        self._stored = True
+        self._learned(written)
+
+    async def _write_status(self) -> ResourceClaim:
+        """The status write. From the moment it is sent until its outcome is known the claim is in doubt."""
+        ports, claim = self._state.ports, self.claim
+        consumers = claim.status.reserved_for
+        if not claim.reserved_for(self.consumer.uid):
+            consumers = (*consumers, self.consumer)
+        earlier, self._doubtful = self._doubtful, claim.metadata.resource_version
+        try:
+            if self.allocation is None:
+                return await ports.write_status(claim, reserved_for=consumers)
+            return await ports.write_status(claim, allocation=self.allocation, reserved_for=consumers)
+        except OutcomeUnknownError:
+            raise
+        except ApiError:
+            self._doubtful = earlier
+            raise
+
+    async def _read(self, go_on: GoOn) -> None:
+        """The claim as stored now."""
+        meta = self.claim.metadata
+        found = await answered(
+            lambda: self._state.ports.read_claim(meta.namespace, meta.name), self._state.limits, go_on
+        )
+        if found is None or found.metadata.uid != meta.uid:
+            self._state.gone(self.claim)
+            raise BindFailure(self._text("got deleted in the meantime"), "conflict")
+        self._learned(found)
+
+    def _learned(self, claim: ResourceClaim) -> None:
+        """A reply. Once the claim has left the version that a doubtful write was made for, that write is stored or
+        never will be.
+        """
+        if 0 < claim.metadata.version < self.claim.metadata.version:
+            return
+        if self._doubtful and claim.metadata.resource_version != self._doubtful:
+            self._stored = self._stored or self._shows_ours(claim)
+            self._doubtful = ""
+        self.claim = claim
+        if self.hold is not None and self._stored and self._shows_ours(claim):
+            self._state.confirm(self.hold, claim)
+        else:
+            self._state.learn(claim)
+
+    # --- back -------------------------------------------------------------------------------------------------------
+
+    async def undo(self, *, clear: bool) -> None:
+        """Take back what is or may be stored, and let the devices go. Ends when the server has answered."""
+        if self.touched or clear:
+            self._state.observer.count(UNDONE, await self._undo(clear))
+        self.let_go()
+
+    async def _undo(self, clear: bool) -> str:
+        self._refresh()
+        async for number in rounds(self._state.limits):
+            try:
+                if number or self._doubtful:
+                    await self._read(lambda: None)
+                return await self._undo_once(clear)
+            except (BindFailure, NotFoundError):
+                return "gone"
+            except (ConflictError, *Unanswered):
+                continue
+            except ApiError as error:
+                log.warning("a claim's write was not undone", claim=self.claim.metadata.key, error=repr(error))
+                return "failed"
+        raise AssertionError("rounds never end")
+
+    async def _undo_once(self, clear: bool) -> str:
+        """What was done. Raises ApiError."""
+        ports, claim = self._state.ports, self.claim
+        if claim.allocation is None:
+            if not self._doubtful:
+                return "gone"
+            # The status write may still arrive; moving the claim to another version makes it fail.
+            self._learned(await ports.remove_finalizer(claim))
+            return "fenced"
+        if self.consumer.resource != "pods":
+            return "kept"
+        others = any(consumer.uid != self.consumer.uid for consumer in claim.status.reserved_for)
+        ours = self.allocation is not None and same_devices(claim.allocation, self.allocation)
+        if not others and (ours or clear):
+            self._learned(await ports.deallocate(claim))
+            return "deallocated"
+        if claim.reserved_for(self.consumer.uid) or self._doubtful:
+            self._learned(await ports.remove_reservation(claim, self.consumer.uid))
+            return "unreserved"
+        return "gone"
+
+    def let_go(self) -> None:
+        """Release the hold. What is stored stays accounted for."""
+        if self.hold is not None:
+            self._state.release(self.hold)
+            self.hold = None
+
+
+def same_devices(one: AllocationResult | None, other: AllocationResult | None) -> bool:
+    """Whether two allocations name the same devices and shares for the same requests. Texts that a server may write
+    anew (amounts, parameters) are left out.
+    """
+    if one is None or other is None:
+        return False
+    return _names(one) == _names(other)
+
+
+def _names(allocation: AllocationResult) -> list[tuple[str, str, str, str, str | None]]:
+    return [
+        (result.request, result.driver, result.pool, result.device, result.share_id)
+        for result in allocation.devices.results
+    ]

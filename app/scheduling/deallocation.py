@@ -1,0 +1,107 @@
+"""Allocations that keep a pod from running anywhere are cleared, as kube-scheduler's PostFilter would do.
+
+A claim that was allocated for one node and is used by nobody else would keep its pod pending for ever when that node is
+full. So when a filter refused all nodes, and allocated claims were the reason on at least one, one of those claims is
+cleared after a short while; the change of the claim wakes the pod.
+
+Guards: the call was no probe of a nominated node, the scheduler has reported the pod as unschedulable, no later filter
+found a node, no bind of the pod is under way, and the claim is unchanged and reserved for nobody but this pod.
+
+Rules: Kubernetes 1.36, PostFilter of pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from cachetools import LRUCache
+
+from app.api.core import Pod
+from app.api.resource import ResourceClaim
+from app.scheduling.clearing import clear, discard
+from app.scheduling.state import State
+
+GIVE_UP_SECONDS = 60.0
+"""The scheduler reports a refused pod within milliseconds; after this time it will not."""
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    claims: tuple[ResourceClaim, ...]
+    since: float
+
+
+class Deallocations:
+    """Candidates by pod UID; `work` is called about once a second."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._candidates: LRUCache[str, _Candidate] = LRUCache(state.limits.remembered_pods)
+        self._leftovers: dict[str, ResourceClaim] = {}
+
+    def offer(self, pod: Pod, names: Sequence[str], stuck: tuple[ResourceClaim, ...]) -> None:
+        """A filter of the pod has refused all of `names`; `stuck` are allocated claims that were in the way."""
+        probe = bool(pod.status.nominated_node_name) and tuple(names) == (pod.status.nominated_node_name,)
+        if not self._state.limits.deallocate or probe:
+            return
+        if not stuck:
+            self.withdraw(pod.metadata.uid)
+            return
+        known = self._candidates.get(pod.metadata.uid)
+        since = known.since if known is not None and known.claims == stuck else self._state.clock.monotonic()
+        self._candidates[pod.metadata.uid] = _Candidate(claims=stuck, since=since)
+
+    def withdraw(self, pod_uid: str) -> None:
+        """The pod fits somewhere, or is gone."""
+        self._candidates.pop(pod_uid, None)
+
+    def offer_leftover(self, claim: ResourceClaim) -> None:
+        """A claim for extended resources of an earlier attempt, which the pod's next attempt cannot use."""
+        if self._state.limits.deallocate:
+            self._leftovers[claim.metadata.uid] = claim
+
+    async def work(self) -> None:
+        """Clear what is due: one claim per pod."""
+        for uid in list(self._candidates):
+            await self._clear_for(uid)
+        for uid, claim in list(self._leftovers.items()):
+            owner = claim.metadata.controller
+            if owner is not None and self._state.running(owner.uid) is None:
+                await discard(self._state, self._state.cluster.ledger.by_uid(uid) or claim)
+            self._leftovers.pop(uid, None)
+
+    async def _clear_for(self, pod_uid: str) -> None:
+        state = self._state
+        candidate = self._candidates.get(pod_uid)
+        if candidate is None:
+            return
+        age = state.clock.monotonic() - candidate.since
+        pod = state.pods.get(pod_uid)
+        if state.running(pod_uid) is not None or state.pods.leaving(pod_uid) or (pod and pod.spec.node_name):
+            self.withdraw(pod_uid)
+        elif age >= state.limits.deallocate_seconds and pod is not None and reported_unschedulable(pod):
+            self.withdraw(pod_uid)
+            for claim in candidate.claims:
+                if self._free_to_clear(claim, pod_uid):
+                    await clear(state, claim, "in_the_way", "the devices are released: the claim's pod fits elsewhere")
+                    return
+        elif age >= GIVE_UP_SECONDS:
+            self.withdraw(pod_uid)
+
+    def _free_to_clear(self, claim: ResourceClaim, pod_uid: str) -> bool:
+        """Whether the claim is as it was judged, and nobody but the pod counts on it."""
+        now = self._state.cluster.ledger.by_uid(claim.metadata.uid)
+        return (
+            now is not None
+            and now.metadata.resource_version == claim.metadata.resource_version
+            and not self._state.in_flight(now)
+            and all(consumer.uid == pod_uid for consumer in now.status.reserved_for)
+        )
+
+
+def reported_unschedulable(pod: Pod) -> bool:
+    """Whether the scheduler has ended an attempt without a node."""
+    return any(
+        condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable"
+        for condition in pod.status.conditions
+    )

@@ -1,0 +1,32 @@
+"""Why a bind did not happen, and what is to be done about what it had written."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DELETED: Final = "the pod is gone or being deleted"
+REPLACED: Final = "there is no pod with this name and UID"
+LATE: Final = "the bind took too long"
+STILL_RUNNING: Final = "a bind of the pod is still under way"
+BOUND_ELSEWHERE: Final = "the pod is bound to another node"
+REFUSED_BINDING: Final = "the API server refused the binding"
+OWN_WRITE_UNSEEN: Final = "the claim's new status was not seen on the watch in time"
+RIVAL: Final = "a device was allocated to another claim at the same time"
+TAKEN: Final = "the devices were taken at the same time"
+WAITING: Final = "waiting for the devices to become ready"
+BROKEN: Final = "internal error, see the log of the extender"
+
+
+class BindFailure(Exception):
+    """The bind cannot go on. The text is constant per reason and claim, and reaches the pod's events.
+
+    `label` says how it is counted. `keep`: what is written stays for the pod's next attempt. `clear`: allocations
+    are taken back even if an earlier attempt made them, as long as nobody else uses them.
+    """
+
+    def __init__(self, text: str, label: str = "failed", *, keep: bool = False, clear: bool = False) -> None:
+        super().__init__(text)
+        self.text = text
+        self.label = label
+        self.keep = keep
+        self.clear = clear

@@ -1,0 +1,249 @@
+"""Which nodes fit a pod now, and for one node exactly how: the decisions behind all verbs.
+
+Promises: no I/O and no await, so a decision is made on one state of the cluster; nothing is changed by it. Texts are
+constant per reason and never name a node.
+
+Rules: Kubernetes 1.36, PreFilter and Filter of
+pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. Order of reasons for a node: what cannot be
+allocated there comes before allocations that are bound elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from app.allocation.plan import Plan
+from app.allocation.plan import Refusal as NoSolution
+from app.api.core import FIELD_NODE_NAME, Node, NodeSelector, Pod
+from app.api.resource import AllocationResult, ResourceClaim
+from app.devices.nodeselector import NodeSelectorError, matches
+from app.scheduling import extended, readiness
+from app.scheduling.claims import Failure, PodClaims, Refusal, examine, find
+from app.scheduling.state import State
+
+NOT_SYNCED = "node not synced yet"
+NOT_AVAILABLE = "resourceclaim not available on the node"
+
+Reach = Callable[[Node], bool]
+"""Whether an allocated claim can be used on a node."""
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """A pod that may be decided on. `existing` is its claim for extended resources, if an earlier attempt left one."""
+
+    pod: Pod
+    claims: PodClaims
+    wanted: extended.Wanted | None
+    existing: ResourceClaim | None
+    order: tuple[ResourceClaim, ...]
+    """All claims in the order of the pod's spec, then the existing one for extended resources."""
+    reaches: tuple[tuple[ResourceClaim, Reach], ...]
+    """One entry per allocated claim."""
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """Every node is in `fits` (in the order asked) or in `refused` with the reason, unless there is an `error`."""
+
+    fits: list[str]
+    refused: dict[str, str]
+    error: str = ""
+    stuck: tuple[ResourceClaim, ...] = ()
+    """Allocated claims that keep the pod from nodes where everything else fits."""
+
+    @property
+    def outcome(self) -> str:
+        """For counting."""
+        return "error" if self.error else "fits" if self.fits else "refused"
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What binding the pod to one node takes. `allocations` belong to `pending`, one by one."""
+
+    subject: Subject
+    pending: tuple[ResourceClaim, ...]
+    allocations: tuple[AllocationResult, ...]
+    requests: extended.Requests | None
+    """The pod's extended resources on this node; their claim is the last of `claims`."""
+
+    @property
+    def claims(self) -> tuple[ResourceClaim, ...]:
+        """All claims of the pod: in the order of its spec, then the one for extended resources."""
+        of_pod = (*self.subject.claims.allocated, *self.pending)
+        return tuple(sorted(of_pod, key=self._position))
+
+    def _position(self, claim: ResourceClaim) -> int:
+        order = {claim.metadata.uid: index for index, claim in enumerate(self.subject.order)}
+        return order.get(claim.metadata.uid, len(order))
+
+
+def subject_of(state: State, pod: Pod) -> Subject | Refusal | Failure:
+    """The part that does not depend on nodes."""
+    found = find(pod, state.cluster.ledger.get, state.features)
+    if isinstance(found, Refusal):
+        return found
+    wanted = state.wanted(pod)
+    existing = None
+    if wanted is not None:
+        existing = extended.existing_claim(pod, state.cluster.ledger.owned_by(pod.metadata.uid))
+        if existing is not None:
+            if existing.allocation is None or existing.metadata.deletion_timestamp:
+                return Refusal(extended.CANNOT_SCHEDULE)
+            found = (*found, existing)
+    claims = examine(found, pod, in_flight=state.in_flight, classes=state.cluster.classes, features=state.features)
+    if not isinstance(claims, PodClaims):
+        return claims
+    try:
+        reaches = tuple((claim, _reach(state, claim)) for claim in claims.allocated)
+    except NodeSelectorError as error:
+        return Failure(f"node selector of an allocated claim: {error}")
+    return Subject(pod=pod, claims=claims, wanted=wanted, existing=existing, order=found, reaches=reaches)
+
+
+def _reach(state: State, claim: ResourceClaim) -> Reach:
+    """Raises NodeSelectorError."""
+    now, limits = state.clock.wall(), state.limits
+    if state.features.binding_conditions and readiness.unavailable(claim, now, limits.binding_seconds):
+        return lambda node: False
+    selector = claim.allocation.node_selector if claim.allocation is not None else None
+    if selector is None:
+        return lambda node: True
+    matches(selector, "", {})
+    name = _single_name(selector)
+    if name is not None:
+        return lambda node: node.metadata.name == name
+    return lambda node: matches(selector, node.metadata.name, node.metadata.labels)
+
+
+def _single_name(selector: NodeSelector) -> str | None:
+    """The node's name when that is all the selector says; it is what most allocations say."""
+    if len(selector.node_selector_terms) != 1:
+        return None
+    term = selector.node_selector_terms[0]
+    if term.match_expressions or len(term.match_fields) != 1:
+        return None
+    field = term.match_fields[0]
+    if field.key != FIELD_NODE_NAME or field.operator != "In" or len(field.values) != 1:
+        return None
+    return field.values[0]
+
+
+def judge(state: State, pod: Pod, names: Sequence[str]) -> Judgement:
+    """Which of these nodes fit the pod. `names` has no duplicates."""
+    subject = subject_of(state, pod)
+    if isinstance(subject, Refusal):
+        return Judgement(fits=[], refused=dict.fromkeys(names, subject.reason))
+    if isinstance(subject, Failure):
+        return Judgement(fits=[], refused={}, error=subject.error)
+    refused: dict[str, str] = {}
+    allocatable: list[str] = []
+    for claims, group in _groups(state, subject, names, refused):
+        if not claims:
+            allocatable.extend(group)
+            continue
+        verdicts = state.decisions.verdicts(claims, group)
+        if verdicts.error:
+            return Judgement(fits=[], refused={}, error=verdicts.error)
+        refused.update(verdicts.refused)
+        allocatable.extend(verdicts.fits)
+    fits, stuck = _within_reach(state, subject, allocatable, refused)
+    if subject.wanted is not None:
+        fitting = set(fits)
+        fits = [name for name in names if name in fitting]
+    return Judgement(fits=fits, refused=refused, stuck=stuck)
+
+
+def _groups(
+    state: State, subject: Subject, names: Sequence[str], refused: dict[str, str]
+) -> Iterable[tuple[Sequence[ResourceClaim], list[str]]]:
+    """Known nodes by the claims to allocate there: they differ only by which extended resources devices provide."""
+    nodes, wanted = state.cluster.nodes, subject.wanted
+    known: list[str] = []
+    for name in names:
+        if name in nodes:
+            known.append(name)
+        else:
+            refused[name] = NOT_SYNCED
+    if wanted is None:
+        return [(subject.claims.pending, known)]
+    groups: dict[frozenset[str], list[str]] = {}
+    for name in known:
+        resources = extended.through_devices(wanted, nodes[name])
+        if resources is None:
+            refused[name] = extended.CANNOT_FIT
+        else:
+            groups.setdefault(resources, []).append(name)
+    found: list[tuple[Sequence[ResourceClaim], list[str]]] = []
+    for resources, group in groups.items():
+        claims = _with_extended(subject, extended.requests_of(subject.pod, wanted, resources))
+        if claims is None:
+            refused.update(dict.fromkeys(group, extended.CANNOT_SCHEDULE))
+        else:
+            found.append((claims, group))
+    return found
+
+
+def _with_extended(subject: Subject, requests: extended.Requests) -> tuple[ResourceClaim, ...] | None:
+    """The claims to allocate, with that for extended resources; None when another one exists already."""
+    if subject.existing is not None:
+        same = subject.existing.spec.devices.requests == requests.requests
+        return subject.claims.pending if same else None
+    if not requests.requests:
+        return subject.claims.pending
+    return (*subject.claims.pending, extended.synthetic_claim(subject.pod, requests))
+
+
+def _within_reach(
+    state: State, subject: Subject, names: list[str], refused: dict[str, str]
+) -> tuple[list[str], tuple[ResourceClaim, ...]]:
+    """The nodes on which all allocated claims can be used, and the claims that cannot somewhere."""
+    if not subject.reaches:
+        return names, ()
+    fits: list[str] = []
+    stuck: dict[str, ResourceClaim] = {}
+    for name in names:
+        node = state.cluster.nodes[name]
+        here = True
+        for claim, reach in subject.reaches:
+            if not reach(node):
+                stuck[claim.metadata.uid] = claim
+                here = False
+        if here:
+            fits.append(name)
+        else:
+            refused[name] = NOT_AVAILABLE
+    return fits, tuple(stuck.values())
+
+
+def decide(state: State, pod: Pod, name: str) -> Decision | Refusal | Failure:
+    """How to bind the pod to this node. The allocations are not held yet: hold them before the next await."""
+    subject = subject_of(state, pod)
+    if not isinstance(subject, Subject):
+        return subject
+    node = state.cluster.nodes.get(name)
+    if node is None:
+        return Refusal(NOT_SYNCED)
+    pending = subject.claims.pending
+    requests: extended.Requests | None = None
+    if subject.wanted is not None:
+        resources = extended.through_devices(subject.wanted, node)
+        if resources is None:
+            return Refusal(extended.CANNOT_FIT)
+        requests = extended.requests_of(pod, subject.wanted, resources)
+        complete = _with_extended(subject, requests)
+        if complete is None:
+            return Refusal(extended.CANNOT_SCHEDULE)
+        pending = complete
+        requests = requests if requests.requests else None
+    allocations: tuple[AllocationResult, ...] = ()
+    if pending:
+        plan = state.decisions.plan(pending, name)
+        if isinstance(plan, NoSolution):
+            return Refusal(plan.reason)
+        if not isinstance(plan, Plan):
+            return Failure(plan.error)
+        allocations = plan.allocations
+    if not all(reach(node) for _, reach in subject.reaches):
+        return Refusal(NOT_AVAILABLE)
+    return Decision(subject=subject, pending=pending, allocations=allocations, requests=requests)

@@ -1,0 +1,58 @@
+"""How long things may take and how many are remembered. Seconds throughout."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """Defaults fit the scheduler configurations shipped with this project (bind: httpTimeout 30 s)."""
+
+    bind_seconds: float = 24.0
+    """A bind call is answered within this time; about four fifths of the scheduler's httpTimeout for bind."""
+
+    forward_share: float = 0.8
+    """The part of `bind_seconds` in which an attempt may start writes; the rest is for undoing them."""
+
+    watch_seconds: float = 5.0
+    """How long a bind waits for its own write to come back on the watch."""
+
+    binding_seconds: float = 600.0
+    """bindingTimeout of kube-scheduler: how long devices may take to become ready, counted from their allocation."""
+
+    replay_seconds: float = 600.0
+    """How long the answer to a successful bind is kept for repetitions."""
+
+    tentative_seconds: float = 6.0
+    """How long the plan made at filter is taken into account for other pods; about twice the filter's httpTimeout."""
+
+    ring_seconds: float = 1.0
+    """The doorbell rings at most once in this time."""
+
+    missing_seconds: float = 5.0
+    """A claim that a live read did not find is not looked for again within this time; the watch will bring it."""
+
+    deallocate_seconds: float = 1.0
+    """How long after a refusal on all nodes an unused allocation that stood in the way is cleared."""
+
+    sweep_seconds: float = 30.0
+    """An allocation that nobody uses and no pod asks about is cleared after this time; 0 = never."""
+
+    write_attempts: int = 5
+    """How often a write is tried in the face of conflicts."""
+
+    retry_seconds: float = 0.05
+    """The first pause before something is repeated; it doubles up to `retry_most_seconds`."""
+
+    retry_most_seconds: float = 5.0
+
+    remembered_pods: int = 20_000
+    """How many refused pods, answers and finished binds are kept."""
+
+    deallocate: bool = True
+    """Clear allocations that stand in the way of a pod, as kube-scheduler's PostFilter does. Needs
+    percentageOfNodesToScore: 100, without which a refusal on all nodes is not what it seems.
+    """
+
+    scheduler_names: frozenset[str] = frozenset()
+    """Schedulers that call us. Claims reserved for pods of others are never swept; empty = not known."""

@@ -1,0 +1,77 @@
+"""Refusals on all nodes, remembered: kube-scheduler asks again at almost every event in the cluster.
+
+Promises: a remembered answer is given only when a new decision would refuse the pod on all nodes as well: the same
+versions of the pod's claims, no node that was not asked about before, and no improvement of the cluster since. It may
+give the reason of then where a new decision would find another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from cachetools import LRUCache
+
+from app.api.resource import ResourceClaim
+
+NODES = 2_000_000
+"""How many node names the memory may refer to; a refusal with one reason for all nodes counts as one."""
+
+Signature = tuple[tuple[str, str], ...]
+
+
+class _Remembered(msgspec.Struct, frozen=True):
+    signature: Signature
+    generation: int
+    names: frozenset[str]
+    uniform: str
+    refused: Mapping[str, str]
+
+    @property
+    def size(self) -> int:
+        return 1 + len(self.refused)
+
+
+def signature(claims: Sequence[ResourceClaim]) -> Signature:
+    """What a decision about a pod depends on, apart from the cluster: its claims at their versions."""
+    return tuple((claim.metadata.uid, claim.metadata.resource_version) for claim in claims)
+
+
+class Refusals:
+    """By pod UID."""
+
+    def __init__(self) -> None:
+        self._remembered: LRUCache[str, _Remembered] = LRUCache(NODES, getsizeof=lambda entry: entry.size)
+        self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(64)
+
+    def recall(
+        self, pod_uid: str, signature: Signature, generation: int, names: Sequence[str]
+    ) -> dict[str, str] | None:
+        """The reason for each of these nodes, if that is known."""
+        found = self._remembered.get(pod_uid)
+        if found is None or found.generation != generation or found.signature != signature:
+            return None
+        if not found.names.issuperset(names):
+            return None
+        if found.uniform:
+            return dict.fromkeys(names, found.uniform)
+        return {name: found.refused[name] for name in names}
+
+    def remember(self, pod_uid: str, signature: Signature, generation: int, refused: Mapping[str, str]) -> None:
+        """The pod was refused on all of these nodes."""
+        names = frozenset(refused)
+        names = self._lists.setdefault(names, names)
+        reasons = set(refused.values())
+        uniform = reasons.pop() if len(reasons) == 1 else ""
+        entry = _Remembered(
+            signature=signature,
+            generation=generation,
+            names=names,
+            uniform=uniform,
+            refused={} if uniform else dict(refused),
+        )
+        if entry.size <= NODES:
+            self._remembered[pod_uid] = entry
+
+    def forget(self, pod_uid: str) -> None:
+        self._remembered.pop(pod_uid, None)

@@ -1,0 +1,126 @@
+"""What all verbs share: the state decisions are made on, the ports, and what is remembered about pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from app.allocation.decisions import Decisions
+from app.api.core import Pod
+from app.api.features import FeatureGates
+from app.api.resource import AllocationResult, ResourceClaim
+from app.devices.cluster import Cluster
+from app.devices.ledger import HeldError, Hold
+from app.scheduling import extended
+from app.scheduling.changes import Changes
+from app.scheduling.limits import Limits
+from app.scheduling.pods import Pods
+from app.scheduling.ports import Clock, Observer, Ports
+from app.scheduling.reservations import Reservations
+from app.scheduling.waking import Waking
+
+
+@dataclass(slots=True)
+class State:
+    """One per service. Everything here changes on the event loop only, and never during a decision."""
+
+    cluster: Cluster
+    decisions: Decisions
+    ports: Ports
+    clock: Clock
+    observer: Observer
+    limits: Limits
+    waking: Waking
+    reservations: Reservations
+    pods: Pods = field(default_factory=Pods)
+    changes: Changes = field(default_factory=Changes)
+    running: Callable[[str], str | None] = lambda pod_uid: None
+    """The node on which a bind of the pod with this UID is under way."""
+    awaited: set[str] = field(default_factory=set)
+    """UIDs of claims in flight, and of pods with a bind under way, that pods were refused for."""
+    clearing: set[str] = field(default_factory=set)
+    """UIDs of claims whose allocation we are taking back."""
+    locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """By claim UID: binds write to a shared claim one after the other."""
+    _class_names: dict[str, str] | None = None
+
+    @property
+    def features(self) -> FeatureGates:
+        return self.cluster.features
+
+    # --- claims -----------------------------------------------------------------------------------------------------
+
+    def learn(self, claim: ResourceClaim) -> None:
+        """The reply to a read or write of ours: newer than what the watch brought, perhaps."""
+        if self.cluster.ledger.observe(claim, watched=False):
+            self.waking.improved()
+        self.changes.notify(claim.metadata.uid)
+
+    def gone(self, claim: ResourceClaim) -> None:
+        """A read or write of ours found the claim gone."""
+        meta = claim.metadata
+        if self.cluster.ledger.forget(meta.namespace, meta.name, meta.uid):
+            self.waking.improved()
+        self.changes.notify(meta.uid)
+
+    def in_flight(self, claim: ResourceClaim) -> bool:
+        """Whether the claim is about to be allocated or deallocated. Who asks is woken when that has ended."""
+        uid = claim.metadata.uid
+        if uid in self.clearing:
+            return True
+        if claim.allocation is not None or self.cluster.ledger.held(uid) is None:
+            return False
+        self.awaited.add(uid)
+        return True
+
+    def hold(self, claims: Sequence[ResourceClaim], allocations: Sequence[AllocationResult], owner: str) -> list[Hold]:
+        """Hold all or none. Raises HeldError."""
+        holds: list[Hold] = []
+        try:
+            for claim, allocation in zip(claims, allocations, strict=True):
+                holds.append(self.cluster.ledger.hold(claim, allocation, owner=owner))
+        except HeldError:
+            for hold in holds:
+                self.cluster.ledger.release(hold)
+            raise
+        return holds
+
+    def confirm(self, hold: Hold, written: ResourceClaim) -> None:
+        """Our write of the held allocation is stored."""
+        self.cluster.ledger.confirm(hold, written)
+        self._decided(hold)
+
+    def release(self, hold: Hold) -> None:
+        """The held allocation will not be written, or has been taken back."""
+        if self.cluster.ledger.release(hold):
+            self.waking.improved()
+        self._decided(hold)
+
+    def _decided(self, hold: Hold) -> None:
+        self.ended(hold.claim_uid)
+        self.changes.notify(hold.claim_uid)
+
+    def ended(self, uid: str) -> None:
+        """What pods were refused for while it was under way has ended."""
+        if uid in self.awaited:
+            self.awaited.discard(uid)
+            self.waking.improved()
+
+    # --- extended resources -----------------------------------------------------------------------------------------
+
+    def classes_changed(self) -> None:
+        self._class_names = None
+
+    def wanted(self, pod: Pod) -> extended.Wanted | None:
+        """The extended resources of the pod that devices may provide; None for almost all pods."""
+        if not self.features.DRAExtendedResource:
+            return None
+        if self._class_names is None:
+            self._class_names = extended.class_names(self.cluster.classes.values())
+        return extended.wanted(pod, self._class_names, self.cluster.classes)
+
+    def uses_devices(self, pod: Pod) -> bool:
+        """Whether there is anything to decide for the pod."""
+        return bool(pod.spec.resource_claims) or self.wanted(pod) is not None

@@ -1,0 +1,82 @@
+"""Allocations left behind by crashes are cleared, so that no device stays taken for nobody.
+
+The claim controller deallocates a claim when its last consumer goes, but never one that has no consumer to begin with;
+and a claim reserved for a pod that is never bound keeps its devices as long as the pod exists.
+
+Promises: costs nothing while claims are used by bound pods. Cleared is only what was idle, or reserved for one unbound
+pod that no scheduler has asked about, for the whole time; and only at the version that was judged.
+"""
+
+from __future__ import annotations
+
+from cachetools import LRUCache
+
+from app.api.core import Pod
+from app.api.resource import ResourceClaim
+from app.scheduling import readiness
+from app.scheduling.clearing import clear
+from app.scheduling.state import State
+
+GRACE_SECONDS = 60.0
+"""Added to the time a foreign scheduler may take to bind a pod after reserving its claims."""
+
+
+class Sweeper:
+    """Watches claims that are allocated without a bound pod; `work` is called every few seconds."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._idle_since: dict[str, float] = {}
+        self._asked: LRUCache[str, float] = LRUCache(100_000)
+
+    def note(self, claim: ResourceClaim) -> None:
+        """A version of a claim from the watch."""
+        uid = claim.metadata.uid
+        if claim.allocation is not None and len(claim.status.reserved_for) <= 1:
+            self._idle_since.setdefault(uid, self._state.clock.monotonic())
+        else:
+            self._idle_since.pop(uid, None)
+
+    def forget(self, claim: ResourceClaim) -> None:
+        self._idle_since.pop(claim.metadata.uid, None)
+
+    def asked(self, claim_uid: str) -> None:
+        """A scheduler is working on a pod that uses the claim."""
+        self._asked[claim_uid] = self._state.clock.monotonic()
+
+    async def work(self) -> None:
+        """Clear what nobody has used or asked about for long enough."""
+        if self._state.limits.sweep_seconds <= 0:
+            return
+        now = self._state.clock.monotonic()
+        for uid, since in list(self._idle_since.items()):
+            idle = now - max(since, self._asked.get(uid, since))
+            if idle >= self._state.limits.sweep_seconds:
+                await self._judge(uid, idle)
+
+    async def _judge(self, uid: str, idle: float) -> None:
+        state = self._state
+        claim = state.cluster.ledger.by_uid(uid)
+        if claim is None or claim.allocation is None:
+            self._idle_since.pop(uid, None)
+            return
+        if state.in_flight(claim) or claim.metadata.deletion_timestamp:
+            return
+        if not claim.status.reserved_for:
+            await clear(state, claim, "idle", "the devices are released: nobody uses the claim")
+            return
+        pod = state.pods.get(claim.status.reserved_for[0].uid)
+        if pod is not None and pod.spec.node_name:
+            self._idle_since.pop(uid, None)
+        elif pod is not None and self._abandoned(claim, pod, idle):
+            await clear(state, claim, "abandoned", "the devices are released: the claim's pod was not bound")
+
+    def _abandoned(self, claim: ResourceClaim, pod: Pod, idle: float) -> bool:
+        """A pod that is gone or finished is the claim controller's business."""
+        state = self._state
+        if state.pods.leaving(pod.metadata.uid) or state.running(pod.metadata.uid) is not None:
+            return False
+        ours = pod.spec.scheduler_name in state.limits.scheduler_names
+        if ours and not readiness.has_conditions(claim):
+            return True
+        return idle >= state.limits.binding_seconds + GRACE_SECONDS

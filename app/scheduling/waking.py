@@ -1,0 +1,98 @@
+"""Waking refused pods: no improvement of the cluster goes unnoticed by a pod that was refused before it.
+
+kube-scheduler does not retry pods that an extender refused when slices change, and when it does retry them because of
+some other event, it may be faster than our watches. So each refusal is remembered with the generation of the state it
+was decided on, and when a newer generation exists the doorbell rings: a change of one claim of ours, which makes
+kube-scheduler try all refused pods again.
+
+Promises: at most one ring per `ring_seconds`, none when nobody waits, and a failed ring is repeated until it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+from cachetools import LRUCache
+
+from app.api.errors import ApiError
+from app.scheduling.limits import Limits
+from app.scheduling.observing import RUNG
+from app.scheduling.ports import Observer
+
+log = structlog.get_logger(__name__)
+
+
+class Waking:
+    """`cluster_generation` grows with improvements that came through the watches; `improved` adds our own."""
+
+    def __init__(
+        self,
+        cluster_generation: Callable[[], int],
+        ring: Callable[[], Awaitable[None]],
+        limits: Limits,
+        observer: Observer,
+    ) -> None:
+        self._cluster_generation = cluster_generation
+        self._ring = ring
+        self._limits = limits
+        self._observer = observer
+        self._own = 0
+        self._rung = -1
+        self._refused: LRUCache[str, int] = LRUCache(limits.remembered_pods)
+        self._due = asyncio.Event()
+
+    @property
+    def generation(self) -> int:
+        """Grows with everything that may let a refused pod fit."""
+        return self._cluster_generation() + self._own
+
+    def improved(self) -> None:
+        """Something became free by our own doing."""
+        self._own += 1
+        self.noticed()
+
+    def noticed(self) -> None:
+        """The generation of the cluster has grown."""
+        if self._refused:
+            self._due.set()
+
+    def refused(self, pod_uid: str, generation: int) -> None:
+        """The pod was refused on all nodes, or on some, by a decision on the state of `generation`."""
+        self._refused[pod_uid] = generation
+        if generation < self.generation:
+            self._due.set()
+
+    def settled(self, pod_uid: str) -> None:
+        """The pod does not wait any more: it fits, is bound, or is gone."""
+        self._refused.pop(pod_uid, None)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether some refused pod has not been told of an improvement."""
+        now = self.generation
+        return self._rung < now and any(generation < now for generation in self._refused.values())
+
+    async def run(self) -> None:
+        """Ring when it is due, until cancelled."""
+        pause = self._limits.ring_seconds
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if not self.waiting:
+                continue
+            generation = self.generation
+            try:
+                await self._ring()
+            except ApiError as error:
+                self._observer.count(RUNG, "failed")
+                log.warning("the doorbell did not ring; trying again", error=repr(error), seconds=pause)
+                self._due.set()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, max(self._limits.retry_most_seconds, self._limits.ring_seconds))
+            else:
+                self._observer.count(RUNG, "rung")
+                self._rung = generation
+                pause = self._limits.ring_seconds
+                await asyncio.sleep(pause)
