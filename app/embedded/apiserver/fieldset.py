@@ -76,13 +76,18 @@ def children(value: Any, shape: Shape) -> Iterator[tuple[str, Any, Shape | None]
             yield item_key(item, shape), item, shape.element
 
 
-def granular(value: Any, shape: Shape | None) -> bool:
-    """Whether the parts of a value can have different owners."""
-    if shape is None or shape.atomic or not value:
+def _container(value: Any, shape: Shape | None) -> bool:
+    """Whether a value is of a kind whose parts can have different owners."""
+    if shape is None or shape.atomic:
         return False
     if shape.form in ("struct", "map"):
         return isinstance(value, dict)
     return shape.form == "list" and isinstance(value, list)
+
+
+def granular(value: Any, shape: Shape | None) -> bool:
+    """Whether a value has parts that can have different owners."""
+    return bool(value) and _container(value, shape)
 
 
 def of_object(value: Any, shape: Shape | None, *, item: bool = False, containers: bool = False) -> FieldSet:
@@ -100,10 +105,10 @@ def changes(old: Any, new: Any, shape: Shape | None) -> tuple[FieldSet | None, F
     """(what `new` adds or changes, what it lacks) against `old`, both present; None where there is nothing."""
     if old is new or old == new:
         return None, None
-    if not granular(old, shape) or not granular(new, shape):
-        if granular(new, shape):
-            return of_object(new, shape, containers=True), None
-        return {}, None
+    if not _container(old, shape) or not _container(new, shape):
+        if _container(old, shape):
+            return {}, _below(old, shape)
+        return of_object(new, shape, containers=True), None
     assert shape is not None
     before = {key: (value, inner) for key, value, inner in children(old, shape)}
     written: FieldSet = {}
@@ -120,6 +125,11 @@ def changes(old: Any, new: Any, shape: Shape | None) -> tuple[FieldSet | None, F
     for key, (value, inner) in before.items():
         gone[key] = of_object(value, inner, item=True, containers=True)
     return written or None, gone or None
+
+
+def _below(value: Any, shape: Shape | None) -> FieldSet | None:
+    """All members below a container, without itself."""
+    return {key: node for key, node in of_object(value, shape, containers=True).items() if key != SELF} or None
 
 
 def _member(node: FieldSet) -> bool:
@@ -140,12 +150,10 @@ def union(a: FieldSet, b: FieldSet) -> FieldSet:
 
 
 def difference(a: FieldSet, b: FieldSet | None) -> FieldSet | None:
-    """Members of `a` that are not in `b`; None when none are left. Below a removed leaf everything is removed."""
+    """Members of `a` that are not members of `b`; None when none are left."""
     if b is None:
         return a
-    if not b:
-        return None
-    member = _member(a) and SELF not in b
+    member = _member(a) and not _member(b)
     result: FieldSet = {}
     for key, node in a.items():
         if key == SELF:

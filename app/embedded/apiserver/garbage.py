@@ -10,10 +10,11 @@ import asyncio
 from collections import deque
 from typing import Final
 
+from app.embedded.apiserver.options import Deletion, Options
 from app.embedded.apiserver.registry import Kind, Registry
 from app.embedded.apiserver.statuses import StatusError
 from app.embedded.apiserver.storage import ADDED, DELETED, Event, Key, Storage
-from app.embedded.apiserver.verbs import Deletion, Options, Verbs
+from app.embedded.apiserver.verbs import Verbs
 
 Item = tuple[Kind, Key, str]
 """(kind, key, uid) of one object."""

@@ -86,33 +86,51 @@ def without(managers: list[Manager], fields: FieldSet | None) -> list[Manager]:
     return kept
 
 
-def note_update(resource: Resource, new: JSON, old: JSON | None, name: str, now: str, subresource: str) -> None:
-    """Set `new`'s managedFields after an update (or creation, `old` None) by the manager `name`."""
-    shape = schema(resource.kind.model(resource.kind.storage_version)).shape
-    before = {key: {} for key in ("metadata", "spec", "status")} if old is None else fieldset.tracked(old)
-    after = fieldset.tracked(new)
-    written, gone = fieldset.changes({**before}, after, shape) if before else (None, None)
-    if old is None:
-        written = {key: value for key, value in fieldset.of_object(after, shape, containers=True).items() if key != "."}
-        for top in written.values():
-            top.pop(".", None)
-        gone = None
-    known = read(new["metadata"] if old is None else old["metadata"])
-    if written is None and gone is None:
-        if known:
-            new["metadata"]["managedFields"] = old["metadata"]["managedFields"] if old else write(known)
-        return
-    api_version = resource.stored_api_version
-    others = without(without([m for m in known if not m.same(name, UPDATE, api_version, subresource)], gone), written)
-    mine = next((m for m in known if m.same(name, UPDATE, api_version, subresource)), None)
-    fields = mine.fields if mine is not None else {}
-    fields = (fieldset.difference(fields, gone) or {}) if fields else {}
-    if written is not None:
-        fields = fieldset.union(fields, written) if fields else written
-    if fields:
-        others.append(Manager(name, UPDATE, api_version, subresource, now, fields))
-    entries = write(others)
-    if entries:
-        new["metadata"]["managedFields"] = entries
+def _view(obj: JSON, resource: Resource, subresource: str) -> JSON:
+    """What a write can change: through /status the status, else all but that where it has a subresource."""
+    view: JSON = {"metadata": {}, "spec": {}, **fieldset.tracked(obj)}
+    if resource.kind.status and not subresource:
+        view.pop("status", None)
     else:
-        new["metadata"].pop("managedFields", None)
+        view.setdefault("status", {})
+    return view
+
+
+def note_creation(resource: Resource, new: JSON, name: str, now: str) -> None:
+    """Set `new`'s managedFields: everything in it was written by the manager `name`."""
+    view = _view(new, resource, "status" if resource.kind.strategy.status_at_creation else "")
+    shape = schema(resource.kind.model(resource.kind.storage_version)).shape
+    written, _ = fieldset.changes({"metadata": {}, "spec": {}, "status": {}}, view, shape)
+    if written:
+        manager = Manager(name, UPDATE, resource.stored_api_version, "", now, written)
+        new["metadata"]["managedFields"] = write([manager])
+
+
+def note_update(resource: Resource, new: JSON, old: JSON, name: str, now: str, subresource: str) -> None:
+    """Set `new`'s managedFields after an update of `old` by the manager `name`: it owns what it changed, nobody else does."""
+    before, after = _view(old, resource, subresource), _view(new, resource, subresource)
+    shape = schema(resource.kind.model(resource.kind.storage_version)).shape
+    written, gone = fieldset.changes(before, after, shape)
+    known = read(old["metadata"])
+    if written is not None or gone is not None:
+        known = _taken_over(known, resource.stored_api_version, written, gone, name, now, subresource)
+    new["metadata"]["managedFields"] = write(known)
+
+
+def _taken_over(
+    known: list[Manager],
+    api_version: str,
+    written: FieldSet | None,
+    gone: FieldSet | None,
+    name: str,
+    now: str,
+    subresource: str,
+) -> list[Manager]:
+    mine = next((m for m in known if m.same(name, UPDATE, api_version, subresource)), None)
+    others = without(without([m for m in known if m is not mine], gone), written)
+    fields = fieldset.difference(mine.fields, gone) if mine is not None else None
+    if written is not None:
+        fields = written if fields is None else fieldset.union(fields, written)
+    if fields is None:
+        return others
+    return [*others, Manager(name, UPDATE, api_version, subresource, now, fields)]

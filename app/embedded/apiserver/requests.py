@@ -10,16 +10,17 @@ from typing import Any, Final
 import orjson
 import yaml
 
+from app.embedded.apiserver.options import Options
 from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.routing import RequestInfo
 from app.embedded.apiserver.statuses import JSON, StatusError, bad_request, invalid, unsupported, unsupported_media_type
 from app.embedded.apiserver.strategy import Caller
-from app.embedded.apiserver.verbs import Options
 from app.embedded.apiserver.watch import Watcher
 
 _OPTION_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 JSON_TYPE: Final = "application/json"
-_YAML_TYPES: Final = ("application/yaml", "application/apply-patch+yaml")
+APPLY_TYPE: Final = "application/apply-patch+yaml"
+_YAML_TYPES: Final = ("application/yaml", APPLY_TYPE)
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ def options_of(incoming: Incoming, caller: Caller, warnings: list[str]) -> Optio
         raise invalid("meta.k8s.io", _OPTION_KINDS.get(incoming.method, "DeleteOptions"), "", problems)
     return Options(
         dry_run=bool(dry_run),
-        manager=incoming.manager,
+        manager=query.get("fieldManager", "") if incoming.content_type == APPLY_TYPE else incoming.manager,
         validation=validation,
         force=query.get("force", "").lower() in ("true", "1"),
         caller=caller,

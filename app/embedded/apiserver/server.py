@@ -28,12 +28,13 @@ from app.embedded.apiserver.audit import Audit
 from app.embedded.apiserver.faults import ConnectionDropped, Faults
 from app.embedded.apiserver.garbage import Garbage
 from app.embedded.apiserver.handling import Handling
+from app.embedded.apiserver.options import Clock
 from app.embedded.apiserver.requests import Answer, Incoming, Streaming, failure
 from app.embedded.apiserver.statuses import JSON, StatusError
 from app.embedded.apiserver.storage import Storage
 from app.embedded.apiserver.store import Store
 from app.embedded.apiserver.strategy import CELCheck
-from app.embedded.apiserver.verbs import Clock, Verbs
+from app.embedded.apiserver.verbs import Verbs
 
 MOST_BODY: Final = 3 * 1024 * 1024
 FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease", "dra-system")

@@ -149,9 +149,10 @@ def conflict(group: str, resource: str, name: str, why: str = MODIFIED) -> Statu
     return StatusError(409, "Conflict", message, _details(group, resource, name))
 
 
-def denied(group: str, resource: str, name: str, why: str) -> StatusError:
+def denied(group: str, resource: str, name: str, why: str, causes: list[JSON] | None = None) -> StatusError:
     message = f'{qualified(resource, group)} "{name}" is forbidden: {why}'
-    return StatusError(403, "Forbidden", message, _details(group, resource, name))
+    details = _details(group, resource, name)
+    return StatusError(403, "Forbidden", message, {**details, "causes": causes} if causes else details)
 
 
 def bad_request(message: str) -> StatusError:

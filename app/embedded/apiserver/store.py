@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from app.embedded.apiserver.options import Deletion, Options
 from app.embedded.apiserver.registry import Registry, Resource
 from app.embedded.apiserver.selectors import parse
 from app.embedded.apiserver.statuses import JSON, StatusError, bad_request
 from app.embedded.apiserver.storage import Event, Storage, Stored
-from app.embedded.apiserver.verbs import Deletion, Options, Verbs
+from app.embedded.apiserver.verbs import Verbs
 
 
 class Store:

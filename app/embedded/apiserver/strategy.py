@@ -56,11 +56,14 @@ class Strategy:
     generation = False
     """Whether spec changes count in metadata.generation."""
 
-    grace = False
-    """Whether deleting takes a grace period (pods)."""
+    graceful = False
+    """Whether deleting can take a grace period (pods)."""
 
     returns_deleted = False
     """Whether DELETE answers with the last state of the object instead of a Status."""
+
+    status_at_creation = False
+    """Whether an object can be created with a status (nodes)."""
 
     labels_are_names = False
     """Whether names are DNS labels (63 characters) instead of DNS subdomains (253)."""
@@ -98,6 +101,10 @@ class Strategy:
     def fields(self, stored: JSON) -> dict[str, str]:
         """Values of `field_names`."""
         return {}
+
+    def grace_period(self, stored: JSON, wanted: int | None) -> int:
+        """Seconds between the deletion and the end of the object, when a client wants `wanted` (None: the usual)."""
+        return 0
 
     def finalized(self, stored: JSON) -> bool:
         """Whether something beside metadata.finalizers holds a deleted object (namespaces)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.embedded.apiserver.options import Deletion, Options
 from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.statuses import (
     JSON,
@@ -10,7 +11,7 @@ from app.embedded.apiserver.statuses import (
     conflict,
 )
 from app.embedded.apiserver.storage import Stored
-from app.embedded.apiserver.verbs import Deletion, Options, Verbs, timestamp
+from app.embedded.apiserver.verbs import Verbs
 
 SUCCESS: JSON = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
@@ -33,7 +34,7 @@ def bind(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, op
     new["spec"]["nodeName"] = target["name"]
     if metadata.get("annotations"):
         new["metadata"].setdefault("annotations", {}).update(metadata["annotations"])
-    now = timestamp(verbs.clock())
+    now = verbs.now()
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     conditions = new["status"].setdefault("conditions", [])
     conditions[:] = [c for c in conditions if c.get("type") != "PodScheduled"]

@@ -1,91 +1,38 @@
-"""The verbs on objects: create, update, patch, delete, with the rules every kind shares.
+"""The verbs on objects: create, update, delete, with the rules every kind shares.
 
-What the API server does around a kind's own rules: canonical form and unknown fields, names and generateName, namespaces that
-must exist, resourceVersion and UID preconditions, system fields nobody may set, generation, finalizers and grace periods, writes
-that change nothing, dry runs. Everything here is synchronous: between two awaits of a request nothing else changes.
+What the API server does around a kind's own rules: canonical form, names and namespaces (admission.py), resourceVersion and UID
+preconditions, system fields nobody may set (preconditions.py), generation, finalizers and grace periods, writes that change
+nothing, dry runs. Everything is synchronous: between two awaits of a request nothing else changes.
 """
 
 from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
 
 from app.api.features import FeatureGates
-from app.embedded.apiserver import managers, names
+from app.embedded.apiserver import admission, managers, names, preconditions
+from app.embedded.apiserver.options import Clock, Deletion, Options, timestamp
 from app.embedded.apiserver.registry import Kind, Registry, Resource
-from app.embedded.apiserver.schema import schema
-from app.embedded.apiserver.statuses import (
-    JSON,
-    StatusError,
-    already_exists,
-    bad_request,
-    conflict,
-    denied,
-    immutable,
-    invalid,
-    invalid_value,
-    not_found,
-)
+from app.embedded.apiserver.statuses import JSON, StatusError, already_exists, bad_request, invalid, not_found
 from app.embedded.apiserver.storage import Key, Storage, Stored, without_type_meta
-from app.embedded.apiserver.strategy import Caller, CELCheck, Context
-
-GENERATED_TRIES: Final = 8
-_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
-_LONGEST_PREFIX: Final = 58
-_SYSTEM_FIELDS: Final = (
-    "creationTimestamp",
-    "uid",
-    "generation",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "selfLink",
-)
-_STATUS_KEEPS: Final = ("labels", "annotations", "finalizers", "ownerReferences", "managedFields")
+from app.embedded.apiserver.strategy import CELCheck, Context
 
 
-@dataclass(frozen=True)
-class Options:
-    """What a write may say beside the object."""
-
-    dry_run: bool = False
-    manager: str = ""
-    validation: str = "Warn"
-    force: bool = False
-    caller: Caller = field(default_factory=Caller)
-    warnings: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """metav1.DeleteOptions."""
-
-    grace: int | None = None
-    uid: str = ""
-    revision: str = ""
-    propagation: str = ""
-
-
-Clock = Callable[[], datetime]
-
-
-def timestamp(moment: datetime) -> str:
-    """RFC 3339 in whole seconds, as metav1.Time is written."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 class Verbs:
-    """Writes to one storage. `seed` makes generated names repeatable."""
+    """Writes to one storage. `seed` makes generated names and UIDs repeatable."""
 
     def __init__(
         self,
         storage: Storage,
         registry: Registry,
         *,
-        clock: Clock = lambda: datetime.now(UTC),
+        clock: Clock | None = None,
         check_cel: CELCheck | None = None,
         features: FeatureGates | None = None,
         seed: int | None = None,
@@ -93,7 +40,7 @@ class Verbs:
     ) -> None:
         self.storage = storage
         self.registry = registry
-        self.clock = clock
+        self.clock = clock or _now
         self.check_cel = check_cel
         self.features = features or FeatureGates()
         self.track_managers = track_managers
@@ -114,66 +61,48 @@ class Verbs:
         stored = self.storage.collection(kind).items.get((namespace, name))
         return None if stored is None else stored.object
 
+    def now(self) -> str:
+        """The time as a timestamp."""
+        return timestamp(self.clock())
+
     def _context(self, options: Options, verb: str) -> Context:
-        now = timestamp(self.clock())
-        return Context(now, self.lookup, options.caller, self.check_cel, verb, self.features)
-
-    # admission
-
-    def admitted(self, resource: Resource, body: JSON, options: Options) -> JSON:
-        """A new object in stored form from what a client sent for `resource`."""
-        api_version, kind = body.get("apiVersion") or resource.api_version, body.get("kind") or resource.kind.kind
-        if (api_version, kind) != (resource.api_version, resource.kind.kind):
-            sent = f"{kind} of {api_version}"
-            raise bad_request(f"the object provided is {sent}, expected {resource.kind.kind} of {resource.api_version}")
-        obj, unknown = schema(resource.model).admit(body)
-        if unknown:
-            self._report_unknown(resource, body, unknown, options)
-        obj["apiVersion"], obj["kind"] = api_version, kind
-        obj.setdefault("metadata", {})
-        if resource.conversion is not None:
-            obj = resource.conversion.to_stored(obj)
-        obj["apiVersion"] = resource.stored_api_version
-        return obj
-
-    @staticmethod
-    def _report_unknown(resource: Resource, body: JSON, unknown: list[str], options: Options) -> None:
-        texts = [f'unknown field "{path}"' for path in unknown]
-        if options.validation == "Strict":
-            kind, version = resource.kind.kind, resource.version
-            listed = ", ".join(texts)
-            raise bad_request(
-                f'{kind} in version "{version}" cannot be handled as a {kind}: strict decoding error: {listed}'
-            )
-        if options.validation == "Warn":
-            options.warnings.extend(texts)
+        return Context(self.now(), self.lookup, options.caller, self.check_cel, verb, self.features)
 
     # create
 
-    def create(self, resource: Resource, namespace: str, body: JSON, options: Options) -> Stored:
-        """Store a new object; raises 400, 403, 404 (namespace), 409 or 422."""
+    def create(
+        self, resource: Resource, namespace: str, body: JSON, options: Options, *, applied: list[JSON] | None = None
+    ) -> Stored:
+        """Store a new object; raises 400, 403, 404 (namespace), 409 or 422. `applied` are its managedFields, if known."""
         kind = resource.kind
-        new = self.admitted(resource, body, options)
-        self.place(kind, new["metadata"], namespace)
-        if new["metadata"].get("resourceVersion"):
+        new = admission.admitted(resource, body, options)
+        metadata = new["metadata"]
+        admission.place(kind, metadata, namespace)
+        if metadata.get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
-        self._require_namespace(kind, namespace, new)
-        for attempt in range(GENERATED_TRIES):
-            self._name(new["metadata"], again=attempt > 0)
-            if (namespace, new["metadata"].get("name", "")) not in self.storage.collection(kind).items:
+        admission.require_namespace(kind, namespace, metadata.get("name", ""), self.lookup)
+        for attempt in range(admission.GENERATED_TRIES):
+            admission.generate_name(metadata, self._random, again=attempt > 0)
+            if (namespace, metadata.get("name", "")) not in self.storage.collection(kind).items:
                 break
-        return self._insert(resource, namespace, new, options)
+        return self._insert(resource, namespace, new, options, applied)
 
-    def _insert(self, resource: Resource, namespace: str, new: JSON, options: Options) -> Stored:
+    def _insert(
+        self, resource: Resource, namespace: str, new: JSON, options: Options, applied: list[JSON] | None = None
+    ) -> Stored:
         kind, strategy, context = resource.kind, resource.kind.strategy, self._context(options, "create")
         metadata = new["metadata"]
-        for name in _SYSTEM_FIELDS:
+        for name in preconditions.SYSTEM_FIELDS:
             metadata.pop(name, None)
         metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         metadata["creationTimestamp"] = context.now
         if strategy.generation:
             metadata["generation"] = 1
         strategy.default(new, context)
+        if applied:
+            metadata["managedFields"] = applied
+        elif applied is None and self.track_managers and options.manager:
+            managers.note_creation(resource, new, options.manager, context.now)
         strategy.prepare_create(new, context)
         problems = names.metadata_problems(metadata, namespaced=kind.namespaced, name_check=_name_check(kind))
         problems += strategy.validate_create(new, context)
@@ -182,42 +111,7 @@ class Verbs:
         key = (namespace, metadata["name"])
         if key in self.storage.collection(kind).items:
             raise already_exists(kind.group, kind.plural, metadata["name"])
-        self._track(resource, new, None, options, "")
-        return self._dry(kind, key, new) if options.dry_run else self.storage.put(kind, new)
-
-    @staticmethod
-    def place(kind: Kind, metadata: JSON, namespace: str) -> None:
-        """Make the object's namespace that of the path; raises 400 when it says another."""
-        if not kind.namespaced:
-            metadata.pop("namespace", None)
-            return
-        said = metadata.get("namespace") or namespace
-        if said != namespace:
-            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-        metadata["namespace"] = namespace
-
-    def _name(self, metadata: JSON, again: bool) -> None:
-        prefix = metadata.get("generateName")
-        if prefix and (again or not metadata.get("name")):
-            suffix = "".join(self._random.choices(_SUFFIX, k=5))
-            metadata["name"] = prefix[:_LONGEST_PREFIX] + suffix
-
-    def _require_namespace(self, kind: Kind, namespace: str, new: JSON) -> None:
-        if not kind.namespaced:
-            return
-        found = self.lookup("namespaces", "", namespace)
-        if found is None:
-            raise not_found("", "namespaces", namespace)
-        if found["metadata"].get("deletionTimestamp"):
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            error = denied(kind.group, kind.plural, new["metadata"].get("name", ""), why)
-            cause = {
-                "reason": "NamespaceTerminating",
-                "message": f"namespace {namespace} is being terminated",
-                "field": "metadata.namespace",
-            }
-            error.details = {**(error.details or {}), "causes": [cause]}
-            raise error
+        return self._store(kind, key, new, options)
 
     # update
 
@@ -226,29 +120,20 @@ class Verbs:
     ) -> tuple[Stored, bool]:
         """Replace an object, or create it where the kind allows that: (object, whether it is new)."""
         kind = resource.kind
-        new = self.admitted(resource, body, options)
-        self.place(kind, new["metadata"], namespace)
-        said = new["metadata"].get("name")
-        if said and said != name:
-            raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
+        new = admission.admitted(resource, body, options)
+        metadata = new["metadata"]
+        admission.place(kind, metadata, namespace)
+        check_name(metadata, name)
         existing = self.storage.collection(kind).items.get((namespace, name))
+        metadata["name"] = name
         if existing is None:
-            if subresource or not kind.strategy.allow_create_on_update or new["metadata"].get("uid"):
+            if subresource or not kind.strategy.allow_create_on_update or metadata.get("uid"):
                 raise not_found(kind.group, kind.plural, name)
-            new["metadata"]["name"] = name
-            new["metadata"].pop("resourceVersion", None)
-            self._require_namespace(kind, namespace, new)
+            metadata.pop("resourceVersion", None)
+            admission.require_namespace(kind, namespace, name, self.lookup)
             return self._insert(resource, namespace, new, options), True
-        new["metadata"]["name"] = name
-        self._check_uid(kind, existing, new["metadata"].get("uid", ""))
+        preconditions.check_uid(kind, existing, metadata.get("uid", ""))
         return self.replace(resource, existing, new, options, subresource), False
-
-    @staticmethod
-    def _check_uid(kind: Kind, existing: Stored, uid: str) -> None:
-        actual = existing.object["metadata"]["uid"]
-        if uid and uid != actual:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}"
-            raise conflict(kind.group, kind.plural, existing.key[1], why)
 
     def replace(
         self,
@@ -267,15 +152,15 @@ class Verbs:
         kind, strategy, old = resource.kind, resource.kind.strategy, existing.object
         context = self._context(options, "update")
         metadata, before = new["metadata"], old["metadata"]
-        self._check_revision(kind, existing, metadata)
-        problems = self._restore_system_fields(metadata, before)
+        preconditions.check_revision(kind, existing, metadata)
+        problems = preconditions.restore_system_fields(metadata, before)
         if subresource:
-            self._keep_all_but_status(new, old, keep_metadata=strategy.status_keeps_metadata)
-        strategy.default(new, context)
-        if subresource:
+            preconditions.keep_all_but_status(new, old, keep_metadata=strategy.status_keeps_metadata)
+            strategy.default(new, context)
             strategy.prepare_status(new, old, context)
             problems += strategy.validate_status(new, old, context)
         else:
+            strategy.default(new, context)
             strategy.prepare_update(new, old, context)
             if strategy.generation and new.get("spec") != old.get("spec"):
                 metadata["generation"] = before.get("generation", 0) + 1
@@ -283,80 +168,22 @@ class Verbs:
             problems += strategy.validate_update(new, old, context)
         if problems:
             raise invalid(kind.group, kind.kind, existing.key[1], problems)
-        return self._commit(resource, existing, new, options, subresource, applied)
-
-    def _commit(
-        self,
-        resource: Resource,
-        existing: Stored,
-        new: JSON,
-        options: Options,
-        subresource: str,
-        applied: list[JSON] | None,
-    ) -> Stored:
-        kind, metadata = resource.kind, new["metadata"]
-        if applied is None:
-            self._track(resource, new, existing.object, options, subresource)
-        else:
+        if applied is not None:
             metadata["managedFields"] = applied
+        elif self.track_managers and options.manager:
+            managers.note_update(resource, new, old, options.manager, context.now, subresource)
+        return self._commit(kind, existing, new, options)
+
+    def _commit(self, kind: Kind, existing: Stored, new: JSON, options: Options) -> Stored:
+        if not new["metadata"].get("managedFields"):
+            new["metadata"].pop("managedFields", None)
         if new == existing.object:
             return existing
-        if self._finished(new, existing.object):
-            result = self._dry(kind, existing.key, new)
+        if preconditions.finished(new, existing.object):
             if not options.dry_run:
                 self.storage.remove(kind, existing.key)
-            return result
-        return self._dry(kind, existing.key, new) if options.dry_run else self.storage.put(kind, new)
-
-    @staticmethod
-    def _finished(new: JSON, old: JSON) -> bool:
-        """Whether this update took away the last thing that held a deleted object."""
-        before = old["metadata"]
-        if new["metadata"].get("finalizers") or not before.get("deletionTimestamp"):
-            return False
-        return not before.get("deletionGracePeriodSeconds")
-
-    @staticmethod
-    def _check_revision(kind: Kind, existing: Stored, metadata: JSON) -> None:
-        revision = metadata.get("resourceVersion", "")
-        if not revision:
-            if not kind.strategy.allow_unconditional_update:
-                problem = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-                raise invalid(kind.group, kind.plural, existing.key[1], [problem])
-        elif not revision.isdigit():
-            raise StatusError(500, "", f'parsing "{revision}": invalid syntax')
-        elif revision != str(existing.revision):
-            raise conflict(kind.group, kind.plural, existing.key[1])
-        metadata["resourceVersion"] = str(existing.revision)
-
-    @staticmethod
-    def _restore_system_fields(metadata: JSON, before: JSON) -> list:  # type: ignore[type-arg]
-        uid = metadata.get("uid")
-        problems = [immutable("metadata.uid", uid)] if uid and uid != before["uid"] else []
-        for name in _SYSTEM_FIELDS:
-            if name in before:
-                metadata[name] = before[name]
-            else:
-                metadata.pop(name, None)
-        return problems
-
-    @staticmethod
-    def _keep_all_but_status(new: JSON, old: JSON, *, keep_metadata: bool) -> None:
-        """A write to /status changes the status; through some kinds' also labels, annotations and finalizers."""
-        metadata, before = new["metadata"], old["metadata"]
-        if keep_metadata:
-            for name in _STATUS_KEEPS:
-                if name in before:
-                    metadata[name] = before[name]
-                else:
-                    metadata.pop(name, None)
-        for name in set(new) | set(old):
-            if name in ("kind", "apiVersion", "metadata", "status"):
-                continue
-            if name in old:
-                new[name] = old[name]
-            else:
-                new.pop(name)
+            return _unstored(kind, existing.key, new)
+        return self._store(kind, existing.key, new, options)
 
     # delete
 
@@ -366,46 +193,17 @@ class Verbs:
         """Delete an object or mark it as being deleted: (its state, whether it is gone)."""
         kind = resource.kind
         existing = self.get(resource, namespace, name)
-        self._check_preconditions(kind, existing, deletion)
-        grace = self._grace(kind, existing.object, deletion)
-        metadata = existing.object["metadata"]
-        if grace or metadata.get("finalizers") or kind.strategy.finalized(existing.object):
+        preconditions.check_deletion(kind, existing, deletion)
+        obj = existing.object
+        grace = kind.strategy.grace_period(obj, deletion.grace)
+        if grace or obj["metadata"].get("finalizers") or kind.strategy.finalized(obj):
             return self._mark(kind, existing, grace, options), False
         last = existing
-        if kind.strategy.grace:
+        if kind.strategy.graceful:
             new = existing.thaw()
-            moment = timestamp(self.clock())
-            new["metadata"] |= {"deletionTimestamp": moment, "deletionGracePeriodSeconds": 0}
-            last = self._dry(kind, existing.key, new)
+            new["metadata"] |= {"deletionTimestamp": self.now(), "deletionGracePeriodSeconds": 0}
+            last = _unstored(kind, existing.key, new)
         return (last if options.dry_run else self.storage.remove(kind, existing.key, last.object)), True
-
-    @staticmethod
-    def _check_preconditions(kind: Kind, existing: Stored, deletion: Deletion) -> None:
-        actual, revision = existing.object["metadata"]["uid"], str(existing.revision)
-        if deletion.uid and deletion.uid != actual:
-            why = (
-                f"the UID in the precondition ({deletion.uid}) does not match the UID in record ({actual}). "
-                "The object might have been deleted and then recreated"
-            )
-            raise conflict(kind.group, kind.kind, existing.key[1], why)
-        if deletion.revision and deletion.revision != revision:
-            why = (
-                f"the ResourceVersion in the precondition ({deletion.revision}) does not match the ResourceVersion "
-                f"in record ({revision}). The object might have been modified"
-            )
-            raise conflict(kind.group, kind.kind, existing.key[1], why)
-
-    @staticmethod
-    def _grace(kind: Kind, obj: JSON, deletion: Deletion) -> int:
-        if not kind.strategy.grace:
-            return 0
-        spec, status = obj.get("spec", {}), obj.get("status", {})
-        if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
-            return 0
-        usual = spec.get("terminationGracePeriodSeconds", 30)
-        wanted = usual if deletion.grace is None else max(deletion.grace, 0)
-        before = obj["metadata"].get("deletionGracePeriodSeconds")
-        return int(wanted if before is None else min(before, wanted))
 
     def _mark(self, kind: Kind, existing: Stored, grace: int, options: Options) -> Stored:
         old = existing.object["metadata"]
@@ -419,20 +217,24 @@ class Verbs:
         if "generation" in metadata and not old.get("deletionTimestamp"):
             metadata["generation"] += 1
         kind.strategy.prepare_delete(new)
-        return self._dry(kind, existing.key, new) if options.dry_run else self.storage.put(kind, new)
+        return self._store(kind, existing.key, new, options)
 
-    # shared
+    def _store(self, kind: Kind, key: Key, new: JSON, options: Options) -> Stored:
+        return _unstored(kind, key, new) if options.dry_run else self.storage.put(kind, new)
 
-    def _track(self, resource: Resource, new: JSON, old: JSON | None, options: Options, subresource: str) -> None:
-        if self.track_managers and options.manager:
-            managers.note_update(resource, new, old, options.manager, timestamp(self.clock()), subresource)
 
-    @staticmethod
-    def _dry(kind: Kind, key: Key, new: JSON) -> Stored:
-        """`new` as if it was stored, without storing it."""
-        ordered: JSON = {"kind": kind.kind, "apiVersion": new["apiVersion"], "metadata": new["metadata"]}
-        ordered.update(new)
-        return Stored(key, ordered, 0, without_type_meta(ordered), {})
+def _unstored(kind: Kind, key: Key, new: JSON) -> Stored:
+    """`new` in the form of a stored object, without storing it."""
+    ordered: JSON = {"kind": kind.kind, "apiVersion": new["apiVersion"], "metadata": new["metadata"]}
+    ordered.update(new)
+    return Stored(key, ordered, 0, without_type_meta(ordered), {})
+
+
+def check_name(metadata: JSON, name: str) -> None:
+    """Raises 400 when an object has another name than the path."""
+    said = metadata.get("name")
+    if said and said != name:
+        raise bad_request(f"the name of the object ({said}) does not match the name on the URL ({name})")
 
 
 def _name_check(kind: Kind) -> names.Check:

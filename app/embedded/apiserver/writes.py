@@ -6,11 +6,12 @@ import orjson
 
 from app.embedded.apiserver import reads, subresources
 from app.embedded.apiserver.garbage import Garbage
+from app.embedded.apiserver.options import Deletion
 from app.embedded.apiserver.patches import patch_object
 from app.embedded.apiserver.requests import Answer, Call, document
 from app.embedded.apiserver.statuses import JSON, StatusError, method_not_allowed, no_such_resource
 from app.embedded.apiserver.storage import Stored
-from app.embedded.apiserver.verbs import Deletion, Verbs
+from app.embedded.apiserver.verbs import Verbs
 
 
 def _written(call: Call, stored: Stored, code: int = 200) -> Answer:

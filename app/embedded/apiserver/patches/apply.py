@@ -9,62 +9,70 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.embedded.apiserver import fieldset, managers
+from app.embedded.apiserver import admission, fieldset, managers
 from app.embedded.apiserver.fieldset import FieldSet
 from app.embedded.apiserver.managers import APPLY, Manager
+from app.embedded.apiserver.options import Options
 from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.schema import Shape, schema
-from app.embedded.apiserver.statuses import JSON, StatusError, bad_request, conflict
+from app.embedded.apiserver.statuses import JSON, StatusError, bad_request, conflict, invalid, required
 from app.embedded.apiserver.storage import Stored
-from app.embedded.apiserver.verbs import Options, Verbs, timestamp
+from app.embedded.apiserver.verbs import Verbs, check_name
 
 
 def apply(
     verbs: Verbs, resource: Resource, namespace: str, name: str, wanted: Any, options: Options, subresource: str
 ) -> tuple[Stored, bool]:
     """Apply the configuration `wanted`: (the object, whether it is new). Raises 400, 409 with the conflicts, and 422."""
-    _check(wanted, options)
+    _check(resource, name, wanted, options)
     existing = verbs.storage.collection(resource.kind).items.get((namespace, name))
     config = _configuration(resource, wanted, subresource)
     shape = schema(resource.model).shape
-    now = timestamp(verbs.clock())
     owned = fieldset.of_object(fieldset.tracked(config), shape)
-    me = Manager(options.manager, APPLY, resource.api_version, subresource, now, owned)
+    me = Manager(options.manager, APPLY, resource.api_version, subresource, verbs.now(), owned)
     if existing is None:
         if subresource:
             verbs.get(resource, namespace, name)
-        if wanted["metadata"].get("resourceVersion") or wanted["metadata"].get("uid"):
-            raise conflict(resource.kind.group, resource.kind.plural, name)
-        config["metadata"].update({"name": name, "managedFields": managers.write([me])})
-        plain = Options(options.dry_run, "", options.validation, options.force, options.caller, options.warnings)
-        return verbs.create(resource, namespace, config, plain), True
+        return _create(verbs, resource, namespace, config, me, options), True
     live = existing.thaw()
     if resource.conversion is not None:
         live = resource.conversion.from_stored(live)
     live["apiVersion"] = resource.api_version
-    known = managers.read(existing.object["metadata"])
-    merged = _merge(live, config, shape)
-    merged, known = _settle(live, merged, shape, known, me, force=options.force)
-    new = verbs.admitted(resource, merged, options)
+    before = existing.object["metadata"].get("managedFields", [])
+    merged, known = _settle(
+        live, _merge(live, config, shape), shape, managers.read(live["metadata"]), me, options.force
+    )
+    new = admission.admitted(resource, merged, options)
     new["metadata"]["resourceVersion"] = config["metadata"].get("resourceVersion", "")
     entries = managers.write(known)
-    unchanged = _same_but_time(entries, existing.object["metadata"].get("managedFields") or [])
-    applied = existing.object["metadata"].get("managedFields", []) if unchanged else entries
+    applied = before if _same_but_time(entries, before) else entries
     return verbs.replace(resource, existing, new, options, subresource, applied=applied), False
 
 
-def _check(wanted: Any, options: Options) -> None:
+def _create(verbs: Verbs, resource: Resource, namespace: str, config: JSON, me: Manager, options: Options) -> Stored:
+    metadata = config["metadata"]
+    if metadata.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+        raise conflict(resource.kind.group, resource.kind.plural, metadata["name"], why)
+    metadata.pop("resourceVersion", None)
+    return verbs.create(resource, namespace, config, options, applied=managers.write([me]))
+
+
+def _check(resource: Resource, name: str, wanted: Any, options: Options) -> None:
+    if not options.manager:
+        problem = required("fieldManager", "is required for apply patch")
+        raise invalid("meta.k8s.io", "PatchOptions", "", [problem])
     if not isinstance(wanted, dict) or not isinstance(wanted.get("metadata"), dict):
         raise bad_request("error decoding apply configuration: metadata is required")
-    if not options.manager:
-        raise bad_request(
-            "PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required for apply patch"
-        )
     if wanted["metadata"].get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
-    for part in ("apiVersion", "kind"):
-        if not wanted.get(part):
-            raise bad_request(f"error decoding apply configuration: {part} is required")
+    if (wanted.get("apiVersion"), wanted.get("kind")) != (resource.api_version, resource.kind.kind):
+        raise bad_request(f"invalid object type: {wanted.get('apiVersion', '')}, Kind={wanted.get('kind', '')}")
+    wanted["metadata"].setdefault("name", name)
+    check_name(wanted["metadata"], name)
+    unknown = schema(resource.model).admit(wanted)[1]
+    if unknown:
+        raise StatusError(500, "", f"failed to create typed patch object: .{unknown[0]}: field not declared in schema")
 
 
 def _configuration(resource: Resource, wanted: JSON, subresource: str) -> JSON:
@@ -103,7 +111,7 @@ def _merge(live: Any, config: Any, shape: Shape | None) -> Any:
 
 
 def _settle(
-    live: JSON, merged: JSON, shape: Shape, known: list[Manager], me: Manager, *, force: bool
+    live: JSON, merged: JSON, shape: Shape, known: list[Manager], me: Manager, force: bool
 ) -> tuple[JSON, list[Manager]]:
     """The merged object without what this manager gave up, and everybody's fields after the apply; raises 409."""
     mine = next((m for m in known if m.same(me.name, APPLY, me.api_version, me.subresource)), None)
@@ -173,7 +181,7 @@ def _conflict(clashes: list[tuple[Manager, FieldSet]]) -> StatusError:
         if manager.subresource:
             who += f' with subresource "{manager.subresource}"'
         if manager.operation != APPLY:
-            who += f" using {manager.api_version}" + (f" at {manager.time}" if manager.time else "")
+            who += f" using {manager.api_version}"
         found = sorted(fieldset.paths(common))
         causes += [
             {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path} for path in found

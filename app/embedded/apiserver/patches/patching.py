@@ -8,20 +8,22 @@ from typing import Any, Final
 import jsonpatch
 import jsonpointer
 
+from app.embedded.apiserver import admission
+from app.embedded.apiserver.options import Options
 from app.embedded.apiserver.patches.apply import apply
 from app.embedded.apiserver.patches.merge import merge
 from app.embedded.apiserver.patches.strategic import strategic
 from app.embedded.apiserver.registry import Resource
+from app.embedded.apiserver.requests import APPLY_TYPE
 from app.embedded.apiserver.schema import schema
 from app.embedded.apiserver.statuses import JSON, StatusError, bad_request, unsupported_media_type
 from app.embedded.apiserver.storage import Stored
-from app.embedded.apiserver.verbs import Options, Verbs
+from app.embedded.apiserver.verbs import Verbs, check_name
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
-APPLY_PATCH: Final = "application/apply-patch+yaml"
-FORMATS: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+FORMATS: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_TYPE)
 
 
 def patch_object(
@@ -41,7 +43,7 @@ def patch_object(
     if content_type not in FORMATS:
         raise unsupported_media_type(FORMATS)
     patch = read()
-    if content_type == APPLY_PATCH:
+    if content_type == APPLY_TYPE:
         return apply(verbs, resource, namespace, name, patch, options, subresource)
     existing = verbs.get(resource, namespace, name)
     current = existing.thaw()
@@ -49,12 +51,10 @@ def patch_object(
         current = resource.conversion.from_stored(current)
     current["apiVersion"] = resource.api_version
     changed = _patched(resource, current, patch, content_type)
-    new = verbs.admitted(resource, changed, options)
-    verbs.place(resource.kind, new["metadata"], namespace)
-    if new["metadata"].get("name") != name:
-        raise bad_request(
-            f"the name of the object ({new['metadata'].get('name')}) does not match the name on the URL ({name})"
-        )
+    new = admission.admitted(resource, changed, options)
+    admission.place(resource.kind, new["metadata"], namespace)
+    check_name(new["metadata"], name)
+    new["metadata"]["name"] = name
     return verbs.replace(resource, existing, new, options, subresource), False
 
 

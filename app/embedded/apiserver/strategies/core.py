@@ -72,6 +72,7 @@ class Nodes(Strategy):
     """Status belongs to the subresource, except at creation; /status may change metadata."""
 
     status_keeps_metadata = False
+    status_at_creation = True
     field_names = ("spec.unschedulable",)
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:

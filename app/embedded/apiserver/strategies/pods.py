@@ -58,7 +58,7 @@ class Pods(Strategy):
     """The usual pod rules without admission plugins that need other controllers (service accounts, limits)."""
 
     generation = True
-    grace = True
+    graceful = True
     returns_deleted = True
     status_keeps_metadata = False
     field_names = (
@@ -150,6 +150,14 @@ class Pods(Strategy):
         if said != old.get("status", {}).get("qosClass", said):
             problems.append(invalid_value("status.qosClass", said, "field is immutable"))
         return problems
+
+    def grace_period(self, stored: JSON, wanted: int | None) -> int:
+        spec = stored["spec"]
+        if not spec.get("nodeName") or stored.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+            return 0
+        chosen = spec.get("terminationGracePeriodSeconds", 30) if wanted is None else max(wanted, 0)
+        before = stored["metadata"].get("deletionGracePeriodSeconds")
+        return int(chosen if before is None else min(before, chosen))
 
     def fields(self, stored: JSON) -> dict[str, str]:
         spec, status = stored["spec"], stored.get("status", {})

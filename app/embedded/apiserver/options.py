@@ -1,0 +1,39 @@
+"""What a write may say beside the object, and how it tells the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from app.embedded.apiserver.strategy import Caller
+
+Clock = Callable[[], datetime]
+
+
+def timestamp(moment: datetime) -> str:
+    """RFC 3339 in whole seconds, as metav1.Time is written."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of create, update and patch. `manager` is the field manager, '' for nobody; `validation` says what happens
+    to unknown fields (Strict, Warn, Ignore); `warnings` collects what the client is to be told."""
+
+    dry_run: bool = False
+    manager: str = ""
+    validation: str = "Warn"
+    force: bool = False
+    caller: Caller = field(default_factory=Caller)
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """metav1.DeleteOptions: seconds of grace (None: the usual), preconditions, and what happens to dependents."""
+
+    grace: int | None = None
+    uid: str = ""
+    revision: str = ""
+    propagation: str = ""

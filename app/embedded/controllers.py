@@ -1,0 +1,94 @@
+"""The controllers and the kubelet stand-in of the embedded cluster, on one shared set of informers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from app.api.core import Pod
+from app.api.meta import ObjectMeta
+from app.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.embedded.claimcontroller import ClaimController
+from app.embedded.driver import Driver, Fabric
+from app.embedded.eviction import EvictionController
+from app.embedded.informer import Informer
+from app.embedded.kubelet import Kubelet
+from app.embedded.objects import DEPLOYMENTS, PODS, ClaimTemplate, Deployment, FullPod, claim_templates
+from app.embedded.podclaims import known_names
+from app.embedded.replicas import ReplicaController
+from app.kube.client import KubeClient
+from app.kube.discovery import Served
+from app.kube.events import EventRecorder
+from app.kube.mirror import Named
+from app.kube.resources import device_taint_rules, resource_claims, resource_slices
+
+
+class Controllers:
+    """Everything but API server and scheduler. `run` never returns."""
+
+    def __init__(self, client: KubeClient, served: Served, driver: Driver, *, fabric_delay: float = 1.0) -> None:
+        self.pods: Informer[FullPod] = Informer(
+            client, PODS, indexes={"claim": claims_of, "template": templates_of, "owner": owner_of}
+        )
+        self.claims: Informer[ResourceClaim] = Informer(
+            client, resource_claims(served.version), indexes={"owner": owner_of}
+        )
+        self.slices: Informer[ResourceSlice] = Informer(
+            client, resource_slices(served.version), indexes={"pool": pool_of}
+        )
+        self.rules: Informer[DeviceTaintRule] | None = (
+            Informer(client, device_taint_rules(served.taint_rules)) if served.taint_rules else None
+        )
+        templates: Informer[ClaimTemplate] = Informer(client, claim_templates(served.version))
+        deployments: Informer[Deployment] = Informer(client, DEPLOYMENTS)
+        self._informers: list[Informer[FullPod] | Informer[ResourceClaim] | Informer[ResourceSlice]] = [
+            self.pods,
+            self.claims,
+            self.slices,
+        ]
+        self._more = [templates, deployments, *((self.rules,) if self.rules is not None else ())]
+        claim_events = EventRecorder(client, "embedded", controller="resource_claim")
+        kubelet_events = EventRecorder(client, "embedded", controller="kubelet")
+        taint_events = EventRecorder(client, "embedded", controller="device-taint-eviction")
+        self.recorders = (claim_events, kubelet_events, taint_events)
+        self.claim_controller = ClaimController(client, self.pods, self.claims, templates, claim_events)
+        self.replicas = ReplicaController(client, deployments, self.pods)
+        self.kubelet = Kubelet(client, self.pods, self.claims, kubelet_events)
+        self.eviction = EvictionController(client, self.pods, self.claims, self.slices, self.rules, taint_events)
+        self.fabric = Fabric(driver, self.claims, delay=fabric_delay)
+
+    async def run(self) -> None:
+        """For ever."""
+        runners = (*self._informers, *self._more, *self.recorders)
+        actors = (self.claim_controller, self.replicas, self.kubelet, self.eviction, self.fabric)
+        async with asyncio.TaskGroup() as group:
+            for runner in (*runners, *actors):
+                group.create_task(runner.run())
+
+    async def synced(self) -> None:
+        """Wait until everything has been listed once."""
+        await asyncio.gather(*(informer.synced.wait() for informer in (*self._informers, *self._more)))
+
+
+def claims_of(pod: Pod) -> Iterable[str]:
+    """The keys of the pod's claims that are known by name."""
+    return [f"{pod.metadata.namespace}/{name}" for name in known_names(pod)]
+
+
+def templates_of(pod: Pod) -> Iterable[str]:
+    """The keys of the pod's claim templates."""
+    entries = pod.spec.resource_claims
+    return [
+        f"{pod.metadata.namespace}/{e.resource_claim_template_name}" for e in entries if e.resource_claim_template_name
+    ]
+
+
+def owner_of(obj: Named) -> Iterable[str]:
+    """The UID of the controller owner."""
+    meta: ObjectMeta = obj.metadata
+    return [meta.controller.uid] if meta.controller is not None else []
+
+
+def pool_of(part: ResourceSlice) -> Iterable[str]:
+    """Driver and pool of a slice."""
+    return [f"{part.spec.driver}/{part.spec.pool.name}"]

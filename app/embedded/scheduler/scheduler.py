@@ -1,0 +1,300 @@
+"""The scheduler loop: one pod after another finds a node, while earlier ones are being bound.
+
+As kube-scheduler 1.36 with DynamicResources disabled (or enabled at preEnqueue only): watches feed queue and cache,
+attempts are serial, binds are concurrent and without limit, and pods learn by condition and event what became of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from app.api.core import ObjectReference
+from app.api.decoding import encode
+from app.api.errors import ApiError, NotFoundError
+from app.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX, DeviceClass, ResourceClaim
+from app.embedded.informer import Informer
+from app.embedded.objects import NODES, PODS, FullNode, FullPod
+from app.embedded.podclaims import Unready, claims
+from app.embedded.scheduler import wakeups
+from app.embedded.scheduler.attempt import Attempts, Failed, Found, Outcome, Refused
+from app.embedded.scheduler.cache import Cache
+from app.embedded.scheduler.calls import Call, CallError, Extenders, wire_form
+from app.embedded.scheduler.config import SchedulerConfig
+from app.embedded.scheduler.queue import Item, SchedulingQueue
+from app.embedded.scheduler.records import PodRecord, pod_records
+from app.embedded.scheduler.wakeups import Wakeup
+from app.kube.client import STRATEGIC_PATCH, KubeClient
+from app.kube.events import EventRecorder, Occurrence
+from app.kube.resources import device_classes, resource_claims
+
+log = structlog.get_logger(__name__)
+
+_FLUSH_PERIOD = 30.0
+_EVENTS_PER_SECOND = 200.0
+
+
+class Scheduler:
+    """Schedules the pods of the configuration's profiles. `run` never returns; `close` when it has been cancelled."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        config: SchedulerConfig,
+        *,
+        version: str = "v1",
+        pop_from_backoff: bool = True,
+        seed: int | None = None,
+        on_call: Callable[[Call], object] = lambda call: None,
+    ) -> None:
+        """`version`: of resource.k8s.io; `pop_from_backoff`: the feature gate SchedulerPopFromBackoffQ."""
+        self.config = config
+        self.attempts: Counter[str] = Counter()
+        """Attempts by the UID of the pod."""
+        self.extenders = Extenders(config.extenders, on_call)
+        self._client = client
+        self._pods: Informer[PodRecord] = Informer(client, pod_records())
+        self._nodes: Informer[FullNode] = Informer(client, NODES)
+        self._claims: Informer[ResourceClaim] = Informer(client, resource_claims(version))
+        self._classes: Informer[DeviceClass] = Informer(client, device_classes(version))
+        self._cache = Cache()
+        self._ready = asyncio.Event()
+        self.queue: SchedulingQueue[PodRecord] = SchedulingQueue(
+            time.monotonic,
+            gate=self._may_be_tried,
+            initial_backoff=config.pod_initial_backoff_seconds,
+            max_backoff=config.pod_max_backoff_seconds,
+            pop_from_backoff=pop_from_backoff,
+            on_ready=self._ready.set,
+        )
+        self._attempts = Attempts(
+            self._cache,
+            self.extenders,
+            percentage=self._percentage,
+            by_claim=self._by_claim,
+            chance=random.Random(seed),
+        )
+        self._recorders = {
+            name: EventRecorder(client, f"{name}-embedded", controller=name, rate=_EVENTS_PER_SECOND)
+            for name in config.scheduler_names
+        }
+        self._bindings: set[asyncio.Task[None]] = set()
+        self._pods.subscribe(self._pod_changed)
+        self._nodes.subscribe(self._node_changed)
+        self._claims.subscribe(lambda old, new: self._wake(wakeups.of_claim(old, new)))
+        self._classes.subscribe(lambda old, new: self._wake(wakeups.of_class(old, new)))
+
+    @property
+    def binding(self) -> int:
+        """How many pods are being bound."""
+        return len(self._bindings)
+
+    async def run(self) -> None:
+        """For ever, from when everything has been listed."""
+        async with asyncio.TaskGroup() as group:
+            for informer in (self._pods, self._nodes, self._claims, self._classes):
+                group.create_task(informer.run())
+            for recorder in self._recorders.values():
+                group.create_task(recorder.run())
+            for informer in (self._nodes, self._claims, self._classes, self._pods):
+                await informer.synced.wait()
+            group.create_task(self._flush())
+            while True:
+                await self.step()
+
+    async def close(self) -> None:
+        """Give up what is being bound, as a scheduler that is stopped does."""
+        for task in tuple(self._bindings):
+            task.cancel()
+        await asyncio.gather(*self._bindings, return_exceptions=True)
+        await self.extenders.close()
+
+    async def step(self) -> None:
+        """One attempt for the next pod; waits for one if there is none."""
+        self._ready.clear()
+        item = self.queue.pop()
+        if item is None:
+            await self._wait()
+            return
+        await self._attempt(item)
+
+    async def _wait(self) -> None:
+        due = self.queue.next_due()
+        timeout = None if due is None else max(due - time.monotonic(), 0.0)
+        try:
+            await asyncio.wait_for(self._ready.wait(), timeout)
+        except TimeoutError:
+            pass
+
+    async def _flush(self) -> None:
+        while True:
+            await asyncio.sleep(_FLUSH_PERIOD)
+            self.queue.flush()
+
+    # --- what the watches bring
+
+    def _pod_changed(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        self._place(old, new)
+        before, after = (record.pod if record is not None else None for record in (old, new))
+        if (wakeup := wakeups.of_pod(before, after)) is not None:
+            self._wake(wakeup)
+
+    def _place(self, old: PodRecord | None, new: PodRecord | None) -> None:
+        """Bring queue and cache up to date with one pod."""
+        record = new or old
+        if record is None:
+            return
+        uid = record.metadata.uid
+        if new is None or new.pod.status.phase in ("Succeeded", "Failed"):
+            self.queue.remove(uid)
+            self._cache.gone(uid)
+        elif new.pod.spec.node_name:
+            self.queue.remove(uid)
+            self._cache.bound(new.pod)
+        elif new.pod.spec.scheduler_name in self._recorders:
+            if uid in self.queue:
+                self.queue.update(uid, new, Wakeup("own pod"))
+            elif not self._cache.assumed(uid):
+                self.queue.add(uid, new, new.pod.spec.priority)
+
+    def _node_changed(self, old: FullNode | None, new: FullNode | None) -> None:
+        self._cache.node_changed(old, new)
+        if (wakeup := wakeups.of_node(old, new)) is not None:
+            self._wake(wakeup)
+
+    def _wake(self, wakeup: Wakeup) -> None:
+        self.queue.wake(wakeup)
+
+    def _may_be_tried(self, record: PodRecord) -> bool:
+        """preEnqueue: scheduling gates, and claims that do not exist yet."""
+        if record.pod.spec.scheduling_gates:
+            return False
+        if not self.config.profile(record.pod.spec.scheduler_name).gates_claims:
+            return True
+        try:
+            found = list(claims(record.pod, self._claims.get))
+        except Unready:
+            return False
+        return all(claim.metadata.deletion_timestamp is None for claim in found)
+
+    def _percentage(self, pod: FullPod) -> int:
+        own = self.config.profile(pod.spec.scheduler_name).percentage_of_nodes_to_score
+        return self.config.percentage_of_nodes_to_score if own is None else own
+
+    def _by_claim(self, resource: str) -> bool:
+        """Whether a DeviceClass provides this extended resource, so that nodes need not offer it."""
+        if resource.startswith(EXTENDED_RESOURCE_CLASS_PREFIX):
+            return self._classes.get("", resource.removeprefix(EXTENDED_RESOURCE_CLASS_PREFIX)) is not None
+        if "/" not in resource:
+            return False
+        return any(found.spec.extended_resource_name == resource for found in self._classes.objects.values())
+
+    # --- attempts
+
+    async def _attempt(self, item: Item[PodRecord]) -> None:
+        record = item.pod
+        if record.metadata.deletion_timestamp is not None:
+            self.queue.remove(item.uid)
+            return
+        self.attempts[item.uid] += 1
+        outcome = await self._attempts.run(record.pod, wire_form(record.raw))
+        if isinstance(outcome, Found):
+            if item.uid not in self.queue:
+                return  # deleted, or bound by somebody else, during the attempt
+            self._cache.assume(item.uid, outcome.node, outcome.asked)
+            self.queue.binding(item.uid)
+            task = asyncio.create_task(self._bind(record, outcome.node))
+            self._bindings.add(task)
+            task.add_done_callback(self._bindings.discard)
+        else:
+            await self._unsuccessful(record, outcome)
+
+    async def _bind(self, record: PodRecord, node: str) -> None:
+        """Let an extender bind the pod, or bind it."""
+        pod = record.pod
+        try:
+            binders = self.extenders.interested(pod, "bind")
+            if binders:
+                await self.extenders.bind(binders[0], pod, node)
+            else:
+                await self._bind_myself(pod, node)
+        except (CallError, ApiError) as problem:
+            if self._cache.forget(pod.metadata.uid):
+                self._wake(Wakeup("bound pod gone"))
+            await self._unsuccessful(record, Failed(str(problem)))
+            return
+        self.queue.remove(pod.metadata.uid)
+        note = f"Successfully assigned {pod.metadata.key} to {node}"
+        self._tell(pod, Occurrence(_reference(pod), "Scheduled", "Binding", note))
+
+    async def _bind_myself(self, pod: FullPod, node: str) -> None:
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": pod.metadata.namespace, "name": pod.metadata.name, "uid": pod.metadata.uid},
+            "target": {"kind": "Node", "name": node},
+        }
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "binding")
+        await self._client.create(path, msgspec.json.encode(binding))
+
+    async def _unsuccessful(self, record: PodRecord, outcome: Outcome) -> None:
+        """Put the pod back into the queue and tell it why."""
+        if isinstance(outcome, Found):
+            return
+        uid = record.metadata.uid
+        if isinstance(outcome, Refused):
+            self.queue.refused(uid, outcome.refusers)
+            reason = "Unschedulable"
+        else:
+            self.queue.failed(uid)
+            reason = "SchedulerError"
+        current = self._pods.objects.get(record.metadata.key)
+        if current is None or current.metadata.uid != uid:
+            self.queue.remove(uid)
+            return
+        pod = current.pod
+        self._tell(pod, Occurrence(_reference(pod), "FailedScheduling", "Scheduling", outcome.message, "Warning"))
+        await self._report(pod, reason, outcome.message)
+
+    async def _report(self, pod: FullPod, reason: str, message: str) -> None:
+        """The PodScheduled condition, written only when it changes."""
+        before = pod.condition
+        known = before is not None and (before.status, before.reason, before.message) == ("False", reason, message)
+        if known and not pod.status.nominated_node_name:
+            return
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        since = before.last_transition_time if before is not None and before.status == "False" else now
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "observedGeneration": pod.metadata.generation,
+            "lastTransitionTime": since or now,
+        }
+        status: dict[str, object] = {"conditions": [condition]}
+        if pod.status.nominated_node_name:
+            status["nominatedNodeName"] = None
+        body = encode({"metadata": {"uid": pod.metadata.uid}, "status": status})
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "status")
+        try:
+            await self._client.patch(path, body, STRATEGIC_PATCH)
+        except NotFoundError:
+            pass
+        except ApiError as problem:
+            log.warning("pod not told why it waits", pod=pod.metadata.key, problem=problem.message)
+
+    def _tell(self, pod: FullPod, occurrence: Occurrence) -> None:
+        self._recorders[pod.spec.scheduler_name].record(occurrence)
+
+
+def _reference(pod: FullPod) -> ObjectReference:
+    meta = pod.metadata
+    return ObjectReference("Pod", meta.name, meta.namespace, meta.uid, "v1", meta.resource_version)
