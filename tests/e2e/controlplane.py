@@ -33,6 +33,8 @@ import trustme
 import yaml
 
 BUILT = Path(__file__).resolve().parents[1] / "controlplane" / "bin" / "current"
+KWOK = BUILT.parent / "kwok"
+KWOK_STAGES = BUILT.parents[1] / "kwok" / "stages.yaml"
 BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 READY_SECONDS = 90.0
 STOP_SECONDS = 10.0
@@ -55,6 +57,10 @@ DRA_RUNTIME_CONFIG = ("resource.k8s.io/v1beta1=true", "resource.k8s.io/v1beta2=t
 
 class NotBuiltError(RuntimeError):
     """The binaries of the control plane are not there."""
+
+
+class KubectlError(RuntimeError):
+    """kubectl refused, or was refused; the text is what it said."""
 
 
 class ComponentError(RuntimeError):
@@ -228,11 +234,11 @@ class ControlPlane:
         self._start_apiserver()
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """What kubectl prints, run as the administrator; raises CalledProcessError with its stderr."""
+        """What kubectl prints, run as the administrator; raises KubectlError."""
         command = [str(self.binaries / "kubectl"), f"--kubeconfig={self.admin_kubeconfig}", *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr.strip())
+            raise KubectlError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
@@ -271,6 +277,20 @@ class ControlPlane:
             f"--config={file}",
             *self._serving_flags("kube-scheduler", port),
             *_gates(gates),
+        )
+
+    def start_kwok(self) -> Component:
+        """Start KWOK (``make -C tests/controlplane kwok``): all nodes are ready and all pods bound to them run."""
+        port = free_port()
+        return self._start(
+            "kwok",
+            KWOK,
+            f"http://127.0.0.1:{port}/healthz",
+            f"--config={KWOK_STAGES}",
+            f"--kubeconfig={self.admin_kubeconfig}",
+            "--manage-all-nodes=true",
+            "--node-lease-duration-seconds=40",
+            f"--server-address=127.0.0.1:{port}",
         )
 
     def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 24) -> Path:
@@ -355,6 +375,8 @@ class ControlPlane:
             *self._serving_flags("kube-controller-manager", port),
             *_gates(self.feature_gates),
         )
+        # Before its namespace has an account, a pod is refused.
+        self.kubectl("wait", "--for=create", "--timeout=60s", "--namespace=default", "serviceaccount/default")
 
     def _component_kubeconfig(self, name: str, user: str) -> Path:
         file = self.directory / f"{name}.kubeconfig"
@@ -386,7 +408,7 @@ class ControlPlane:
         file.write_text(yaml.safe_dump(config))
         return file
 
-    def _start(self, name: str, binary: str, ready_url: str, *flags: str) -> Component:
+    def _start(self, name: str, binary: str | Path, ready_url: str, *flags: str) -> Component:
         if name in self.components:
             raise ValueError(f"{name} runs already")
         logs = self.directory / "logs"
