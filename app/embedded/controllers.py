@@ -77,10 +77,8 @@ def claims_of(pod: Pod) -> Iterable[str]:
 
 def templates_of(pod: Pod) -> Iterable[str]:
     """The keys of the pod's claim templates."""
-    entries = pod.spec.resource_claims
-    return [
-        f"{pod.metadata.namespace}/{e.resource_claim_template_name}" for e in entries if e.resource_claim_template_name
-    ]
+    names = (entry.resource_claim_template_name for entry in pod.spec.resource_claims)
+    return [f"{pod.metadata.namespace}/{name}" for name in names if name]
 
 
 def owner_of(obj: Named) -> Iterable[str]:

@@ -79,9 +79,9 @@ def _overdrawn_capacity(held: Mapping[DeviceID, Sequence[_Held]], published: Map
         for _, result in holders:
             for name, amount in result.consumed_capacity.items():
                 used[name] += amount.nano
-        for name, amount in used.items():
+        for name, total in used.items():
             offered = published[device].capacity.get(name)
-            if offered is None or amount > offered.value.nano:
+            if offered is None or total > offered.value.nano:
                 found.append(f"capacity {name} of device {'/'.join(device)} is overdrawn")
     return found
 
@@ -94,12 +94,11 @@ def _overdrawn_counters(
         for counters in part.spec.shared_counters:
             for name, counter in counters.counters.items():
                 left[part.spec.driver, part.spec.pool.name, counters.name, name] = counter.value.nano
-    for driver, pool, device in held:
-        for consumption in (
-            published[driver, pool, device].consumes_counters if (driver, pool, device) in published else ()
-        ):
+    for id_ in held:
+        consumptions = published[id_].consumes_counters if id_ in published else ()
+        for consumption in consumptions:
             for name, counter in consumption.counters.items():
-                key = (driver, pool, consumption.counter_set, name)
+                key = (id_[0], id_[1], consumption.counter_set, name)
                 left[key] = left.get(key, 0) - counter.value.nano
     return [f"counter {'/'.join(key)} is overdrawn" for key, amount in left.items() if amount < 0]
 

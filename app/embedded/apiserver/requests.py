@@ -83,7 +83,7 @@ class Answer:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Streaming:
     """An answer without an end: a watch that was not started yet."""
 
