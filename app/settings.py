@@ -1,8 +1,8 @@
 """What the service can be told: one flat list of settings, each documented where it is defined.
 
 Promises: a flag wins over the environment (`DRA_EXTENDER_...`), the environment over the YAML file, the file over the
-default; an unknown key, a value of the wrong kind or a combination that cannot work is an error that names the setting.
-`markdown_table` writes the reference in docs/settings.md, and a test keeps the two equal.
+default; an unknown key, a value of the wrong kind or a combination that cannot work is an error that names the
+setting. `markdown_table` writes the reference in docs/settings.md, and a test keeps the two equal.
 """
 
 from __future__ import annotations

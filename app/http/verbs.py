@@ -43,10 +43,7 @@ NEEDS_NAMES = (
     "dra-extender: the request has no NodeNames: set `nodeCacheCapable: true` for this extender "
     "in the KubeSchedulerConfiguration"
 )
-NEEDS_META_VICTIMS = (
-    "dra-extender: the request has no NodeNameToMetaVictims: set `nodeCacheCapable: true` for this extender "
-    "in the KubeSchedulerConfiguration"
-)
+NEEDS_VICTIMS = "dra-extender: the request has neither NodeNameToMetaVictims nor NodeNameToVictims"
 BROKEN = "dra-extender: internal error, see its log"
 
 
@@ -56,6 +53,8 @@ class Verbs(Protocol):
     def filter(self, args: ExtenderArgs) -> Answered[ExtenderFilterResult]: ...
 
     def prioritize(self, args: ExtenderArgs) -> Answered[Sequence[HostPriority]]: ...
+
+    def advise(self, args: ExtenderArgs) -> Answered[Sequence[HostPriority]]: ...
 
     def preempt(self, args: ExtenderPreemptionArgs) -> Answered[ExtenderPreemptionResult]: ...
 
@@ -119,7 +118,7 @@ class Verb(Generic[A, R]):
             return self._refuse(400, wrong), "malformed"
         try:
             decided = self._decide(args)
-            result = await asyncio.shield(decided) if inspect.isawaitable(decided) else decided
+            result = await self._outcome(decided) if inspect.isawaitable(decided) else decided
             answer = Answer(encode(result))
         except Exception:
             log.exception("verb failed", verb=self.name)
@@ -128,6 +127,10 @@ class Verb(Generic[A, R]):
         write = log.info if self.name == "bind" else log.debug
         write(self.name, outcome=outcome, **fields)
         return answer, outcome
+
+    async def _outcome(self, decided: Awaitable[R]) -> R:
+        """Binds go on when their client has gone: what they wrote must be finished or undone."""
+        return await (asyncio.shield(decided) if self.name == "bind" else decided)
 
 
 class VerbSet(msgspec.Struct, frozen=True):
@@ -143,11 +146,13 @@ class VerbSet(msgspec.Struct, frozen=True):
 def make_verbs(verbs: Verbs, *, unavailable: Callable[[], str], metrics: Metrics, max_body: int) -> VerbSet:
     """The verbs over these decisions. `unavailable` gives the reason why none may be made now, or nothing."""
 
-    def prioritize(name: str) -> Verb[ExtenderArgs, Sequence[HostPriority]]:
+    def prioritize(
+        name: str, decide: Callable[[ExtenderArgs], Answered[Sequence[HostPriority]]]
+    ) -> Verb[ExtenderArgs, Sequence[HostPriority]]:
         return Verb(
             name,
             ExtenderArgs,
-            verbs.prioritize,
+            decide,
             refuse=problem,
             unusable=_without_names,
             describe=_describe_prioritize,
@@ -168,13 +173,13 @@ def make_verbs(verbs: Verbs, *, unavailable: Callable[[], str], metrics: Metrics
             metrics=metrics,
             max_body=max_body,
         ),
-        prioritize=prioritize("prioritize"),
+        prioritize=prioritize("prioritize", verbs.prioritize),
         preempt=Verb(
             "preempt",
             ExtenderPreemptionArgs,
             verbs.preempt,
             refuse=problem,
-            unusable=lambda args: NEEDS_META_VICTIMS if args.NodeNameToMetaVictims is None else "",
+            unusable=_without_victims,
             describe=_describe_preempt,
             unavailable=unavailable,
             metrics=metrics,
@@ -191,12 +196,16 @@ def make_verbs(verbs: Verbs, *, unavailable: Callable[[], str], metrics: Metrics
             metrics=metrics,
             max_body=max_body,
         ),
-        advise=prioritize("advise"),
+        advise=prioritize("advise", verbs.advise),
     )
 
 
 def _without_names(args: ExtenderArgs) -> str:
     return NEEDS_NAMES if args.NodeNames is None else ""
+
+
+def _without_victims(args: ExtenderPreemptionArgs) -> str:
+    return NEEDS_VICTIMS if args.NodeNameToMetaVictims is None and args.NodeNameToVictims is None else ""
 
 
 def _incomplete_binding(args: ExtenderBindingArgs) -> str:

@@ -170,6 +170,10 @@ class KubeClient:
                 return reply.status, reply.headers, await reply.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
             raise _transport_error(problem, method, path) from None
+        except RuntimeError:
+            if self._session.closed:
+                raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
+            raise
 
     async def _options(self, params: Params | None, timeout: aiohttp.ClientTimeout) -> dict[str, Any]:
         authorization = await self.credentials.authorization()

@@ -88,6 +88,11 @@ class Reflector(Generic[T]):
         """Whether one whole list has been reported."""
         return self._synced
 
+    @property
+    def behind(self) -> float:
+        """Seconds since the watch was last known to be alive; 0 while it is."""
+        return 0.0 if self._watching else self._clock() - self._alive_at
+
     def progress(self) -> Progress:
         return Progress(
             kind=self.resource.kind,
@@ -95,7 +100,7 @@ class Reflector(Generic[T]):
             objects=len(self._mirror),
             poisoned=self._mirror.poisoned,
             version=self._mirror.version,
-            behind=0.0 if self._watching else self._clock() - self._alive_at,
+            behind=self.behind,
             lists=self._lists,
             watches=self._watches,
             events=self._events,

@@ -46,6 +46,9 @@ class ScriptedVerbs:
             raise RuntimeError("boom")
         return [HostPriority(name, index % 11) for index, name in enumerate(args.NodeNames or ())]
 
+    def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]:
+        return self.prioritize(args)
+
     def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
         self.asked.append(args)
         return ExtenderPreemptionResult(args.NodeNameToMetaVictims or {})

@@ -89,11 +89,14 @@ async def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set(
     status, body, _ = await post(session, served.url + "/scheduler/prioritize", whole)
     assert status == 400
     assert "nodeCacheCapable: true" in body["detail"]
-    victims = {"Pod": POD, "NodeNameToVictims": {"n1": {"Pods": []}}, "NodeNameToMetaVictims": None}
-    status, body, _ = await post(session, served.url + "/scheduler/preempt", victims)
-    assert status == 400
-    assert "nodeCacheCapable: true" in body["detail"]
     assert served.verbs.asked == []
+
+
+async def test_a_preemption_without_any_victims_is_refused(served: Any, session: aiohttp.ClientSession) -> None:
+    nothing = {"Pod": POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": None}
+    status, body, _ = await post(session, served.url + "/scheduler/preempt", nothing)
+    assert status == 400
+    assert "neither NodeNameToMetaVictims nor NodeNameToVictims" in body["detail"]
 
 
 MALFORMED = [b"", b"{", b"null", b"[]", b"7", b'"x"', b"{}", b'{"Pod":7}', b"\xff\xfe", b'{"Pod":{"metadata":[]}}']

@@ -146,3 +146,10 @@ async def test_a_silent_watch_ends(server: Any, client: KubeClient, watch_lines:
     assert await anext(lines) == b"one"
     with pytest.raises(OutcomeUnknownError):
         await anext(lines)
+
+
+async def test_a_closed_client_sends_nothing(server: Any, client: KubeClient) -> None:
+    await client.close()
+    with pytest.raises(UnreachableError, match="closed"):
+        await client.create("/x", b"{}")
+    assert server.asked == []

@@ -1,0 +1,1 @@
+"""The commands: `dra-extender`, also installed as `kubectl-dra`."""

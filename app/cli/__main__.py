@@ -1,0 +1,5 @@
+"""`python -m app.cli` is `dra-extender`."""
+
+from app.cli.main import main
+
+main()

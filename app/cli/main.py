@@ -1,0 +1,32 @@
+"""All commands under one name. A command is a module beside this one; adding one is one line in `_COMMANDS`."""
+
+from __future__ import annotations
+
+import typer
+
+from app.cli import allocate, selector, serve, version
+
+_COMMANDS = {
+    "serve": serve.serve,
+    "allocate": allocate.allocate,
+    "selector": selector.selector,
+    "version": version.version,
+}
+
+app = typer.Typer(
+    name="dra-extender",
+    help="Devices for pods beside a stock kube-scheduler: an extender that picks the node and the exact devices.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(_command)
+
+
+def main() -> None:
+    """The entry point of `dra-extender` and `kubectl-dra`."""
+    app()

@@ -1,0 +1,180 @@
+"""What a service decides with, once it knows its API server: state, watches, decisions and writes.
+
+`Engine` promises: every change that the watches bring reaches the cluster's state and scheduling, in order, on the
+event loop; nothing is decided before every kind was listed once, or while a kind has not been watched for too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import uuid
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import structlog
+
+from app.allocation.decisions import Decisions
+from app.api.resource import ResourceClaim
+from app.auditing import Audit
+from app.devices.cluster import Cluster
+from app.http.health import Check
+from app.http.metrics import Metrics, Reading
+from app.kube.client import KubeClient
+from app.kube.discovery import Served
+from app.kube.events import EventRecorder
+from app.kube.watches import Watches
+from app.kube.writer import Writer
+from app.scheduling.scheduling import Scheduling
+from app.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+
+class Engine:
+    """One per service, made when the API server has been found."""
+
+    def __init__(
+        self, client: KubeClient, served: Served, settings: Settings, metrics: Metrics, *, own_process: bool = False
+    ) -> None:
+        self.cluster = Cluster(settings.features)
+        self.events = EventRecorder(client, settings.replica)
+        self.writer = Writer(client, served, self.events, settings.bell)
+        self.decisions = Decisions(self.cluster, step_budget=settings.step_budget, share_ids=lambda: str(uuid.uuid4()))
+        self.scheduling = Scheduling(
+            self.cluster, self.decisions, self.writer, limits=settings.limits, observer=metrics
+        )
+        self.watches = Watches(client, served, self, on_synced=self._synced)
+        self.audit = Audit(self.cluster.ledger.violations, self.cluster.ledger.get, self._tell_violation)
+        self._gap = settings.watch_gap
+        self._own_process = own_process
+        self._started = time.perf_counter()
+        self._leading = False
+        self._turn = asyncio.Event()
+        self._known = asyncio.Event()
+
+    def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """What has to run all the time."""
+        yield self.watches.run()
+        yield self.events.run()
+        yield self._work()
+        yield self._look()
+
+    def lead(self, leading: bool) -> None:
+        """Whether this replica decides from now on, and clears and wakes what is left without a caller."""
+        self._leading = leading
+        self._turn.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Until binds under way are done, no longer than that."""
+        left = await self.scheduling.drain(seconds)
+        if left:
+            log.warning("binds did not end in time", binds=left)
+
+    async def _work(self) -> None:
+        """Scheduling's own work, while this replica leads and knows the cluster."""
+        work: asyncio.Task[None] | None = None
+        try:
+            while True:
+                await self._turn.wait()
+                self._turn.clear()
+                if work is not None and work.done():
+                    work.result()
+                if self._leading and self.watches.synced and work is None:
+                    work = asyncio.create_task(self.scheduling.run(), name="scheduling")
+                elif not self._leading and work is not None:
+                    await _cancelled(work)
+                    work = None
+        finally:
+            await _cancelled(work)
+
+    async def _look(self) -> None:
+        """The audit; before everything was listed there is nothing to say."""
+        await self._known.wait()
+        await self.audit.run()
+
+    # --- the sink of the watches ---
+
+    def apply(self, obj: Any) -> None:
+        self.scheduling.apply(obj)
+
+    def remove(self, obj: Any) -> None:
+        self.scheduling.remove(obj)
+
+    def poison(self, kind: str, key: str, problem: str) -> None:
+        log.warning("object left out", kind=kind, name=key, problem=problem)
+        self.scheduling.poison(kind, key, problem)
+
+    def heal(self, kind: str, key: str) -> None:
+        log.info("object usable again", kind=kind, name=key)
+        self.cluster.heal(kind, key)
+
+    def _synced(self) -> None:
+        self._known.set()
+        self._turn.set()
+        log.info(
+            "cluster known",
+            nodes=len(self.cluster.nodes),
+            claims=sum(1 for _ in self.cluster.ledger.claims()),
+            seconds=round(time.perf_counter() - self._started, 2),
+        )
+        if self._own_process:
+            # What was decoded stays: looking through it at every collection would cost pauses for nothing.
+            gc.collect()
+            gc.freeze()
+
+    # --- state of health ---
+
+    def unavailable(self) -> str:
+        """Why nothing may be decided now; empty when it may."""
+        if not self.watches.synced:
+            return "not synced: " + ", ".join(
+                f"{progress.kind} ({progress.problem or 'listing'})"
+                for progress in self.watches.progress()
+                if not progress.synced
+            )
+        if self.watches.behind() > self._gap:
+            return "not watching: " + ", ".join(
+                f"{progress.kind} for {progress.behind:.0f} s ({progress.problem})"
+                for progress in self.watches.progress()
+                if progress.behind > self._gap
+            )
+        return ""
+
+    def checks(self) -> list[Check]:
+        """One per kind that is followed."""
+        return [
+            Check(
+                name=progress.kind,
+                ok=progress.synced and progress.behind <= self._gap,
+                problem="" if progress.synced and not progress.behind else progress.problem or "listing",
+            )
+            for progress in self.watches.progress()
+        ]
+
+    def readings(self) -> Iterator[Reading]:
+        """Values of the metrics that are read from the state."""
+        for progress in self.watches.progress():
+            yield Reading("objects", progress.objects, progress.kind)
+            yield Reading("poisoned_objects", progress.poisoned, progress.kind)
+            yield Reading("watch_behind_seconds", progress.behind, progress.kind)
+            yield Reading("lists_total", progress.lists, progress.kind)
+            yield Reading("watches_total", progress.watches, progress.kind)
+            yield Reading("watch_events_total", progress.events, progress.kind)
+        yield Reading("size", self.scheduling.binds_under_way, "binds")
+        yield Reading("size", len(self.scheduling.pods), "pods")
+        yield Reading("size", self.events.waiting, "events")
+        yield Reading("violations", len(self.audit.current))
+        yield Reading("events_sent_total", self.events.sent)
+        yield Reading("events_dropped_total", self.events.dropped)
+
+    def _tell_violation(self, claim: ResourceClaim, text: str) -> None:
+        self.writer.record_event(claim, "Warning", "DeviceHeldTwice", text, action="Auditing")
+
+
+async def _cancelled(task: asyncio.Task[None] | None) -> None:
+    """Wait until the task, if there is one, has ended."""
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

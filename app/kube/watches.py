@@ -1,0 +1,117 @@
+"""All kinds of objects that are followed, as one thing with one state: synced or not, how far behind, what is wrong.
+
+`Watches` promises: `sink` hears of every object of every kind; `on_synced` is called once, when each kind was listed
+once; one kind that cannot be followed does not stop the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from app.api.core import Node, Pod
+from app.api.meta import ObjectMeta
+from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.kube.client import KubeClient
+from app.kube.discovery import Served
+from app.kube.mirror import Callbacks
+from app.kube.reflector import Progress, Reflector
+from app.kube.resources import (
+    NODES,
+    PODS,
+    Resource,
+    device_classes,
+    device_taint_rules,
+    resource_claims,
+    resource_slices,
+)
+
+Followed = Node | Pod | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
+
+UNFINISHED_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+"""As kube-scheduler follows them: a pod that finishes counts as removed."""
+
+
+class Sink(Protocol):
+    """Where changes go, one at a time, on the event loop."""
+
+    def apply(self, obj: Any) -> object: ...
+
+    def remove(self, obj: Any) -> object: ...
+
+    def poison(self, kind: str, key: str, problem: str) -> object:
+        """An object that exists and cannot be used."""
+
+    def heal(self, kind: str, key: str) -> object:
+        """It can be used again, or is gone."""
+
+
+class Watches:
+    """A reflector per kind. `run` never returns; cancel it to stop."""
+
+    def __init__(
+        self, client: KubeClient, served: Served, sink: Sink, *, on_synced: Callable[[], object] = lambda: None
+    ) -> None:
+        self._on_synced = on_synced
+        self._synced = False
+        resources: list[Resource[Any]] = [
+            NODES,
+            PODS,
+            device_classes(served.version),
+            resource_slices(served.version),
+            resource_claims(served.version),
+        ]
+        if served.taint_rules:
+            resources.append(device_taint_rules(served.taint_rules))
+        self._reflectors = tuple(self._reflector(client, resource, sink) for resource in resources)
+
+    @property
+    def synced(self) -> bool:
+        """Whether every kind was listed once."""
+        return self._synced
+
+    def progress(self) -> Sequence[Progress]:
+        return [reflector.progress() for reflector in self._reflectors]
+
+    def behind(self) -> float:
+        """Seconds since the kind that is worst off was last being watched; 0 while all are."""
+        return max(reflector.behind for reflector in self._reflectors)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for reflector in self._reflectors:
+                group.create_task(reflector.run(), name=f"follow {reflector.resource.plural}")
+
+    def _reflector(self, client: KubeClient, resource: Resource[Any], sink: Sink) -> Reflector[Any]:
+        kind = resource.kind
+        callbacks: Callbacks[Any] = Callbacks(
+            sink.apply,
+            sink.remove,
+            lambda name, problem: sink.poison(kind, name, problem),
+            lambda name: sink.heal(kind, name),
+        )
+        pods = resource is PODS
+        return Reflector(
+            client,
+            resource,
+            callbacks,
+            on_synced=self._one_synced,
+            selector=UNFINISHED_PODS if pods else None,
+            keep=_identity_of_pod if pods else lambda obj: obj,
+        )
+
+    def _one_synced(self) -> None:
+        if not self._synced and all(reflector.synced for reflector in self._reflectors):
+            self._synced = True
+            self._on_synced()
+
+
+def _identity_of_pod(pod: Pod) -> Pod:
+    """What has to be remembered of a pod here to report its end: clusters have many pods, and others keep the rest."""
+    meta = pod.metadata
+    return Pod(
+        metadata=ObjectMeta(
+            name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version
+        )
+    )
