@@ -66,6 +66,10 @@ class Cluster:
                 return self._remove(known, namespace, name, "")
         return False
 
+    def heal(self, kind: str, key: str) -> None:
+        """An object that could not be read can be again, or is gone: there is nothing to say about it any more."""
+        self._unreadable.pop(f"{kind} {key}", None)
+
     def release(self, hold: Hold) -> bool:
         """As `Ledger.release`; counts as an improvement when it frees something."""
         return self._count(self.ledger.release(hold))
