@@ -137,8 +137,8 @@ class Slices(Strategy):
 def _drop_lists(device: JSON) -> None:
     """Without the feature, attributes that are lists are not known."""
     for attribute in (device.get("attributes") or {}).values():
-        for kind in slices.LIST_KINDS:
-            attribute.pop(kind, None)
+        for kind in [kind for kind in attribute if kind in slices.LIST_KINDS]:
+            del attribute[kind]
 
 
 class Classes(Strategy):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from app.embedded.apiserver import names
@@ -63,7 +64,8 @@ def problems(spec: JSON) -> list[Problem]:
     if devices and counters:
         found.append(invalid_value("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
     per_device = bool(spec.get("perDeviceNodeSelection"))
-    most = MOST_COSTLY_DEVICES if any(_costly(device) for device in devices) else MOST_DEVICES
+    costly = len(devices) > MOST_COSTLY_DEVICES and any(_costly(device) for device in devices)
+    most = MOST_COSTLY_DEVICES if costly else MOST_DEVICES
     found += set_problems(
         devices, "spec.devices", most, _name, lambda device, at: _device_problems(device, at, per_device=per_device)
     )
@@ -164,14 +166,19 @@ def _properties_problems(device: JSON, at: str) -> list[Problem]:
     values = 0
     for name in sorted(attributes):
         attribute = attributes[name]
-        found += qualified_problems(name, f"{at}.attributes")
+        if not qualified(name):
+            found += qualified_problems(name, f"{at}.attributes")
+        if plain_attribute(attribute):
+            values += 1
+            continue
         found += _attribute_problems(attribute, f"{at}.attributes[{name}]")
         values += max((len(value) if isinstance(value, list) else 1 for value in attribute.values()), default=0)
     if values > MOST_VALUES:
         detail = f"the total number of attribute values must not exceed {MOST_VALUES}"
         found.append(invalid_value(f"{at}.attributes", values, detail))
     for name in sorted(capacity):
-        found += qualified_problems(name, f"{at}.capacity")
+        if not qualified(name):
+            found += qualified_problems(name, f"{at}.capacity")
         policy, where = capacity[name].get("requestPolicy"), f"{at}.capacity[{name}].requestPolicy"
         if policy is None:
             continue
@@ -180,6 +187,27 @@ def _properties_problems(device: JSON, at: str) -> list[Problem]:
         else:
             found += policy_problems(policy, capacity[name].get("value", "0"), where)
     return found
+
+
+@lru_cache(maxsize=4096)
+def qualified(name: str) -> bool:
+    """Whether a name is a valid attribute or capacity name; the same few names come with every device."""
+    return not qualified_problems(name, "")
+
+
+def plain_attribute(attribute: JSON) -> bool:
+    """Whether an attribute is one valid scalar: the quick answer for nearly all of them."""
+    if len(attribute) != 1:
+        return False
+    kind, value = next(iter(attribute.items()))
+    if kind == "string":
+        return len(value) <= LONGEST_VALUE and value.isascii()
+    return kind in ("int", "bool") or (kind == "version" and _version(value))
+
+
+@lru_cache(maxsize=1024)
+def _version(value: str) -> bool:
+    return len(value) <= LONGEST_VALUE and _VERSION.fullmatch(value) is not None
 
 
 def _attribute_problems(attribute: JSON, at: str) -> list[Problem]:
