@@ -1,0 +1,196 @@
+"""What functions exist, for which types, and how they are carried out.
+
+A library is a module with a `LIBRARY`; each overload is declared by its signature next to the function behind it:
+
+    @LIBRARY.method("charAt", "string, int -> string")
+    def char_at(text: str, index: int) -> str: ...
+
+The first type of a method is the receiver's. Single capital letters are type variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
+
+from app.cel import types
+from app.cel.errors import Fault
+from app.cel.types import Type
+from app.cel.values import type_name
+
+Implementation = Callable[..., Any]
+Guard = Callable[[Any], bool]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ALIASES: Final = {
+    "Quantity": types.QUANTITY, "Semver": types.SEMVER, "URL": types.URL, "IP": types.IP, "CIDR": types.CIDR,
+    "NamedFormat": types.NAMED_FORMAT, "timestamp": types.TIMESTAMP, "duration": types.DURATION, "null": types.NULL,
+}  # fmt: skip
+
+
+class Overload:
+    """One signature of a function. `run` carries it out; it may assume that the values are of the declared types."""
+
+    __slots__ = ("function", "guards", "member", "params", "result", "run", "variables")
+
+    def __init__(self, function: str, member: bool, signature: str, run: Implementation | None) -> None:
+        self.function = function
+        self.member = member
+        self.params, self.result = _parse_signature(signature)
+        self.run = run
+        self.variables = tuple(sorted({name for part in (*self.params, self.result) for name in _variables(part)}))
+        self.guards: tuple[Guard | None, ...] = tuple(_guard(kind) for kind in self.params)
+
+    def accepts(self, values: tuple[Any, ...]) -> bool:
+        """Whether the values are of the declared types, as far as upstream looks: a list is judged by its first."""
+        if len(values) != len(self.params):
+            return False
+        for guard, value in zip(self.guards, values, strict=True):
+            if guard is not None and not guard(value):
+                return False
+        return True
+
+
+class Function:
+    """All overloads of a name. `shared` carries out every overload and judges the values itself."""
+
+    __slots__ = ("name", "overloads", "shared")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.overloads: list[Overload] = []
+        self.shared: Implementation | None = None
+
+    def dispatch(self, *values: Any) -> Any:
+        """Carry out the first overload that accepts the values. Raises Fault when there is none."""
+        for overload in self.overloads:
+            if overload.run is not None and overload.accepts(values):
+                return overload.run(*values)
+        raise no_such_overload(self.name, values)
+
+
+class Library:
+    """Some functions that belong together."""
+
+    def __init__(self) -> None:
+        self.overloads: list[Overload] = []
+        self.shared: dict[str, Implementation] = {}
+
+    def function(self, name: str, *signatures: str) -> Callable[[F], F]:
+        """The decorated function carries out these overloads of the global function `name`."""
+        return self._register(name, False, signatures)
+
+    def method(self, name: str, *signatures: str) -> Callable[[F], F]:
+        """The decorated function carries out these overloads of the method `name`."""
+        return self._register(name, True, signatures)
+
+    def _register(self, name: str, member: bool, signatures: tuple[str, ...]) -> Callable[[F], F]:
+        def register(run: F) -> F:
+            self.overloads += [Overload(name, member, signature, run) for signature in signatures]
+            return run
+
+        return register
+
+    def declare(self, name: str, *signatures: str, member: bool = False) -> None:
+        """Overloads that are carried out by the function's shared implementation, or by the interpreter itself."""
+        self.overloads += [Overload(name, member, signature, None) for signature in signatures]
+
+    def share(self, name: str) -> Callable[[F], F]:
+        """The decorated function carries out all overloads of `name`."""
+
+        def register(run: F) -> F:
+            self.shared[name] = run
+            return run
+
+        return register
+
+
+class Declarations:
+    """The functions of one environment, by name."""
+
+    def __init__(self, libraries: Iterable[Library]) -> None:
+        self.functions: dict[str, Function] = {}
+        for library in libraries:
+            for overload in library.overloads:
+                self._function(overload.function).overloads.append(overload)
+            for name, run in library.shared.items():
+                self._function(name).shared = run
+
+    def _function(self, name: str) -> Function:
+        function = self.functions.get(name)
+        if function is None:
+            function = self.functions[name] = Function(name)
+        return function
+
+
+def no_such_overload(name: str, values: Iterable[Any]) -> Fault:
+    return Fault(f"no such overload: {name}({', '.join(map(type_name, values))})")
+
+
+# --- Signatures -----------------------------------------------------------------------------------------------------
+
+
+def _parse_signature(signature: str) -> tuple[tuple[Type, ...], Type]:
+    params, _, result = signature.rpartition("->")
+    return tuple(_parse_type(text) for text in _split(params)), _parse_type(result)
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are in no brackets."""
+    parts, level, start = [], 0, 0
+    for place, character in enumerate(text):
+        level += (character == "(") - (character == ")")
+        if character == "," and level == 0:
+            parts.append(text[start:place])
+            start = place + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _parse_type(text: str) -> Type:
+    text = text.strip()
+    if len(text) == 1 and text.isupper():
+        return types.param(text)
+    known = _ALIASES.get(text) or types.NAMED.get(text) or types.NAMED.get(f"kubernetes.authorization.{text}")
+    if known is not None:
+        return known
+    name, bracket, rest = text.partition("(")
+    if not bracket or not rest.endswith(")"):
+        raise ValueError(f"not a type: {text}")
+    params = [_parse_type(part) for part in _split(rest[:-1])]
+    match name, params:
+        case "list", [element]:
+            return types.list_of(element)
+        case "map", [key, value]:
+            return types.map_of(key, value)
+        case "optional", [value]:
+            return types.optional_of(value)
+        case "type", [kind]:
+            return types.type_of(kind)
+    raise ValueError(f"not a type: {text}")
+
+
+def _variables(kind: Type) -> Iterable[str]:
+    if kind.kind == "param":
+        yield kind.name
+    for part in kind.params:
+        yield from _variables(part)
+
+
+# --- Guards ---------------------------------------------------------------------------------------------------------
+
+
+def _guard(kind: Type) -> Guard | None:
+    """A test whether a value is of a type; None when every value is (cel-go common/types, IsAssignableRuntimeType)."""
+    if kind.is_dynamic or kind.kind == "param":
+        return None
+    if kind.kind == "list":
+        return _list_guard(_guard(kind.params[0]))
+    name = kind.name
+    return lambda value: type_name(value) == name
+
+
+def _list_guard(element: Guard | None) -> Guard:
+    if element is None:
+        return lambda value: value.__class__ is list
+    return lambda value: value.__class__ is list and (not value or element(value[0]))

@@ -1,0 +1,57 @@
+"""What can go wrong with a selector: it does not compile, or it fails for one device."""
+
+from __future__ import annotations
+
+
+class CelCompileError(ValueError):
+    """The expression is not a valid device selector.
+
+    `message` says what is wrong, `line` and `column` (from 1 and 0, in code points) where, `hint` what to do about it.
+    """
+
+    def __init__(self, message: str, expression: str = "", offset: int | None = None, hint: str = "") -> None:
+        self.message = message
+        self.hint = hint
+        self.offset = offset
+        self.line, self.column, excerpt = _locate(expression, offset)
+        self.excerpt = excerpt
+        place = f" at line {self.line}, column {self.column + 1}" if offset is not None else ""
+        text = f"{message}{place}"
+        if excerpt:
+            text += f"\n{excerpt}"
+        if hint:
+            text += f"\nhint: {hint}"
+        super().__init__(text)
+
+
+class CelRuntimeError(Exception):
+    """The selector failed for one device. `message` is in upstream's words, `hint` says what to do about it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(f"{message} ({hint})" if hint else message)
+
+
+class Fault(Exception):
+    """An error while evaluating: `&&`, `||` and their like may absorb it."""
+
+
+class Abort(Exception):
+    """The end of an evaluation that nothing absorbs: too costly, or what makes upstream's evaluator panic."""
+
+
+_WIDTH = 100
+
+
+def _locate(expression: str, offset: int | None) -> tuple[int, int, str]:
+    """Line, column and the line of text with a pointer below it. Long lines are cut around the place."""
+    if offset is None:
+        return 0, 0, ""
+    start = expression.rfind("\n", 0, offset) + 1
+    end = expression.find("\n", offset)
+    line_text = expression[start : end if end >= 0 else len(expression)]
+    line, column = expression.count("\n", 0, offset) + 1, offset - start
+    first = max(0, min(column - _WIDTH // 2, len(line_text) - _WIDTH))
+    shown = line_text[first : first + _WIDTH].replace("\t", " ")
+    return line, column, f" | {shown}\n | {'.' * (column - first)}^"

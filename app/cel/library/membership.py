@@ -1,0 +1,33 @@
+"""`includes`: one function for attributes with one value and with many (dynamic-resource-allocation cel, 1.36)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from app.cel.declarations import Library
+from app.cel.equality import equal
+from app.cel.errors import Fault
+
+LIBRARY: Final = Library()
+
+MAX_EXAMINED: Final = 48
+
+
+@LIBRARY.method("includes", "dyn, dyn -> bool")
+def includes(target: Any, value: Any) -> bool:
+    """Whether a list contains the value, or a single value equals it. What cannot be compared is not equal."""
+    if target.__class__ is not list:
+        return _same(target, value)
+    for element in target[:MAX_EXAMINED]:
+        if _same(element, value):
+            return True
+    if len(target) > MAX_EXAMINED:
+        raise Fault(f"'includes' function cannot be applied to lists longer than {MAX_EXAMINED} values")
+    return False
+
+
+def _same(left: Any, right: Any) -> bool:
+    try:
+        return equal(left, right)
+    except Fault:
+        return False

@@ -1,0 +1,245 @@
+"""Operators, `size`, `type` and `dyn` (cel-go common/stdlib, v0.26)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from math import copysign, inf, isnan, nan
+from typing import Any, Final
+
+from app.cel.declarations import Library
+from app.cel.equality import compare, contains
+from app.cel.errors import Abort, Fault
+from app.cel.library.times import add_duration, add_to_timestamp, subtract_time
+from app.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    Duration,
+    Timestamp,
+    TypeValue,
+    UInt,
+    contains_key,
+    type_name,
+)
+
+LIBRARY: Final = Library()
+
+_ORDERED: Final = ("bool", "string", "bytes", "timestamp", "duration")
+_NUMERIC: Final = ("int", "uint", "double")
+MAX_SIZE: Final = 10_000_000
+"""Characters or elements a value may have: building it would cost the whole budget of an evaluation."""
+
+LIBRARY.declare("!_", "bool -> bool")
+LIBRARY.declare("_==_", "A, A -> bool")
+LIBRARY.declare("_!=_", "A, A -> bool")
+LIBRARY.declare("_?_:_", "bool, A, A -> A")
+LIBRARY.declare("@in", "A, list(A) -> bool", "A, map(A, B) -> bool")
+LIBRARY.declare("_[_]", "list(A), int -> A", "map(A, B), A -> B")
+LIBRARY.declare("_[_]", "optional(list(V)), int -> optional(V)", "optional(map(K, V)), K -> optional(V)")
+LIBRARY.declare("_[?_]", "list(V), int -> optional(V)", "optional(list(V)), int -> optional(V)")
+LIBRARY.declare("_[?_]", "map(K, V), K -> optional(V)", "optional(map(K, V)), K -> optional(V)")
+LIBRARY.declare("_-_", "duration, duration -> duration", "timestamp, duration -> timestamp")
+LIBRARY.declare("_-_", "timestamp, timestamp -> duration", *(f"{kind}, {kind} -> {kind}" for kind in _NUMERIC))
+LIBRARY.declare("_+_", "bytes, bytes -> bytes", "double, double -> double", "duration, duration -> duration")
+LIBRARY.declare("_+_", "duration, timestamp -> timestamp", "timestamp, duration -> timestamp", "int, int -> int")
+LIBRARY.declare("_+_", "list(A), list(A) -> list(A)", "string, string -> string", "uint, uint -> uint")
+for _name in ("_*_", "_/_"):
+    LIBRARY.declare(_name, *(f"{kind}, {kind} -> {kind}" for kind in _NUMERIC))
+LIBRARY.declare("_%_", "int, int -> int", "uint, uint -> uint")
+LIBRARY.declare("-_", "int -> int", "double -> double")
+for _name in ("_<_", "_<=_", "_>_", "_>=_"):
+    LIBRARY.declare(_name, *(f"{left}, {right} -> bool" for left in _NUMERIC for right in _NUMERIC))
+    LIBRARY.declare(_name, *(f"{kind}, {kind} -> bool" for kind in _ORDERED))
+_SIZES: Final = ("bytes -> int", "list(A) -> int", "map(A, B) -> int", "string -> int")
+LIBRARY.declare("size", *_SIZES)
+LIBRARY.declare("size", *_SIZES, member=True)
+LIBRARY.declare("type", "A -> type(A)")
+LIBRARY.declare("dyn", "A -> dyn")
+LIBRARY.declare("cel.@mapInsert", "map(K, V), K, V -> map(K, V)", "map(K, V), map(K, V) -> map(K, V)")
+
+
+# --- Results in range -----------------------------------------------------------------------------------------------
+
+
+def int64(value: int) -> int:
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    raise Fault("integer overflow")
+
+
+def uint64(value: int) -> UInt:
+    if 0 <= value <= UINT_MAX:
+        return UInt(value)
+    raise Fault("unsigned integer overflow")
+
+
+def bounded(size: int) -> None:
+    """Raises Abort for a value that nobody could afford to build."""
+    if size > MAX_SIZE:
+        raise Abort("operation cancelled: actual cost limit exceeded")
+
+
+def _mismatch(name: str, left: Any, kinds: tuple[type, ...]) -> Fault:
+    return Fault("no such overload" if left.__class__ in kinds else f"no such overload: {name}")
+
+
+# --- Arithmetic -----------------------------------------------------------------------------------------------------
+
+
+@LIBRARY.share("_+_")
+def add(left: Any, right: Any) -> Any:
+    kind, other = left.__class__, right.__class__
+    if kind is other:
+        if kind is int:
+            return int64(left + right)
+        if kind is str or kind is list or kind is bytes:
+            bounded(len(left) + len(right))
+            return left + right
+        if kind is float:
+            return left + right
+        if kind is UInt:
+            return uint64(int(left) + int(right))
+        if kind is Duration:
+            return add_duration(left.nanos, right.nanos)
+    if kind is Timestamp and other is Duration:
+        return add_to_timestamp(left, right.nanos)
+    if kind is Duration and other is Timestamp:
+        return add_to_timestamp(right, left.nanos)
+    raise _mismatch("_+_", left, (int, str, list, bytes, float, UInt, Duration, Timestamp))
+
+
+@LIBRARY.share("_-_")
+def subtract(left: Any, right: Any) -> Any:
+    kind, other = left.__class__, right.__class__
+    if kind is other:
+        if kind is int:
+            return int64(left - right)
+        if kind is float:
+            return left - right
+        if kind is UInt:
+            return uint64(int(left) - int(right))
+        if kind is Duration:
+            return add_duration(left.nanos, -right.nanos)
+        if kind is Timestamp:
+            return subtract_time(left, right)
+    if kind is Timestamp and other is Duration:
+        return add_to_timestamp(left, add_duration(0, -right.nanos).nanos)
+    raise _mismatch("_-_", left, (int, float, UInt, Duration, Timestamp))
+
+
+@LIBRARY.share("_*_")
+def multiply(left: Any, right: Any) -> Any:
+    kind = left.__class__
+    if kind is right.__class__:
+        if kind is int:
+            return int64(left * right)
+        if kind is float:
+            return left * right
+        if kind is UInt:
+            return uint64(int(left) * int(right))
+    raise _mismatch("_*_", left, (int, float, UInt))
+
+
+@LIBRARY.share("_/_")
+def divide(left: Any, right: Any) -> Any:
+    kind = left.__class__
+    if kind is right.__class__:
+        if kind is float:
+            return _divide_doubles(left, right)
+        if kind is int or kind is UInt:
+            if right == 0:
+                raise Fault("division by zero")
+            return int64(_truncated(left, right)) if kind is int else UInt(int(left) // int(right))
+    raise _mismatch("_/_", left, (int, float, UInt))
+
+
+@LIBRARY.share("_%_")
+def modulo(left: Any, right: Any) -> Any:
+    kind = left.__class__
+    if kind is right.__class__ and (kind is int or kind is UInt):
+        if right == 0:
+            raise Fault("modulus by zero")
+        if kind is UInt:
+            return UInt(int(left) % int(right))
+        int64(_truncated(left, right))
+        return left - right * _truncated(left, right)
+    raise _mismatch("_%_", left, (int, UInt))
+
+
+@LIBRARY.share("-_")
+def negate(value: Any) -> Any:
+    kind = value.__class__
+    if kind is int:
+        return int64(-value)
+    if kind is float:
+        return -value
+    if kind is Duration:
+        return add_duration(0, -value.nanos)
+    raise Fault("no such overload" if kind is bool else "no such overload: -_")
+
+
+def _truncated(left: int, right: int) -> int:
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _divide_doubles(left: float, right: float) -> float:
+    if right != 0:
+        return left / right
+    if left == 0 or isnan(left):
+        return nan
+    return copysign(inf, left) * copysign(1.0, right)
+
+
+# --- Comparison -----------------------------------------------------------------------------------------------------
+
+
+def _relation(name: str, holds: Callable[[int, int], bool]) -> None:
+    def relate(left: Any, right: Any) -> bool:
+        return holds(compare(left, right, name), 0)
+
+    LIBRARY.share(name)(relate)
+
+
+for _name, _holds in (("_<_", operator.lt), ("_<=_", operator.le), ("_>_", operator.gt), ("_>=_", operator.ge)):
+    _relation(_name, _holds)
+
+
+@LIBRARY.share("!_")
+def negation(value: Any) -> bool:
+    if value is True:
+        return False
+    if value is False:
+        return True
+    raise Fault("no such overload")
+
+
+@LIBRARY.share("@in")
+def is_in(value: Any, container: Any) -> bool:
+    if container.__class__ is list:
+        return contains(container, value)
+    if isinstance(container, dict):
+        return contains_key(container, value)
+    raise Fault("no such overload: @in")
+
+
+# --- Sizes and types ------------------------------------------------------------------------------------------------
+
+
+@LIBRARY.share("size")
+def size(value: Any) -> int:
+    kind = value.__class__
+    if kind is str or kind is list or kind is bytes or isinstance(value, dict):
+        return len(value)
+    raise Fault("no such overload: size")
+
+
+@LIBRARY.share("type")
+def type_value(value: Any) -> TypeValue:
+    return TypeValue(type_name(value))
+
+
+@LIBRARY.share("dyn")
+def dyn(value: Any) -> Any:
+    return value

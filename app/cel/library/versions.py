@@ -1,0 +1,73 @@
+"""Semantic versions (apiserver pkg/cel/library/semverlib.go, 1.36)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.api.semver import Semver
+from app.cel.declarations import Library
+from app.cel.errors import Fault
+
+LIBRARY: Final = Library()
+
+
+@LIBRARY.function("semver", "string -> Semver")
+def semver(text: str) -> Semver:
+    return semver_normalized(text, False)
+
+
+@LIBRARY.function("semver", "string, bool -> Semver")
+def semver_normalized(text: str, normalize: bool) -> Semver:
+    try:
+        return Semver.parse(text, normalize)
+    except ValueError as error:
+        raise Fault(str(error)) from None
+
+
+@LIBRARY.function("isSemver", "string -> bool")
+def is_semver(text: str) -> bool:
+    return is_semver_normalized(text, False)
+
+
+@LIBRARY.function("isSemver", "string, bool -> bool")
+def is_semver_normalized(text: str, normalize: bool) -> bool:
+    try:
+        Semver.parse(text, normalize)
+    except ValueError:
+        return False
+    return True
+
+
+@LIBRARY.method("isGreaterThan", "Semver, Semver -> bool")
+def is_greater_than(left: Semver, right: Semver) -> bool:
+    return left.key > right.key
+
+
+@LIBRARY.method("isLessThan", "Semver, Semver -> bool")
+def is_less_than(left: Semver, right: Semver) -> bool:
+    return left.key < right.key
+
+
+@LIBRARY.method("compareTo", "Semver, Semver -> int")
+def compare_to(left: Semver, right: Semver) -> int:
+    return (left.key > right.key) - (left.key < right.key)
+
+
+def _signed(number: int) -> int:
+    """Upstream stores uint64 numbers as int64."""
+    return number - 2**64 if number >= 2**63 else number
+
+
+@LIBRARY.method("major", "Semver -> int")
+def major(value: Semver) -> int:
+    return _signed(value.major)
+
+
+@LIBRARY.method("minor", "Semver -> int")
+def minor(value: Semver) -> int:
+    return _signed(value.minor)
+
+
+@LIBRARY.method("patch", "Semver -> int")
+def patch(value: Semver) -> int:
+    return _signed(value.patch)

@@ -1,0 +1,212 @@
+"""The loops of the interpreter: `all`, `exists`, `map`, `filter`, … over lists and maps, with one variable or two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from app.cel.cost import LIST
+from app.cel.errors import Fault
+from app.cel.library.lists import sort_by_keys
+from app.cel.values import Map, find, key_value, keys_of, map_key, type_name
+
+if TYPE_CHECKING:
+    from app.cel.interpreter import Evaluate, Frame
+
+    Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...]], Evaluate]
+
+
+def _iterated(value: Any, two: bool) -> Iterable[Any]:
+    """What a loop goes over: elements or keys; pairs of index or key and value for two variables. Raises Fault."""
+    if value.__class__ is list:
+        return enumerate(value) if two else value
+    if isinstance(value, dict):
+        return [(key_value(key), entry) for key, entry in value.items()] if two else keys_of(value)
+    if two:
+        raise Fault(f"unsupported comprehension range type: {type_name(value)}")
+    raise Fault(f"got '{type_name(value)}', expected iterable type")
+
+
+def _assigner(indexes: tuple[int, ...]) -> Callable[[Frame, Any], None]:
+    if len(indexes) == 1:
+        index = indexes[0]
+
+        def assign_one(frame: Frame, value: Any) -> None:
+            frame.values[index] = value
+
+        return assign_one
+    first, second = indexes
+
+    def assign_two(frame: Frame, pair: Any) -> None:
+        frame.values[first], frame.values[second] = pair
+
+    return assign_two
+
+
+def _quantifier(decisive: bool) -> Loop:
+    """`all` and `exists`: as `&&` and `||`, errors are absorbed by an element that decides."""
+    step_cost = 4 if decisive else 3
+
+    def loop(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+        assign, two, predicate = _assigner(indexes), len(indexes) == 2, arguments[0]
+
+        def evaluate(frame: Frame) -> bool:
+            fault: Fault | None = None
+            for item in _iterated(range_(frame), two):
+                assign(frame, item)
+                frame.charge(step_cost)
+                try:
+                    value = predicate(frame)
+                except Fault as error:
+                    fault = fault or error
+                    continue
+                if value is decisive:
+                    frame.cost += step_cost
+                    return bool(value)
+                if value.__class__ is not bool:
+                    fault = fault or Fault("no such overload")
+            frame.cost += 1
+            if fault is not None:
+                raise fault
+            return not decisive
+
+        return evaluate
+
+    return loop
+
+
+def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+    assign, two, predicate = _assigner(indexes), len(indexes) == 2, arguments[0]
+
+    def evaluate(frame: Frame) -> bool:
+        count = 0
+        for item in _iterated(range_(frame), two):
+            assign(frame, item)
+            if _holds(predicate(frame)):
+                count += 1
+                frame.cost += 1
+            frame.charge(1)
+        frame.cost += 2
+        return count == 1
+
+    return evaluate
+
+
+def _holds(value: Any) -> bool:
+    if value.__class__ is bool:
+        return bool(value)
+    raise Fault("no such overload")
+
+
+def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+    assign, predicate = _assigner(indexes), arguments[0]
+
+    def evaluate(frame: Frame) -> list[Any]:
+        kept = []
+        for item in _iterated(range_(frame), False):
+            assign(frame, item)
+            if _holds(predicate(frame)):
+                kept.append(item)
+                frame.cost += LIST + 2
+            frame.charge(1)
+        frame.cost += 1
+        return kept
+
+    return evaluate
+
+
+def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+    """`map` and `transformList`, with or without a condition."""
+    assign, two, transform = _assigner(indexes), len(indexes) == 2, arguments[-1]
+    condition = arguments[0] if len(arguments) == 2 else None
+
+    def evaluate(frame: Frame) -> list[Any]:
+        results = []
+        for item in _iterated(range_(frame), two):
+            assign(frame, item)
+            if condition is None or _holds(condition(frame)):
+                results.append(transform(frame))
+                frame.cost += LIST + 1
+            frame.charge(1)
+        frame.cost += 1
+        return results
+
+    return evaluate
+
+
+def _transform_map(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+    """`transformMap`: the same keys with other values."""
+    assign, transform = _assigner(indexes), arguments[-1]
+    condition = arguments[0] if len(arguments) == 2 else None
+
+    def evaluate(frame: Frame) -> Map:
+        result = Map()
+        for item in _iterated(range_(frame), True):
+            assign(frame, item)
+            if condition is None or _holds(condition(frame)):
+                _insert(result, item[0], transform(frame))
+                frame.cost += 2
+            frame.charge(1)
+        frame.cost += 1
+        return result
+
+    return evaluate
+
+
+def _transform_entries(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+    """`transformMapEntry`: each element becomes some entries."""
+    assign, transform = _assigner(indexes), arguments[-1]
+    condition = arguments[0] if len(arguments) == 2 else None
+
+    def evaluate(frame: Frame) -> Map:
+        result = Map()
+        for item in _iterated(range_(frame), True):
+            assign(frame, item)
+            if condition is None or _holds(condition(frame)):
+                entries = transform(frame)
+                if not isinstance(entries, dict):
+                    raise Fault("no such overload: cel.@mapInsert")
+                for key, value in entries.items():
+                    _insert(result, key_value(key), value)
+                frame.cost += 1
+            frame.charge(1)
+        frame.cost += 1
+        return result
+
+    return evaluate
+
+
+def _insert(entries: Map, key: Any, value: Any) -> None:
+    if find(entries, key)[1]:
+        raise Fault(f"insert failed: key {key} already exists")
+    entries[map_key(key)] = value
+
+
+def _sort_by(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+    assign, key = _assigner(indexes), arguments[0]
+
+    def evaluate(frame: Frame) -> list[Any]:
+        values = range_(frame)
+        keys = []
+        for item in _iterated(values, False):
+            assign(frame, item)
+            keys.append(key(frame))
+            frame.charge(LIST + 2)
+        frame.charge(LIST + 3 + 2 * len(keys) ** 2)
+        return sort_by_keys(values, keys)
+
+    return evaluate
+
+
+LOOPS: Final[dict[str, Loop]] = {
+    "all": _quantifier(False),
+    "exists": _quantifier(True),
+    "exists_one": _exactly_one,
+    "existsOne": _exactly_one,
+    "filter": _filter,
+    "map": _transform_list,
+    "transformList": _transform_list,
+    "transformMap": _transform_map,
+    "transformMapEntry": _transform_entries,
+    "sortBy": _sort_by,
+}

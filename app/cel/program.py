@@ -1,0 +1,93 @@
+"""Device selectors: compile once, evaluate per device."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any, Final
+
+from cachetools import LRUCache
+
+from app.cel.checker import check
+from app.cel.device import DeviceView, ReadSet
+from app.cel.environment import CelGates, environment
+from app.cel.errors import Abort, CelCompileError, CelRuntimeError, Fault
+from app.cel.hints import hint_for_fault
+from app.cel.interpreter import Interpreter
+from app.cel.parser import parse
+from app.cel.recursion import make_room
+from app.cel.syntax import depth
+from app.cel.validation import check_result, fold, validate
+from app.cel.values import type_name
+
+_CACHE_SIZE: Final = 4096
+
+
+class Program:
+    """A compiled selector."""
+
+    __slots__ = ("_interpreter", "expression", "gates", "reads")
+
+    def __init__(self, expression: str, gates: CelGates) -> None:
+        language = environment(gates)
+        tree = parse(expression)
+        make_room(depth(tree))
+        check(expression, tree, language.declarations, language.device_fields)
+        check_result(expression, tree, language.results)
+        validate(expression, tree)
+        tree = fold(expression, tree, language.declarations)
+        self.expression = expression
+        self.gates = gates
+        self.reads = ReadSet(everything=True)
+        self._interpreter = Interpreter(tree, language.declarations)
+
+    def evaluate(self, view: DeviceView) -> bool:
+        """Whether the device matches. Raises CelRuntimeError."""
+        return self.evaluate_exactly(view)[0]
+
+    def evaluate_exactly(self, view: DeviceView) -> tuple[bool, int]:
+        """Whether the device matches, and the cost of finding out. Raises CelRuntimeError."""
+        if view.poison is not None:
+            raise view.poison
+        try:
+            value, cost = self._interpreter.evaluate(view)
+        except (Fault, Abort) as error:
+            message = str(error)
+            raise CelRuntimeError(message, hint_for_fault(message)) from None
+        if value.__class__ is not bool:
+            raise CelRuntimeError(
+                f"CEL result of type {type_name(value)} could not be converted to bool", "compare it with something"
+            )
+        return value, cost
+
+
+_programs: LRUCache[tuple[str, CelGates], Program | CelCompileError] = LRUCache(maxsize=_CACHE_SIZE)
+_lock: Final = Lock()
+
+
+def compile_selector(expression: str, gates: CelGates = CelGates()) -> Program:
+    """The program of a selector. Raises CelCompileError. Programs and failures are remembered."""
+    key = (expression, gates)
+    with _lock:
+        known = _programs.get(key)
+    if known is None:
+        known = _compile(expression, gates)
+        with _lock:
+            _programs[key] = known
+    if isinstance(known, CelCompileError):
+        raise known.with_traceback(None)
+    return known
+
+
+def _compile(expression: str, gates: CelGates) -> Program | CelCompileError:
+    try:
+        return Program(expression, gates)
+    except CelCompileError as error:
+        return error.with_traceback(None)
+    except RecursionError:
+        return CelCompileError("the expression is nested too deeply")
+
+
+def forget(value: Any = None) -> None:
+    """Empty the cache of programs."""
+    with _lock:
+        _programs.clear()

@@ -1,0 +1,134 @@
+"""Which types fit which, with type variables: cel-go's algorithm (checker/types.go, v0.26).
+
+A `Bindings` is the state of one check: what each type variable stands for so far. A failed attempt leaves it as it was.
+"""
+
+from __future__ import annotations
+
+from app.cel.types import DYN, Type
+
+_SCALARS = frozenset(
+    ("bool", "bytes", "double", "int", "string", "uint", "duration", "timestamp", "struct")
+)  # compared by kind and name
+_NULLABLE = frozenset(("opaque", "struct", "duration", "timestamp"))
+_PARAMETRIC = frozenset(("opaque", "list", "map"))
+
+
+class Bindings:
+    """What the type variables of one expression stand for."""
+
+    __slots__ = ("_bound",)
+
+    def __init__(self) -> None:
+        self._bound: dict[str, Type] = {}
+
+    def fits(self, left: Type, right: Type) -> bool:
+        """Whether the types agree; if so, variables are bound accordingly."""
+        return self._attempt((left,), (right,))
+
+    def fit_all(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
+        """Whether the types agree one by one; if so, variables are bound accordingly."""
+        return len(left) == len(right) and self._attempt(left, right)
+
+    def _attempt(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
+        before = self._bound
+        self._bound = dict(before)
+        if self._all_assignable(left, right):
+            return True
+        self._bound = before
+        return False
+
+    def resolve(self, kind: Type, unbound_to_dyn: bool = False) -> Type:
+        """`kind` with bound variables replaced; unbound ones stay, or become dyn."""
+        if kind.kind == "param":
+            bound = self._bound.get(kind.name)
+            if bound is not None:
+                return self.resolve(bound, unbound_to_dyn)
+            return DYN if unbound_to_dyn else kind
+        if not kind.params:
+            return kind
+        return Type(kind.kind, kind.name, tuple(self.resolve(part, unbound_to_dyn) for part in kind.params))
+
+    def _all_assignable(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
+        return all(map(self._assignable, left, right))
+
+    def _assignable(self, left: Type, right: Type) -> bool:
+        if right.kind == "param":
+            valid, bound = self._substitutable(left, right)
+            if valid:
+                return True
+            if bound:
+                return False
+        if left.kind == "param":
+            return self._substitutable(right, left)[0]
+        if left.is_dynamic or right.is_dynamic or left.kind == "error" or right.kind == "error":
+            return True
+        if left.kind == "null":
+            return _accepts_null(right)
+        if right.kind == "null":
+            return _accepts_null(left)
+        if left.kind in _SCALARS:
+            return left.kind == right.kind and left.name == right.name
+        if left.kind == "type":
+            return right.kind == "type"
+        if left.kind in _PARAMETRIC:
+            return (
+                left.kind == right.kind
+                and left.name == right.name
+                and len(left.params) == len(right.params)
+                and self._all_assignable(left.params, right.params)
+            )
+        return False
+
+    def _substitutable(self, kind: Type, variable: Type) -> tuple[bool, bool]:
+        """Whether `variable` can stand for `kind`, and whether it stood for something before."""
+        if kind == variable:
+            return True, True
+        bound = self._bound.get(variable.name)
+        if bound is not None:
+            if kind == bound:
+                return True, True
+            if not self._assignable(kind, bound):
+                return False, True
+            general = most_general(kind, bound)
+            if self._absent(variable, general):
+                self._bound[variable.name] = general
+            return True, True
+        if self._absent(variable, kind):
+            self._bound[variable.name] = kind
+            return True, False
+        return False, False
+
+    def _absent(self, variable: Type, within: Type) -> bool:
+        """The occurs check: `variable` is not a part of `within`."""
+        if variable == within:
+            return False
+        if within.kind == "param":
+            bound = self._bound.get(within.name)
+            return bound is None or self._absent(variable, bound)
+        return all(self._absent(variable, part) for part in within.params)
+
+
+def most_general(left: Type, right: Type) -> Type:
+    """The more general of two types that agree."""
+    return left if _at_most_as_specific(left, right) else right
+
+
+def _at_most_as_specific(left: Type, right: Type) -> bool:
+    if left.is_dynamic or left.kind == "param":
+        return True
+    if right.is_dynamic or right.kind == "param":
+        return False
+    if left.kind != right.kind:
+        return False
+    if left.kind in _PARAMETRIC:
+        return (
+            left.name == right.name
+            and len(left.params) == len(right.params)
+            and all(_at_most_as_specific(one, other) for one, other in zip(left.params, right.params, strict=True))
+        )
+    return left.kind == "type" or left == right
+
+
+def _accepts_null(kind: Type) -> bool:
+    return kind.kind in _NULLABLE or kind.kind == "null" or kind.nullable

@@ -1,0 +1,39 @@
+"""Every selector whose answer was observed on a real API server and scheduler 1.36.2."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cel.batch import answer
+
+VECTORS = Path(__file__).parents[1] / "conformance" / "cel.jsonl.gz"
+
+
+def load() -> list[dict[str, Any]]:
+    with gzip.open(VECTORS, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def agrees(case: dict[str, Any], result: str) -> bool:
+    """What the API server refuses for its estimated cost may be refused, or answered as if it had been stored."""
+    if case["expected"] != "cost-reject":
+        return bool(result == case["expected"])
+    stored = case.get("expectedIfStored")
+    return result == "reject" or result in ((stored,) if stored else ("true", "false", "error"))
+
+
+def test_there_are_as_many_vectors_as_were_observed() -> None:
+    assert len(load()) == 3703
+
+
+@pytest.mark.parametrize("family", ["default", "lists"])
+def test_every_observed_selector_gets_the_observed_answer(family: str) -> None:
+    differing = [
+        (case["name"], case["expression"], case["expected"], answer(case))
+        for case in load()
+        if case["gates"] == family and not agrees(case, answer(case)["result"])
+    ]
+    assert differing == []
