@@ -1,18 +1,11 @@
-"""Makes the modules beside the tests importable: with import mode importlib their folders are not on the path."""
-
-import sys
-from pathlib import Path
+"""Tests of the real server are skipped where it has not been built."""
 
 import pytest
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
+from tests.e2e.controlplane import NotBuiltError, assets
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of the real server are skipped where it has not been built."""
-    from controlplane import NotBuiltError, assets
-
     try:
         assets()
     except NotBuiltError as problem:

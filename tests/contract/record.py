@@ -1,4 +1,4 @@
-"""Record what a real API server answers: ``python tests/contract/record.py [FILE ...]``.
+"""Record what a real API server answers: ``python -m tests.contract.record [FILE ...]``.
 
 Runs the scenarios (all, or those of the files named) against a fresh control plane of etcd and kube-apiserver alone,
 so that no controller has a hand in it, and writes the answers to ``recordings/``. With ``--kubeconfig`` it asks that
@@ -16,12 +16,9 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
-
-import exchanges
-from controlplane import ControlPlane
-
 from app.kube import credentials
+from tests.contract import exchanges
+from tests.e2e.controlplane import ControlPlane
 
 
 async def server(kubeconfig: Path) -> exchanges.Server:

@@ -1,14 +1,10 @@
 """The real control plane for tests: started once, shared, stopped at the end; skipped where it has not been built."""
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from controlplane import ControlPlane, NotBuiltError, assets
+from tests.e2e.controlplane import ControlPlane, NotBuiltError, assets
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

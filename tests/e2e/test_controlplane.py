@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controlplane import ComponentError, ControlPlane, KubectlError, NotBuiltError, assets
+
+from tests.e2e.controlplane import ComponentError, ControlPlane, KubectlError, NotBuiltError, assets
 
 pytestmark = pytest.mark.e2e
 
