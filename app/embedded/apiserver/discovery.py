@@ -81,7 +81,8 @@ class Discovery:
         for resource in self._registry.of_version(group, version):
             listed += self._plain(resource)
         group_version = f"{group}/{version}" if group else version
-        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
+        head = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
+        return {**head, "groupVersion": group_version, "resources": listed}
 
     @staticmethod
     def _plain(resource: Resource) -> list[JSON]:
@@ -143,7 +144,7 @@ class Discovery:
             listed.append(
                 {
                     "resource": _REVIEW_RESOURCE["name"],
-                    "responseKind": {**_REVIEWS, "kind": _REVIEW_RESOURCE["kind"]},
+                    "responseKind": {"group": "", "version": "", "kind": _REVIEW_RESOURCE["kind"]},
                     "scope": "Cluster",
                     "singularResource": _REVIEW_RESOURCE["singularName"],
                     "verbs": ["create"],
@@ -156,7 +157,7 @@ class Discovery:
     @staticmethod
     def _aggregated_resource(resource: Resource) -> JSON:
         kind = resource.kind
-        own = {"group": kind.group, "version": resource.version, "kind": kind.kind}
+        own = {"group": "", "version": "", "kind": kind.kind}
         item: JSON = {
             "resource": kind.plural,
             "responseKind": own,

@@ -12,9 +12,9 @@ from typing import Final
 
 from app.embedded.apiserver.options import Deletion, Options
 from app.embedded.apiserver.registry import Kind, Registry
-from app.embedded.apiserver.statuses import StatusError
-from app.embedded.apiserver.storage import ADDED, DELETED, Event, Key, Storage
-from app.embedded.apiserver.verbs import Verbs
+from app.embedded.apiserver.statuses import JSON, StatusError
+from app.embedded.apiserver.storage import ADDED, DELETED, Event, Key, Listener, Storage, Stored
+from app.embedded.apiserver.verbs import FOREGROUND, Verbs
 
 Item = tuple[Kind, Key, str]
 """(kind, key, uid) of one object."""
@@ -39,7 +39,7 @@ class Garbage:
         for collection in storage.collections.values():
             collection.listeners.append(self._listener(collection.kind))
 
-    def _listener(self, kind: Kind):  # type: ignore[no-untyped-def]
+    def _listener(self, kind: Kind) -> Listener:
         namespaces = kind.key == ("", "namespaces")
 
         def hear(event: Event) -> None:
@@ -60,11 +60,14 @@ class Garbage:
             self._alive.pop(uid, None)
             for owner in before:
                 self._dependents.get(owner, set()).discard(uid)
+                self._recheck_foreground(owner)
             self._owner_gone(uid)
             return
         owners = _owners(metadata)
         if event.type == ADDED:
             self._alive[uid] = item
+        if FOREGROUND in metadata.get("finalizers", ()) and metadata.get("deletionTimestamp"):
+            self._suspect(item)
         if owners == before:
             return
         for owner in before:
@@ -81,6 +84,14 @@ class Garbage:
         for dependent in sorted(dependents):
             if dependent in self._alive and not orphaned:
                 self._suspect(self._alive[dependent])
+
+    def _recheck_foreground(self, uid: str) -> None:
+        """An owner that waits for its dependents may go when the last is gone."""
+        if uid in self._alive:
+            kind, key, _ = self._alive[uid]
+            metadata = self._storage.collection(kind).items[key].object["metadata"]
+            if FOREGROUND in metadata.get("finalizers", ()):
+                self._suspect(self._alive[uid])
 
     def orphan(self, uid: str) -> None:
         """The dependents of this owner are to stay when it goes; they lose their reference to it now."""
@@ -135,7 +146,11 @@ class Garbage:
                 self._empty_namespace(kind, key)
                 if not stored.object["metadata"].get("ownerReferences"):
                     continue
-            owners = _owners(stored.object["metadata"])
+            metadata = stored.object["metadata"]
+            if FOREGROUND in metadata.get("finalizers", ()) and metadata.get("deletionTimestamp"):
+                self._finish_foreground(kind, stored)
+                continue
+            owners = _owners(metadata)
             if owners and not any(owner in self._alive for owner in owners):
                 self._delete(kind, key)
         return looked
@@ -147,6 +162,19 @@ class Garbage:
         except StatusError as error:
             if error.code not in (404, 409):
                 raise
+
+    def _finish_foreground(self, kind: Kind, owner: Stored) -> None:
+        """Delete the dependents of an owner that waits for them, or let it go when there are none."""
+        uid = owner.object["metadata"]["uid"]
+        dependents = [self._alive[each] for each in sorted(self._dependents.get(uid, ())) if each in self._alive]
+        for dependent_kind, key, _ in dependents:
+            self._delete(dependent_kind, key)
+        if self._dependents.get(uid):
+            return
+        new = owner.thaw()
+        new["metadata"]["finalizers"].remove(FOREGROUND)
+        resource = self._registry.of_kind(kind)
+        self._verbs.replace(resource, owner, new, Options())
 
     def _empty_namespace(self, kind: Kind, key: Key) -> None:
         name, left = key[1], 0
@@ -160,5 +188,5 @@ class Garbage:
         self._storage.remove(kind, key)
 
 
-def _owners(metadata: dict) -> tuple[str, ...]:  # type: ignore[type-arg]
+def _owners(metadata: JSON) -> tuple[str, ...]:
     return tuple(owner.get("uid", "") for owner in metadata.get("ownerReferences") or ())

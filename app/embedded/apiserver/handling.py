@@ -119,7 +119,7 @@ class Handling:
         elif parts[0] == "apis" and len(parts) == 3:
             found = self._discovery.resources(parts[1], parts[2])
         if found is None:
-            raise no_such_resource()
+            return _unknown_path()
         return document(found)
 
     # resources
@@ -132,8 +132,8 @@ class Handling:
             return document(self._access.review(incoming.json_object(), user), 201)
         resource = self._registry.find(info.group, info.version, info.resource)
         if resource is None:
-            if info.version not in self._registry.groups().get(info.group, ()):
-                return Answer(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
+            if info.group not in self._registry.groups():
+                return _unknown_path()
             raise no_such_resource()
         warnings.extend(resource.warnings)
         self._access.require(attributes)
@@ -148,6 +148,8 @@ class Handling:
 
     def _verb(self, call: Call) -> Answer | Streaming:
         verb, verbs = call.info.verb, self._verbs
+        if verb not in call.resource.kind.verbs:
+            raise method_not_allowed()
         if verb == "get":
             return reads.get(verbs, call)
         if verb == "list":
@@ -167,4 +169,5 @@ class Handling:
         raise method_not_allowed()
 
 
-__all__ = ["ConnectionDropped", "Handling"]
+def _unknown_path() -> Answer:
+    return Answer(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")

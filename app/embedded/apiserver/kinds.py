@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from app.embedded.apiserver import conversion, printing
-from app.embedded.apiserver.registry import Kind, Printer, Registry, Resource
+from app.embedded.apiserver.registry import ALL_VERBS, Kind, Printer, Registry, Resource
 from app.embedded.apiserver.strategies.core import (
     Budgets,
     Deployments,
@@ -47,6 +47,7 @@ def _kind(
     version: str = "v1",
     models: dict[str, str] | None = None,
     stored_with: tuple[str, str] | None = None,
+    verbs: tuple[str, ...] = ALL_VERBS,
 ) -> Kind:
     return Kind(
         group,
@@ -58,6 +59,7 @@ def _kind(
         printer,
         short_names=short,
         categories=categories,
+        verbs=verbs,
         status=status,
         subresources=subresources,
         models=models or {},
@@ -78,6 +80,7 @@ KINDS: Final = (
         strategy=Namespaces(),
         printer=printing.NAMESPACE,
         status=True,
+        verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     ),
     _kind("", "Node", "nodes", ("no",), namespaced=False, strategy=Nodes(), printer=printing.NODE, status=True),
     _kind(

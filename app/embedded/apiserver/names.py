@@ -99,7 +99,11 @@ def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) ->
         problems.append(invalid_value("metadata.namespace", metadata.get("namespace", ""), wrong))
     problems += label_problems(metadata.get("labels") or {}, "metadata.labels")
     problems += annotation_problems(metadata.get("annotations") or {}, "metadata.annotations")
-    for owner in metadata.get("ownerReferences") or ():
+    owners = metadata.get("ownerReferences") or ()
+    if sum(1 for owner in owners if owner.get("controller")) > 1:
+        detail = "only one reference can have controller set to true"
+        problems.append(invalid_value("metadata.ownerReferences", owners, detail))
+    for owner in owners:
         problems += [
             invalid_value(f"metadata.ownerReferences.{part}", "", "must not be empty")
             for part in ("apiVersion", "kind", "name", "uid")

@@ -6,7 +6,16 @@ from typing import Final
 
 from app.embedded.apiserver.options import Deletion
 from app.embedded.apiserver.registry import Kind
-from app.embedded.apiserver.statuses import JSON, Problem, StatusError, conflict, immutable, invalid, invalid_value
+from app.embedded.apiserver.statuses import (
+    JSON,
+    Problem,
+    StatusError,
+    conflict,
+    forbidden,
+    immutable,
+    invalid,
+    invalid_value,
+)
 from app.embedded.apiserver.storage import Stored
 
 SYSTEM_FIELDS: Final = (
@@ -73,6 +82,18 @@ def restore_system_fields(metadata: JSON, before: JSON) -> list[Problem]:
     problems = [immutable("metadata.uid", uid)] if uid and uid != before["uid"] else []
     _restore(metadata, before, SYSTEM_FIELDS)
     return problems
+
+
+def finalizer_problems(metadata: JSON, before: JSON) -> list[Problem]:
+    """An object that is being deleted gets no new finalizers."""
+    if not before.get("deletionTimestamp"):
+        return []
+    new = sorted(set(metadata.get("finalizers") or ()) - set(before.get("finalizers") or ()))
+    if not new:
+        return []
+    listed = ", ".join(f'"{name}"' for name in new)
+    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers [{listed}]"
+    return [forbidden("metadata.finalizers", detail)]
 
 
 def keep_all_but_status(new: JSON, old: JSON, *, keep_metadata: bool) -> None:

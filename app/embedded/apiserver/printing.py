@@ -14,6 +14,10 @@ from app.embedded.apiserver.statuses import JSON
 Row = list[Any]
 
 _NONE: Final = "<none>"
+_ENDED: Final = {
+    "Succeeded": "The pod has completed successfully.",
+    "Failed": "The pod failed.",
+}
 _UNKNOWN: Final = "<unknown>"
 NAME: Final = Column("Name", "string", "name", "Name must be unique within a namespace.")
 AGE: Final = Column("Age", description="Time since the object was created.")
@@ -121,6 +125,13 @@ def _pod_status(obj: JSON) -> str:
     return shown
 
 
+def _pod_conditions(obj: JSON) -> list[JSON]:
+    phase = obj.get("status", {}).get("phase")
+    if phase not in _ENDED:
+        return []
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": _ENDED[phase]}]
+
+
 POD: Final = Printer(
     (
         NAME,
@@ -131,6 +142,7 @@ POD: Final = Printer(
         *_wide("IP", "Node", "Nominated Node", "Readiness Gates"),
     ),
     _pod_row,
+    _pod_conditions,
 )
 
 
@@ -155,9 +167,16 @@ def _node_row(obj: JSON, now: float) -> Row:
         addresses.get("InternalIP") or _NONE,
         addresses.get("ExternalIP") or _NONE,
         info.get("osImage") or _UNKNOWN,
-        info.get("kernelVersion") or _UNKNOWN,
+        _kernel(info),
         info.get("containerRuntimeVersion") or _UNKNOWN,
     ]
+
+
+def _kernel(info: JSON) -> str:
+    version, architecture = info.get("kernelVersion"), info.get("architecture")
+    if not version:
+        return _UNKNOWN
+    return f"{version} ({architecture})" if architecture else str(version)
 
 
 NODE: Final = Printer(

@@ -31,12 +31,18 @@ Cells = Callable[[JSON, float], Sequence[object]]
 """(object, now in seconds since the epoch) -> one value per column."""
 
 
+def no_conditions(obj: JSON) -> list[JSON]:
+    """Most rows are not marked."""
+    return []
+
+
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How a kind is shown in tables."""
+    """How a kind is shown in tables; `conditions` mark rows, as those of completed pods."""
 
     columns: tuple[Column, ...]
     cells: Cells
+    conditions: Callable[[JSON], list[JSON]] = no_conditions
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
+from app.embedded.apiserver.listoptions import truthy
+
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -26,11 +28,6 @@ class RequestInfo:
     def target(self) -> str:
         """`pods`, `pods/status`."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
-
-
-def truthy(value: str | None) -> bool:
-    """A boolean query parameter: present and not false."""
-    return value is not None and value.lower() not in ("false", "0")
 
 
 def resource_request(method: str, path: str, query: Mapping[str, str]) -> RequestInfo | None:

@@ -45,7 +45,8 @@ class EmbeddedAPIServer:
     """One API server with its own storage.
 
     `versions`: those of resource.k8s.io to serve. `check_cel` says what is wrong with a device selector. `seed` makes names, UIDs
-    and faults repeatable. `window`: events kept per kind for resuming watches. `bookmark_interval` in seconds.
+    and faults repeatable. `window`: events kept per kind for resuming watches. `bookmark_interval` in seconds. `garbage_delay`: seconds before
+    dependents of deleted owners go; None leaves them (the namespaces, too).
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class EmbeddedAPIServer:
         window: int = 20_000,
         bookmark_interval: float = 10.0,
         track_managers: bool = True,
-        garbage_delay: float = 0.0,
+        garbage_delay: float | None = 0.0,
     ) -> None:
         self._host, self._port = host, port
         self.bookmark_interval = bookmark_interval
@@ -79,7 +80,8 @@ class EmbeddedAPIServer:
             **more,
         )
         self.store = Store(self.registry, self.storage, self.verbs)
-        self.garbage = Garbage(self.storage, self.registry, self.verbs, garbage_delay)
+        self.garbage = Garbage(self.storage, self.registry, self.verbs, garbage_delay or 0.0)
+        self._collects = garbage_delay is not None
         self.access = access or Access()
         self.faults = Faults(seed or 0)
         self.audit = Audit()
@@ -99,12 +101,13 @@ class EmbeddedAPIServer:
 
     async def __aenter__(self) -> Self:
         server = web.Server(self._serve, request_factory=_make_request, access_log=None)
-        self._runner = web.ServerRunner(server)
+        self._runner = web.ServerRunner(server, shutdown_timeout=0.5)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, shutdown_timeout=0.5, backlog=1024)
+        site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
         await site.start()
         self._port = self._runner.addresses[0][1]
-        self.garbage.start()
+        if self._collects:
+            self.garbage.start()
         return self
 
     async def __aexit__(

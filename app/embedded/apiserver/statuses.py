@@ -167,7 +167,7 @@ def expired(message: str) -> StatusError:
     return StatusError(410, "Expired", message)
 
 
-def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
+def unsupported_media_type(accepted: Iterable[str], details: JSON | None = None) -> StatusError:
     listed = ", ".join(accepted)
     message = f"the body of the request was in an unknown format - accepted media types include: {listed}"
-    return StatusError(415, "UnsupportedMediaType", message)
+    return StatusError(415, "UnsupportedMediaType", message, details)

@@ -61,7 +61,7 @@ class Stored:
 class Event:
     """One change of one object. `previous` is what selectors saw before; the encoding is shared by all watchers."""
 
-    __slots__ = ("_encoded", "previous", "revision", "stored", "type")
+    __slots__ = ("_encoded", "_left", "previous", "revision", "stored", "type")
 
     def __init__(self, kind: str, stored: Stored, previous: Stored | None) -> None:
         self.type = kind
@@ -69,12 +69,24 @@ class Event:
         self.previous = previous
         self.revision = stored.revision
         self._encoded: dict[tuple[str, str], bytes] = {}
+        self._left: Stored | None = None
+
+    def shown(self, kind: str) -> Stored:
+        """The object as the event shows it to who sees it as one of type `kind`: one that left a selector as it last
+        matched, with the revision of the event."""
+        if kind != DELETED or self.type == DELETED or self.previous is None:
+            return self.stored
+        if self._left is None:
+            last = self.previous.thaw()
+            last["metadata"]["resourceVersion"] = str(self.revision)
+            self._left = Stored(self.stored.key, last, self.revision, without_type_meta(last), self.previous.fields)
+        return self._left
 
     def encoded(self, kind: str, resource: Resource) -> bytes:
         """The line of the watch stream that tells `resource`'s watchers of this event as one of type `kind`."""
         line = self._encoded.get((kind, resource.api_version))
         if line is None:
-            line = frame(kind, resource, self.stored.encoded(resource))
+            line = frame(kind, resource, self.shown(kind).encoded(resource))
             self._encoded[kind, resource.api_version] = line
         return line
 

@@ -8,7 +8,7 @@ import orjson
 
 from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.statuses import JSON
-from app.embedded.apiserver.storage import Event, Stored
+from app.embedded.apiserver.storage import Stored
 
 _OPEN = b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":'
 
@@ -29,16 +29,19 @@ def columns(resource: Resource) -> list[JSON]:
 
 def _row(resource: Resource, stored: Stored, now: float, include: str) -> bytes:
     cells = orjson.dumps(resource.kind.printer.cells(stored.object, now))
+    conditions = resource.kind.printer.conditions(stored.object)
+    if conditions:
+        cells += b',"conditions":' + orjson.dumps(conditions)
     if include == "None":
         return b'{"cells":%b}' % cells
     if include == "Object":
         return b'{"cells":%b,"object":%b%b}' % (cells, resource.type_meta, stored.encoded(resource))
-    partial = {
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": stored.object["metadata"],
-    }
-    return b'{"cells":%b,"object":%b}' % (cells, orjson.dumps(partial))
+    return b'{"cells":%b,"object":%b}' % (cells, orjson.dumps(partial(stored)))
+
+
+def partial(stored: Stored) -> JSON:
+    """The object's metadata as PartialObjectMetadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": stored.object["metadata"]}
 
 
 def table(
@@ -46,21 +49,5 @@ def table(
 ) -> bytes:
     """A metav1.Table of `items`; `include` is the request's includeObject; `headed` adds the column definitions."""
     rows = b",".join(_row(resource, stored, now, include) for stored in items)
-    heads = orjson.dumps(columns(resource)) if headed else b"[]"
-    return b'%b%b,"columnDefinitions":%b,"rows":[%b]}' % (_OPEN, orjson.dumps(metadata), heads, rows)
-
-
-class TableEncoder:
-    """Encodes watch events as one-row tables; only the first has column definitions."""
-
-    def __init__(self, resource: Resource, now: float, include: str) -> None:
-        self._resource = resource
-        self._now = now
-        self._include = include
-        self._headed = True
-
-    def __call__(self, kind: str, event: Event) -> bytes:
-        metadata = {"resourceVersion": str(event.revision)}
-        body = table(self._resource, [event.stored], metadata, self._now, self._include, headed=self._headed)
-        self._headed = False
-        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
+    heads = b'"columnDefinitions":%b,' % orjson.dumps(columns(resource)) if headed else b""
+    return b'%b%b,%b"rows":[%b]}' % (_OPEN, orjson.dumps(metadata), heads, rows)

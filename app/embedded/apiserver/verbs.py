@@ -19,6 +19,9 @@ from app.embedded.apiserver.statuses import JSON, StatusError, already_exists, b
 from app.embedded.apiserver.storage import Key, Storage, Stored, without_type_meta
 from app.embedded.apiserver.strategy import CELCheck, Context
 
+FOREGROUND = "foregroundDeletion"
+"""The finalizer that holds an owner until its dependents are gone."""
+
 
 def _now() -> datetime:
     return datetime.now(UTC)
@@ -93,7 +96,8 @@ class Verbs:
         kind, strategy, context = resource.kind, resource.kind.strategy, self._context(options, "create")
         metadata = new["metadata"]
         for name in preconditions.SYSTEM_FIELDS:
-            metadata.pop(name, None)
+            if name != "generation":
+                metadata.pop(name, None)
         metadata["uid"] = str(uuid.UUID(int=self._random.getrandbits(128), version=4))
         metadata["creationTimestamp"] = context.now
         if strategy.generation:
@@ -165,6 +169,7 @@ class Verbs:
             if strategy.generation and new.get("spec") != old.get("spec"):
                 metadata["generation"] = before.get("generation", 0) + 1
             problems += names.metadata_problems(metadata, namespaced=kind.namespaced, name_check=_name_check(kind))
+            problems += preconditions.finalizer_problems(metadata, before)
             problems += strategy.validate_update(new, old, context)
         if problems:
             raise invalid(kind.group, kind.kind, existing.key[1], problems)
@@ -196,16 +201,20 @@ class Verbs:
         preconditions.check_deletion(kind, existing, deletion)
         obj = existing.object
         grace = kind.strategy.grace_period(obj, deletion.grace)
-        if grace or obj["metadata"].get("finalizers") or kind.strategy.finalized(obj):
-            return self._mark(kind, existing, grace, options), False
+        foreground = deletion.propagation == "Foreground"
+        if grace or foreground or obj["metadata"].get("finalizers") or kind.strategy.finalized(obj):
+            return self._mark(kind, existing, grace, options, foreground), False
         last = existing
         if kind.strategy.graceful:
             new = existing.thaw()
-            new["metadata"] |= {"deletionTimestamp": self.now(), "deletionGracePeriodSeconds": 0}
+            metadata = new["metadata"]
+            if not metadata.get("deletionTimestamp"):
+                metadata["generation"] = metadata.get("generation", 0) + 1
+            metadata |= {"deletionTimestamp": self.now(), "deletionGracePeriodSeconds": 0}
             last = _unstored(kind, existing.key, new)
         return (last if options.dry_run else self.storage.remove(kind, existing.key, last.object)), True
 
-    def _mark(self, kind: Kind, existing: Stored, grace: int, options: Options) -> Stored:
+    def _mark(self, kind: Kind, existing: Stored, grace: int, options: Options, foreground: bool) -> Stored:
         old = existing.object["metadata"]
         if old.get("deletionTimestamp") and old.get("deletionGracePeriodSeconds", 0) <= grace:
             return existing
@@ -216,6 +225,8 @@ class Verbs:
             metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata and not old.get("deletionTimestamp"):
             metadata["generation"] += 1
+        if foreground and FOREGROUND not in metadata.get("finalizers", ()):
+            metadata.setdefault("finalizers", []).append(FOREGROUND)
         kind.strategy.prepare_delete(new)
         return self._store(kind, existing.key, new, options)
 

@@ -8,21 +8,18 @@ ended, and the client lists again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 import orjson
 
 from app.embedded.apiserver.registry import Resource
+from app.embedded.apiserver.representation import Representation
 from app.embedded.apiserver.selectors import Selector
 from app.embedded.apiserver.statuses import JSON, StatusError, expired
 from app.embedded.apiserver.storage import ADDED, DELETED, MODIFIED, Collection, Event, Stored, frame
 
 MOST_PENDING: Final = 200_000
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-
-Encode = Callable[[str, Event], bytes]
-"""(event type, event) -> the line for this client; replaced for clients that asked for tables."""
 
 
 class Watcher:
@@ -34,13 +31,13 @@ class Watcher:
         resource: Resource,
         namespace: str,
         selector: Selector,
-        encode: Encode | None = None,
+        representation: Representation,
     ) -> None:
         self._collection = collection
         self._resource = resource
         self._namespace = namespace
         self._selector = selector
-        self._encode = encode or self._plain
+        self._encode = representation.event
         self._pending: list[bytes] = []
         self._waiting: asyncio.Future[None] | None = None
         self._after = 0
@@ -84,9 +81,6 @@ class Watcher:
         if now:
             return MODIFIED if before else ADDED
         return DELETED if before else None
-
-    def _plain(self, kind: str, event: Event) -> bytes:
-        return event.encoded(kind, self._resource)
 
     def _queue(self, line: bytes) -> None:
         self._pending.append(line)

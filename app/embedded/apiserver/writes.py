@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import orjson
-
 from app.embedded.apiserver import reads, subresources
 from app.embedded.apiserver.garbage import Garbage
 from app.embedded.apiserver.options import Deletion
 from app.embedded.apiserver.patches import patch_object
 from app.embedded.apiserver.requests import Answer, Call, document
-from app.embedded.apiserver.statuses import JSON, StatusError, method_not_allowed, no_such_resource
+from app.embedded.apiserver.statuses import JSON, StatusError, method_not_allowed
 from app.embedded.apiserver.storage import Stored
 from app.embedded.apiserver.verbs import Verbs
 
@@ -23,7 +21,8 @@ def create(verbs: Verbs, call: Call) -> Answer:
     info, resource, body = call.info, call.resource, call.incoming.json_object()
     if info.subresource:
         if info.subresource not in resource.kind.subresources:
-            raise no_such_resource()
+            reads.require_subresource(call)
+            raise method_not_allowed()
         act = subresources.bind if info.subresource == "binding" else subresources.evict
         act(verbs, resource, info.namespace, info.name, body, call.options)
         return document(subresources.SUCCESS, 201)
@@ -86,6 +85,9 @@ def _deletion(call: Call) -> Deletion:
 def delete(verbs: Verbs, garbage: Garbage, call: Call) -> Answer:
     """DELETE of one object: a Status when it is gone, the object while something still holds it."""
     info, kind, deletion = call.info, call.resource.kind, _deletion(call)
+    if info.subresource:
+        reads.require_subresource(call)
+        raise method_not_allowed()
     uid = verbs.get(call.resource, info.namespace, info.name).object["metadata"]["uid"]
     if deletion.propagation == "Orphan" and not call.options.dry_run:
         garbage.orphan(uid)
@@ -104,20 +106,12 @@ def delete_collection(verbs: Verbs, call: Call) -> Answer:
     resource, deletion = call.resource, _deletion(call)
     collection = verbs.storage.collection(resource.kind)
     chosen = reads.selector_of(call).choose(collection.sorted())
-    found: list[bytes] = []
-    for stored in chosen:
-        if call.info.namespace and stored.key[0] != call.info.namespace:
-            continue
+    found = reads.in_namespace(chosen, call.info.namespace)
+    for stored in found:
         try:
             verbs.delete(resource, *stored.key, deletion, call.options)
         except StatusError as error:
             if error.code != 404:
                 raise
-        found.append(b"{" + stored.encoded(resource))
-    metadata = orjson.dumps({"resourceVersion": str(verbs.storage.revision)})
-    head = b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[' % (
-        resource.kind.kind.encode(),
-        resource.api_version.encode(),
-        metadata,
-    )
-    return Answer(200, head + b",".join(found) + b"]}")
+    metadata = {"resourceVersion": str(verbs.storage.revision)}
+    return Answer(200, reads.representation_of(call).many(found, metadata))

@@ -41,7 +41,7 @@ def patch_object(
     Raises 400 for a bad patch, 404, 409, 415 for an unknown format, and 422.
     """
     if content_type not in FORMATS:
-        raise unsupported_media_type(FORMATS)
+        raise unsupported_media_type(FORMATS, {})
     patch = read()
     if content_type == APPLY_TYPE:
         return apply(verbs, resource, namespace, name, patch, options, subresource)
@@ -51,7 +51,10 @@ def patch_object(
         current = resource.conversion.from_stored(current)
     current["apiVersion"] = resource.api_version
     changed = _patched(resource, current, patch, content_type)
-    new = admission.admitted(resource, changed, options)
+    try:
+        new = admission.admitted(resource, changed, options)
+    except StatusError as error:
+        raise _unprocessable(error.message) from None
     admission.place(resource.kind, new["metadata"], namespace)
     check_name(new["metadata"], name)
     new["metadata"]["name"] = name
@@ -77,8 +80,9 @@ def _json_patched(current: JSON, patch: Any) -> Any:
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
     try:
         return jsonpatch.apply_patch(current, patch)
-    except jsonpatch.InvalidJsonPatch as error:
-        raise bad_request(f"error decoding patch: {error}") from None
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-        message = f"the server rejected our request due to an error in our request: {error}"
-        raise StatusError(422, "Invalid", message, {}) from None
+        raise _unprocessable(f"the server rejected our request due to an error in our request: {error}") from None
+
+
+def _unprocessable(message: str) -> StatusError:
+    return StatusError(422, "Invalid", message, {})

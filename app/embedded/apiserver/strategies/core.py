@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from app.embedded.apiserver.statuses import JSON, Problem, immutable, invalid_value, required
+from app.embedded.apiserver.names import qualified_name
+from app.embedded.apiserver.statuses import JSON, Problem, immutable, invalid_value, required, unsupported
 from app.embedded.apiserver.strategies.pods import default_template
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
 
+_NODE_EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _NODE_INFO: Final = (
     "architecture",
     "bootID",
@@ -88,6 +90,19 @@ class Nodes(Strategy):
         for name in _NODE_INFO:
             info.setdefault(name, "")
 
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        problems: list[Problem] = []
+        for index, taint in enumerate(new["spec"].get("taints") or ()):
+            where = f"metadata.taints[{index}]"
+            if wrong := qualified_name(taint.get("key", "")):
+                problems.append(invalid_value(f"{where}.key", taint.get("key", ""), wrong))
+            if taint.get("effect") not in _NODE_EFFECTS:
+                problems.append(unsupported(f"{where}.effect", taint.get("effect", ""), _NODE_EFFECTS))
+        return problems
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return self.validate_create(new, context)
+
     def fields(self, stored: JSON) -> dict[str, str]:
         return {"spec.unschedulable": "true" if stored.get("spec", {}).get("unschedulable") else "false"}
 
@@ -109,6 +124,11 @@ class Events(Strategy):
         "source",
         "type",
     )
+
+    def default(self, new: JSON, context: Context) -> None:
+        new.setdefault("source", {})
+        new.setdefault("reportingComponent", "")
+        new.setdefault("reportingInstance", "")
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         return self._validate(new)
@@ -191,6 +211,17 @@ class Leases(Strategy):
 
     allow_create_on_update = True
     allow_unconditional_update = False
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        spec = new.get("spec", {})
+        return [
+            invalid_value(f"spec.{part}", spec[part], "must be greater than " + ("0" if least else "or equal to 0"))
+            for part, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0))
+            if part in spec and spec[part] < least
+        ]
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return self.validate_create(new, context)
 
 
 class PriorityClasses(Strategy):

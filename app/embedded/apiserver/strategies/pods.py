@@ -10,7 +10,7 @@ from app.embedded.apiserver.validation import pods
 
 _UPDATABLE: Final = ("image", "resources", "resizePolicy")
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_STATE_DEFAULTS: Final = {"image": "", "imageID": "", "ready": False, "restartCount": 0}
+_STATE_DEFAULTS: Final[JSON] = {"image": "", "imageID": "", "lastState": {}, "ready": False, "restartCount": 0}
 _TOLERATED: Final = ("not-ready", "unreachable")
 
 

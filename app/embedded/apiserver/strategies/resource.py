@@ -10,9 +10,9 @@ from app.embedded.apiserver.validation import claims, classes, slices, taintrule
 from app.embedded.apiserver.validation.admin import admin_access_problems
 
 
-def default_devices(devices: JSON | None) -> None:
+def default_devices(devices: JSON) -> None:
     """Defaults of a claim's `spec.devices`: ExactCount, one device, toleration operator Equal."""
-    for request in (devices or {}).get("requests") or ():
+    for request in devices.setdefault("requests", None) or ():
         for part in (request.get("exactly"), *(request.get("firstAvailable") or ())):
             if part is None:
                 continue
@@ -36,7 +36,7 @@ class Claims(Strategy):
     returns_deleted = True
 
     def default(self, new: JSON, context: Context) -> None:
-        default_devices(new.setdefault("spec", {}).get("devices"))
+        default_devices(new.setdefault("spec", {}).setdefault("devices", {}))
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         new["status"] = {}
@@ -54,6 +54,8 @@ class Claims(Strategy):
     def prepare_status(self, new: JSON, old: JSON, context: Context) -> None:
         status = new.setdefault("status", {})
         _drop_deallocated(status, old.get("status", {}))
+        if status.get("allocation") is not None:
+            status["allocation"].setdefault("devices", {})
         for result in _results(status):
             for toleration in result.get("tolerations") or ():
                 toleration.setdefault("operator", "Equal")
@@ -94,7 +96,9 @@ class Templates(Strategy):
     returns_deleted = True
 
     def default(self, new: JSON, context: Context) -> None:
-        default_devices(new.setdefault("spec", {}).setdefault("spec", {}).get("devices"))
+        spec = new.setdefault("spec", {})
+        spec.setdefault("metadata", {})
+        default_devices(spec.setdefault("spec", {}).setdefault("devices", {}))
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         inner = new["spec"]["spec"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from ipaddress import ip_interface
 from typing import Final
 
 from app.embedded.apiserver import names
@@ -40,6 +41,7 @@ from app.embedded.apiserver.validation.parts import (
     toleration_problems,
 )
 
+RESOURCE_GROUP: Final = "resource.k8s.io"
 MOST_REQUESTS: Final = 32
 MOST_SUBREQUESTS: Final = 8
 MOST_CONSTRAINTS: Final = 32
@@ -115,8 +117,6 @@ def _device_problems(wanted: JSON, at: str, context: Context) -> list[Problem]:
     else:
         problems.append(unsupported(f"{at}.allocationMode", mode, ("All", "ExactCount")))
     problems += toleration_problems(wanted.get("tolerations") or (), f"{at}.tolerations")
-    for key in (wanted.get("capacity") or {}).get("requests") or ():
-        problems += qualified_problems(key, f"{at}.capacity.requests[{key}]")
     return problems
 
 
@@ -167,14 +167,27 @@ def status_problems(new: JSON, old: JSON, context: Context) -> list[Problem]:
 
 
 def _right_problems(status: JSON, before: JSON, claim: JSON, context: Context) -> list[Problem]:
-    """Writing allocation and reservedFor takes a permission of its own, beside that for /status."""
-    allowed, metadata = context.caller.allowed, claim["metadata"]
+    """Writing allocation, reservedFor and the statuses of devices takes permissions beside that for /status."""
+    allowed, name, namespace = context.caller.allowed, claim["metadata"]["name"], claim["metadata"]["namespace"]
+    verb, problems = context.verb, []
     bound = any(status.get(part) != before.get(part) for part in ("allocation", "reservedFor"))
-    name, namespace = metadata["name"], metadata["namespace"]
-    if bound and not allowed(context.verb, "resource.k8s.io", "resourceclaims/binding", namespace, name):
-        why = f'changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="{context.verb}" permission'
-        return [forbidden("status", why)]
-    return []
+    if bound and not allowed(verb, RESOURCE_GROUP, "resourceclaims/binding", namespace, name):
+        why = f'changing it requires resource="resourceclaims/binding", verb="{verb}" permission'
+        problems.append(forbidden("status.allocation", why))
+    if before.get("allocation") is None or status.get("allocation") is None:
+        return problems
+    for driver in sorted(_reporting_drivers(status, before)):
+        verbs = (f"arbitrary-node:{verb}", f"associated-node:{verb}")
+        if not any(allowed(each, RESOURCE_GROUP, "resourceclaims/driver", namespace, driver) for each in verbs):
+            why = f'changing it for driver {driver} requires resource="resourceclaims/driver", verb="{verbs[0]}" permission'
+            problems.append(forbidden("status.devices", why))
+    return problems
+
+
+def _reporting_drivers(status: JSON, before: JSON) -> set[str]:
+    """The drivers whose device statuses a write changes."""
+    now, then = status.get("devices") or [], before.get("devices") or []
+    return {entry.get("driver", "") for entry in (*now, *then) if entry not in now or entry not in then}
 
 
 def _consumer_problems(status: JSON, before: JSON, *, deleting: bool) -> list[Problem]:
@@ -304,4 +317,14 @@ def _network_problems(network: JSON, at: str) -> list[Problem]:
         for part, longest in (("interfaceName", 256), ("hardwareAddress", 128))
         if len(network.get(part, "")) > longest
     ]
-    return problems + set_problems(network.get("ips") or (), f"{at}.ips", 16, lambda address: address)
+    return problems + set_problems(
+        network.get("ips") or (), f"{at}.ips", 16, lambda address: address, _address_problems
+    )
+
+
+def _address_problems(address: str, at: str) -> list[Problem]:
+    try:
+        ip_interface(address)
+    except ValueError:
+        return [invalid_value(at, address, "must be a valid address in CIDR form")]
+    return [] if "/" in address else [invalid_value(at, address, "must be a valid address in CIDR form")]
