@@ -21,6 +21,7 @@ from app.api.errors import ApiError, OutcomeUnknownError, ThrottledError, Unreac
 from app.kube.credentials import ClientSettings, Credentials, load
 
 JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 

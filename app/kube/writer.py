@@ -18,7 +18,7 @@ from app.api.core import ObjectReference, Pod
 from app.api.decoding import DecodeError, encode
 from app.api.errors import NotFoundError, OutcomeUnknownError
 from app.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
-from app.kube.client import STRATEGIC_PATCH, KubeClient
+from app.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from app.kube.discovery import Served
 from app.kube.events import EventRecorder, Occurrence
 from app.kube.resources import PODS, Resource, resource_claims
@@ -75,10 +75,22 @@ class Writer:
         allocation: AllocationResult | msgspec.UnsetType | None = msgspec.UNSET,
         reserved_for: Sequence[ResourceClaimConsumerReference],
     ) -> ResourceClaim:
-        """Allocation and reservations in one write. UNSET keeps the stored allocation, None clears it."""
+        """Allocation and reservations in one write. UNSET keeps the stored allocation, None clears it.
+
+        A new allocation is sent as a JSON patch: the API server takes nulls out of merge patches even within lists,
+        and the opaque parameters of drivers, which are copied into it, may contain some.
+        """
+        if isinstance(allocation, AllocationResult):
+            steps = [
+                {"op": "replace", "path": "/metadata/uid", "value": claim.metadata.uid},
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": claim.metadata.resource_version},
+                {"op": "add", "path": "/status/allocation", "value": allocation},
+                {"op": "add", "path": "/status/reservedFor", "value": list(reserved_for)},
+            ]
+            return await self._patch(claim, steps, "status", JSON_PATCH)
         status: dict[str, Any] = {"reservedFor": list(reserved_for)}
-        if allocation is not msgspec.UNSET:
-            status["allocation"] = allocation
+        if allocation is None:
+            status["allocation"] = None
         return await self._patch(claim, {"metadata": _at(claim), "status": status}, "status")
 
     async def remove_reservation(self, claim: ResourceClaim, pod_uid: str) -> ResourceClaim:
@@ -177,11 +189,10 @@ class Writer:
             )
 
     async def _patch(
-        self, claim: ResourceClaim, body: Mapping[str, Any], subresource: str = "", kind: str | None = None
+        self, claim: ResourceClaim, body: Any, subresource: str = "", kind: str = MERGE_PATCH
     ) -> ResourceClaim:
         path = self._claims.path(claim.metadata.namespace, claim.metadata.name, subresource)
-        data = encode(body)
-        return self._claim(await (self._client.patch(path, data, kind) if kind else self._client.patch(path, data)))
+        return self._claim(await self._client.patch(path, encode(body), kind))
 
     def _claim(self, data: bytes) -> ResourceClaim:
         return _decoded(self._claims, data)

@@ -22,7 +22,7 @@ from app.api.resource import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from app.kube.client import MERGE_PATCH, STRATEGIC_PATCH, KubeClient
+from app.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from app.kube.discovery import Served
 from app.kube.events import EventRecorder
 from app.kube.writer import RING_ANNOTATION, Doorbell, Writer
@@ -75,10 +75,14 @@ async def test_allocation_and_reservation_are_one_write(server: Any, writer: Wri
     consumer = ResourceClaimConsumerReference(resource="pods", name="p", uid="pu")
     await writer.write_status(CLAIM, allocation=ALLOCATION, reserved_for=[consumer])
     (asked,) = server.asked
-    assert asked.json == {
-        "metadata": AT,
-        "status": {
-            "allocation": {
+    assert asked.headers["Content-Type"] == JSON_PATCH
+    assert asked.json == [
+        {"op": "replace", "path": "/metadata/uid", "value": "cu"},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"},
+        {
+            "op": "add",
+            "path": "/status/allocation",
+            "value": {
                 "devices": {
                     "results": [{"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}],
                     "config": [
@@ -94,9 +98,15 @@ async def test_allocation_and_reservation_are_one_write(server: Any, writer: Wri
                     ]
                 },
             },
-            "reservedFor": [{"resource": "pods", "name": "p", "uid": "pu"}],
         },
-    }
+        {"op": "add", "path": "/status/reservedFor", "value": [{"resource": "pods", "name": "p", "uid": "pu"}]},
+    ]
+
+
+async def test_clearing_an_allocation_is_a_merge_patch(server: Any, writer: Writer) -> None:
+    server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
+    await writer.write_status(CLAIM, allocation=None, reserved_for=[])
+    assert server.asked[0].json == {"metadata": AT, "status": {"reservedFor": [], "allocation": None}}
 
 
 async def test_a_reservation_alone_leaves_the_allocation_untouched(server: Any, writer: Writer) -> None:

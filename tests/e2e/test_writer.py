@@ -1,0 +1,273 @@
+"""Every write of the extender against a real API server: what it accepts, refuses, and calls the refusal."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.api.core import Node, Pod
+from app.api.errors import ConflictError, NotFoundError, RejectedError
+from app.api.resource import (
+    FINALIZER,
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    OpaqueDeviceConfiguration,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
+from app.kube.access import missing_rights, rights_for_binding, rights_for_lease, rights_for_reading
+from app.kube.client import KubeClient
+from app.kube.credentials import ClientSettings
+from app.kube.discovery import Served, discover
+from app.kube.events import EventRecorder
+from app.kube.lease import LeaderElection, LeaseSettings
+from app.kube.mirror import Callbacks
+from app.kube.reflector import Reflector
+from app.kube.resources import NODES
+from app.kube.writer import Doorbell, Writer
+from tests.e2e.controlplane import ControlPlane
+
+pytestmark = pytest.mark.e2e
+
+VERSIONS = ("v1", "v1beta2", "v1beta1")
+DRIVER = "writer.example.com"
+ALLOCATION = AllocationResult(
+    devices=DeviceAllocationResult(
+        results=(DeviceRequestAllocationResult("r", DRIVER, "pool", "device-0"),),
+        config=(
+            DeviceAllocationConfiguration(
+                "FromClass", opaque=OpaqueDeviceConfiguration(DRIVER, msgspec.Raw(b'{"a":null,"b":{"c":null}}'))
+            ),
+        ),
+    )
+)
+
+
+class Bench:
+    """A namespace, a class, a node and the objects that the writes are about."""
+
+    def __init__(self, client: KubeClient, version: str) -> None:
+        self.client = client
+        self.version = version
+        self.unique = uuid.uuid4().hex[:8]
+        self.namespace = self.node = self.device_class = f"writer-{self.unique}"
+        self.recorder = EventRecorder(client, "e2e")
+        self.writer = Writer(client, Served(version), self.recorder, Doorbell(self.namespace, "bell"))
+
+    async def create(self, path: str, body: dict[str, Any]) -> Any:
+        return msgspec.json.decode(await self.client.create(path, msgspec.json.encode(body)))
+
+    async def set_up(self) -> None:
+        await self.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        await self.create("/api/v1/nodes", {"metadata": {"name": self.node}})
+        classes = f"/apis/resource.k8s.io/{self.version}/deviceclasses"
+        await self.create(classes, {"metadata": {"name": self.device_class}, "spec": {}})
+
+    async def tear_down(self) -> None:
+        await self.client.delete(f"/api/v1/nodes/{self.node}")
+        await self.client.delete(f"/apis/resource.k8s.io/v1/deviceclasses/{self.device_class}")
+        await self.client.delete(f"/api/v1/namespaces/{self.namespace}")
+
+    async def claim(self) -> ResourceClaim:
+        wanted = {"deviceClassName": self.device_class}
+        request = wanted if self.version == "v1beta1" else {"exactly": wanted}
+        spec = {"devices": {"requests": [{"name": "r", **request}]}}
+        return await self.writer.create_claim(self.namespace, {"metadata": {"generateName": "c-"}, "spec": spec})
+
+    async def pod(self) -> Pod:
+        spec = {"schedulerName": "nobody", "containers": [{"name": "c", "image": "none"}]}
+        made = await self.create(
+            f"/api/v1/namespaces/{self.namespace}/pods",
+            {"metadata": {"generateName": "p-", "namespace": self.namespace}, "spec": spec},
+        )
+        pod = await self.writer.read_pod(self.namespace, made["metadata"]["name"])
+        assert pod is not None
+        return pod
+
+
+@pytest.fixture
+async def client(plane: ControlPlane) -> AsyncIterator[KubeClient]:
+    async with await KubeClient.connect(ClientSettings(kubeconfig=str(plane.admin_kubeconfig))) as connected:
+        yield connected
+
+
+@pytest.fixture(params=VERSIONS)
+async def bench(client: KubeClient, request: pytest.FixtureRequest) -> AsyncIterator[Bench]:
+    made = Bench(client, request.param)
+    await made.set_up()
+    # Pods need the namespace's service account, which a controller makes.
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await client.get(f"/api/v1/namespaces/{made.namespace}/serviceaccounts/default")
+                break
+            except NotFoundError:
+                await asyncio.sleep(0.05)
+    yield made
+    await made.tear_down()
+
+
+def reference(pod: Pod) -> list[ResourceClaimConsumerReference]:
+    return [ResourceClaimConsumerReference("pods", pod.metadata.name, pod.metadata.uid)]
+
+
+def with_uid(claim: ResourceClaim, uid: str) -> ResourceClaim:
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, uid=uid))
+
+
+async def test_a_claim_goes_from_pending_to_allocated_and_back(bench: Bench) -> None:
+    writer, pod = bench.writer, await bench.pod()
+    claim = await writer.add_finalizer(await bench.claim())
+    assert claim.metadata.finalizers == (FINALIZER,)
+    claim = await writer.write_status(claim, allocation=ALLOCATION, reserved_for=reference(pod))
+    assert claim.allocation is not None
+    assert claim.allocation.devices.results == ALLOCATION.devices.results
+    stored = claim.allocation.devices.config[0].opaque
+    assert stored is not None
+    assert msgspec.json.decode(stored.parameters) == {"a": None, "b": {"c": None}}
+    claim = await writer.remove_reservation(claim, pod.metadata.uid)
+    assert (claim.status.reserved_for, claim.allocation is None) == ((), False)
+    claim = await writer.remove_reservation(claim, "never there")
+    claim = await writer.write_status(claim, reserved_for=reference(pod))
+    assert claim.reserved_for(pod.metadata.uid)
+    claim = await writer.deallocate(claim)
+    assert (claim.allocation, claim.status.reserved_for) == (None, ())
+    claim = await writer.remove_finalizer(claim)
+    await writer.delete_claim(claim)
+    await writer.delete_claim(claim)
+    assert await writer.read_claim(bench.namespace, claim.metadata.name) is None
+
+
+async def test_writes_at_another_version_or_for_another_uid_are_refused(bench: Bench) -> None:
+    writer, pod, old = bench.writer, await bench.pod(), await bench.claim()
+    new = await writer.add_finalizer(old)
+    for write in (
+        writer.write_status(old, allocation=ALLOCATION, reserved_for=reference(pod)),
+        writer.deallocate(old),
+        writer.remove_finalizer(old),
+    ):
+        with pytest.raises(ConflictError):
+            await write
+    for write in (
+        writer.write_status(with_uid(new, "other"), allocation=ALLOCATION, reserved_for=reference(pod)),
+        writer.remove_reservation(with_uid(new, "other"), pod.metadata.uid),
+    ):
+        with pytest.raises(RejectedError, match=r"metadata\.uid"):
+            await write
+
+
+async def test_an_allocation_that_is_set_cannot_be_changed(bench: Bench) -> None:
+    writer, pod = bench.writer, await bench.pod()
+    claim = await writer.add_finalizer(await bench.claim())
+    claim = await writer.write_status(claim, allocation=ALLOCATION, reserved_for=reference(pod))
+    other = AllocationResult(
+        devices=DeviceAllocationResult(results=(DeviceRequestAllocationResult("r", DRIVER, "pool", "device-1"),))
+    )
+    with pytest.raises(RejectedError):
+        await writer.write_status(claim, allocation=other, reserved_for=reference(pod))
+    await writer.deallocate(claim)
+
+
+async def test_a_pod_is_bound_once_and_only_under_its_uid(bench: Bench) -> None:
+    writer, pod = bench.writer, await bench.pod()
+    namespace, name, uid = bench.namespace, pod.metadata.name, pod.metadata.uid
+    with pytest.raises(ConflictError):
+        await writer.bind_pod(namespace, name, "other", bench.node)
+    await writer.bind_pod(namespace, name, uid, bench.node)
+    with pytest.raises(ConflictError, match="already assigned"):
+        await writer.bind_pod(namespace, name, uid, bench.node)
+    with pytest.raises(NotFoundError):
+        await writer.bind_pod(namespace, "nobody", uid, bench.node)
+    bound = await writer.read_pod(namespace, name)
+    assert bound is not None
+    assert bound.spec.node_name == bench.node
+
+
+async def test_the_doorbell_is_made_and_rung(bench: Bench) -> None:
+    versions = []
+    for _ in range(3):
+        await bench.writer.ring()
+        bell = await bench.writer.read_claim(bench.namespace, "bell")
+        assert bell is not None
+        versions.append(bell.metadata.version)
+    assert versions == sorted(set(versions))
+
+
+async def test_events_are_accepted_and_counted(bench: Bench) -> None:
+    pod = await bench.pod()
+    sending = asyncio.create_task(bench.recorder.run())
+    for _ in range(2):
+        bench.writer.record_event(pod, "Normal", "Tested", "something happened")
+    async with asyncio.timeout(10):
+        while bench.recorder.sent + bench.recorder.dropped < 2:
+            await asyncio.sleep(0.01)
+    sending.cancel()
+    listed = msgspec.json.decode(await bench.client.get(f"/apis/events.k8s.io/v1/namespaces/{bench.namespace}/events"))
+    (event,) = [item for item in listed["items"] if item["reason"] == "Tested"]
+    assert (event["series"]["count"], bench.recorder.dropped) == (2, 0)
+
+
+async def test_a_lease_passes_from_hand_to_hand(client: KubeClient) -> None:
+    name = f"writer-{uuid.uuid4().hex[:8]}"
+    one, two = (LeaderElection(client, LeaseSettings("default", name, identity)) for identity in ("one", "two"))
+    await one.step()
+    await two.step()
+    await one.step()
+    assert (one.leading, two.leading, two.holder) == (True, False, "one")
+    await one.release()
+    await two.step()
+    assert (one.leading, two.leading) == (False, True)
+    await client.delete(f"/apis/coordination.k8s.io/v1/namespaces/default/leases/{name}")
+
+
+async def test_the_administrator_has_all_rights_and_somebody_else_has_not(
+    plane: ControlPlane, client: KubeClient
+) -> None:
+    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_lease("default")
+    assert await missing_rights(client, rights) == []
+    settings = ClientSettings(kubeconfig=str(plane.user_kubeconfig("nobody-in-particular")))
+    async with await KubeClient.connect(settings) as stranger:
+        missing = await missing_rights(stranger, rights)
+    assert len(missing) == len(rights)
+    assert any("resourceclaims/binding.resource.k8s.io in the whole cluster" in right for right in missing)
+
+
+async def test_the_newest_version_is_found(client: KubeClient) -> None:
+    served = await discover(client)
+    assert (served.version, served.taint_rules) == ("v1", "v1beta2")
+
+
+async def test_nodes_are_followed_through_bookmarks_and_cut_watches(client: KubeClient) -> None:
+    name = f"writer-{uuid.uuid4().hex[:8]}"
+    seen: dict[str, Node] = {}
+    reflector = Reflector(
+        client,
+        NODES,
+        Callbacks(
+            lambda node: seen.__setitem__(node.name, node),
+            lambda node: seen.pop(node.name),
+            lambda key, problem: pytest.fail(f"{key}: {problem}"),
+        ),
+    )
+    following = asyncio.create_task(reflector.run())
+
+    async def until(present: bool) -> None:
+        async with asyncio.timeout(20):
+            while (name in seen) is not present:
+                await asyncio.sleep(0.01)
+
+    body = {"metadata": {"name": name}}
+    await client.create("/api/v1/nodes", msgspec.json.encode(body))
+    await until(True)
+    await client.delete(f"/api/v1/nodes/{name}")
+    await until(False)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert reflector.progress().lists == 1
