@@ -1,0 +1,197 @@
+"""A small embedded cluster, and an extender that does what a test tells it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import msgspec
+import orjson
+import pytest
+from aiohttp import web
+
+from app.api.decoding import encode
+from app.api.resource import FINALIZER, ResourceClaim
+from app.embedded.cluster import EmbeddedCluster
+
+Answer = Callable[[dict[str, Any]], Any]
+
+
+class ScriptedExtender:
+    """Answers each verb with what `answers[verb]` returns; a Response is sent as it is. `calls` keeps the requests."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.raw: list[tuple[bytes, dict[str, str]]] = []
+        self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "filter": lambda args: {"NodeNames": args["NodeNames"], "FailedNodes": {}, "Error": ""},
+            "prioritize": lambda args: [{"Host": name, "Score": 0} for name in args["NodeNames"]],
+            "bind": lambda args: {"Error": ""},
+        }
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(verb for verb, _ in self.calls)
+
+    def of(self, verb: str, pod: str) -> int:
+        """How often the verb was called for the pod of this name."""
+        return sum(
+            1
+            for called, args in self.calls
+            if called == verb and (args.get("PodName") or args["Pod"]["metadata"]["name"]) == pod
+        )
+
+    def refuse(self, text: str, where: str = "FailedAndUnresolvableNodes") -> None:
+        """From now on no node is good."""
+        self.answers["filter"] = lambda args: {"NodeNames": [], where: dict.fromkeys(args["NodeNames"], text)}
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        verb = request.match_info["verb"]
+        args = orjson.loads(body)
+        self.calls.append((verb, args))
+        self.raw.append((body, dict(request.headers)))
+        answer = self.answers[verb](args)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        return answer if isinstance(answer, web.Response) else web.json_response(answer)
+
+
+@pytest.fixture
+async def extender() -> AsyncIterator[ScriptedExtender]:
+    scripted = ScriptedExtender()
+    application = web.Application(client_max_size=2**26)
+    application.router.add_post("/scheduler/{verb}", scripted.handle)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    scripted.url = f"http://{host}:{port}"
+    yield scripted
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    """Three nodes with two GPUs each; no scheduler yet."""
+    async with EmbeddedCluster(nodes=3, devices=2, seed=1, fabric_delay=0.02) as running:
+        yield running
+        running.check()
+
+
+Allocate = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture
+def allocate(cluster: EmbeddedCluster) -> Allocate:
+    """Write an allocation as a scheduler would: the finalizer, then devices and reservations in one status write."""
+
+    async def write(
+        namespace: str,
+        name: str,
+        device: str = "gpu-0",
+        node: str = "node-1",
+        pods: tuple[str, ...] = (),
+        result: dict[str, Any] | None = None,
+        reserve: bool = True,
+    ) -> None:
+        claim = cluster.claim(namespace, name)
+        assert claim is not None
+        path = f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
+        await cluster.client.patch(path, encode({"metadata": {"finalizers": [FINALIZER]}}))
+        found = [cluster.pod(namespace, pod) for pod in pods]
+        consumers = [
+            {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid} for pod in found if pod is not None
+        ]
+        request = claim.spec.devices.requests[0].name
+        entry = {"request": request, "driver": "gpu.example.com", "pool": node, "device": device, **(result or {})}
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        allocation = {
+            "devices": {"results": [entry]},
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+        }
+        status = {"allocation": allocation, "reservedFor": consumers if reserve else []}
+        await cluster.client.patch(f"{path}/status", encode({"status": status}))
+
+    return write
+
+
+Bind = Callable[[str, str, str], Awaitable[None]]
+
+
+@pytest.fixture
+def bind(cluster: EmbeddedCluster) -> Bind:
+    """Bind a pod to a node."""
+
+    async def write(namespace: str, name: str, node: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"kind": "Node", "name": node},
+        }
+        await cluster.client.create(f"/api/v1/namespaces/{namespace}/pods/{name}/binding", msgspec.json.encode(body))
+
+    return write
+
+
+@pytest.fixture
+def pod() -> Callable[..., dict[str, Any]]:
+    """A pod manifest; `claims` maps entries to claim names, `templates` to template names."""
+
+    def make(
+        name: str,
+        *,
+        namespace: str = "default",
+        scheduler: str = "dra-scheduler",
+        claims: dict[str, str] | None = None,
+        templates: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> dict[str, Any]:
+        entries = [{"name": entry, "resourceClaimName": claim} for entry, claim in (claims or {}).items()]
+        entries += [{"name": entry, "resourceClaimTemplateName": name} for entry, name in (templates or {}).items()]
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
+            "spec": {
+                "schedulerName": scheduler,
+                "containers": [{"name": "main", "image": "example"}],
+                **({"resourceClaims": entries} if entries else {}),
+                **spec,
+            },
+        }
+
+    return make
+
+
+@pytest.fixture
+def claim() -> Callable[..., dict[str, Any]]:
+    """A claim (or, with `template`, a claim template) for one GPU."""
+
+    def make(name: str, *, namespace: str = "default", template: bool = False, **request: Any) -> dict[str, Any]:
+        exactly = {"deviceClassName": "gpu.example.com", **request}
+        spec: dict[str, Any] = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"metadata": {"labels": {"made-from": name}}, "spec": spec} if template else spec,
+        }
+
+    return make
+
+
+@pytest.fixture
+def claim_of() -> Callable[[EmbeddedCluster, str, str], ResourceClaim]:
+    """The claim of this key; fails the test when there is none."""
+
+    def find(cluster: EmbeddedCluster, namespace: str, name: str) -> ResourceClaim:
+        found = cluster.claim(namespace, name)
+        assert found is not None, f"no claim {namespace}/{name}"
+        return found
+
+    return find
