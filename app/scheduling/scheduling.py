@@ -176,8 +176,7 @@ class Scheduling:
 
     async def run(self) -> None:
         """Until cancelled. Call it when the watches have brought everything."""
-        # Whoever was refused by an earlier process of ours is not known: wake everybody once.
-        self.state.waking.refused("", -1)
+        self.state.waking.wake_everybody()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.state.waking.run(), name="doorbell")
             group.create_task(self._do_chores(self._deallocations.work, CHORES_SECONDS), name="deallocations")

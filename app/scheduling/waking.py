@@ -40,6 +40,7 @@ class Waking:
         self._observer = observer
         self._own = 0
         self._rung = -1
+        self._strangers = False
         self._refused: LRUCache[str, int] = LRUCache(limits.remembered_pods)
         self._due = asyncio.Event()
 
@@ -64,6 +65,11 @@ class Waking:
         if generation < self.generation:
             self._due.set()
 
+    def wake_everybody(self) -> None:
+        """Pods may have been refused by an earlier process of ours: they are not known by name."""
+        self._strangers = True
+        self._due.set()
+
     def settled(self, pod_uid: str) -> None:
         """The pod does not wait any more: it fits, is bound, or is gone."""
         self._refused.pop(pod_uid, None)
@@ -72,7 +78,7 @@ class Waking:
     def waiting(self) -> bool:
         """Whether some refused pod has not been told of an improvement."""
         now = self.generation
-        return self._rung < now and any(generation < now for generation in self._refused.values())
+        return self._strangers or (self._rung < now and any(generation < now for generation in self._refused.values()))
 
     async def run(self) -> None:
         """Ring when it is due, until cancelled."""
@@ -94,5 +100,6 @@ class Waking:
             else:
                 self._observer.count(RUNG, "rung")
                 self._rung = generation
+                self._strangers = False
                 pause = self._limits.ring_seconds
                 await asyncio.sleep(pause)

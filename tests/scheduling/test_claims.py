@@ -1,0 +1,185 @@
+"""The claims of a pod: texts are those of kube-scheduler's plugin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.api.core import Pod
+from app.api.decoding import convert
+from app.api.features import FeatureGates
+from app.api.resource import DeviceClass, ResourceClaim
+from app.scheduling.claims import Failure, PodClaims, Refusal, consumer, examine, find
+
+Json = dict[str, Any]
+
+POD: Json = {"metadata": {"name": "p", "namespace": "ns", "uid": "pod-uid"}}
+OWNER: Json = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "pod-uid", "controller": True}
+GROUP: Json = {
+    "apiVersion": "scheduling.k8s.io/v1alpha1", "kind": "PodGroup", "name": "g", "uid": "group-uid", "controller": True
+}  # fmt: skip
+GROUPS = FeatureGates(DRAWorkloadResourceClaims=True)
+
+
+def pod_with(*entries: Json, statuses: list[Json] | None = None, group: str = "") -> Pod:
+    spec: Json = {"resourceClaims": list(entries)}
+    if group:
+        spec["schedulingGroup"] = {"podGroupName": group}
+    return convert(Pod, {**POD, "spec": spec, "status": {"resourceClaimStatuses": statuses or []}})
+
+
+def claim_with(name: str, **metadata: Any) -> ResourceClaim:
+    return convert(ResourceClaim, {"metadata": {"name": name, "namespace": "ns", "uid": f"uid-{name}", **metadata}})
+
+
+def find_in(pod: Pod, *claims: ResourceClaim, features: FeatureGates | None = None) -> Any:
+    known = {(claim.metadata.namespace, claim.metadata.name): claim for claim in claims}
+    return find(pod, lambda namespace, name: known.get((namespace, name)), features or FeatureGates())
+
+
+NAMED = {"name": "e", "resourceClaimName": "c"}
+MADE = {"name": "e", "resourceClaimTemplateName": "t"}
+
+
+@pytest.mark.parametrize(
+    ("pod", "claims", "reason"),
+    [
+        (pod_with(NAMED), [], 'could not find ResourceClaim "ns/c"'),
+        (pod_with({"name": "e"}), [], 'pod "ns/p", spec.resourceClaim "e": none of the supported fields are set'),
+        (pod_with(MADE), [], 'pod "ns/p": ResourceClaim not created yet'),
+        (
+            pod_with(NAMED),
+            [claim_with("c", deletionTimestamp="2026-01-01T00:00:00Z")],
+            'resourceclaim "c" is being deleted',
+        ),
+        (
+            pod_with(MADE, statuses=[{"name": "e", "resourceClaimName": "c"}]),
+            [claim_with("c")],
+            "ResourceClaim ns/c was not created for Pod ns/p (Pod is not owner)",
+        ),
+        (
+            pod_with(MADE, statuses=[{"name": "e", "resourceClaimName": "c"}]),
+            [claim_with("c", ownerReferences=[OWNER | {"uid": "other"}])],
+            "ResourceClaim ns/c was not created for Pod ns/p (Pod is not owner)",
+        ),
+        (
+            pod_with({"name": "d", "resourceClaimName": "gone"}, NAMED),
+            [claim_with("c", deletionTimestamp="2026-01-01T00:00:00Z")],
+            'could not find ResourceClaim "ns/gone"',
+        ),
+    ],
+)
+def test_a_pod_waits_with_the_reason_of_its_first_entry_that_fails(
+    pod: Pod, claims: list[ResourceClaim], reason: str
+) -> None:
+    found = find_in(pod, *claims)
+    assert isinstance(found, Refusal)
+    assert found.reason == reason
+
+
+def test_only_missing_things_make_us_ask_the_api_server() -> None:
+    gone = claim_with("c", deletionTimestamp="2026-01-01T00:00:00Z")
+    assert find_in(pod_with(NAMED)).behind
+    assert find_in(pod_with(MADE)).behind
+    assert not find_in(pod_with(NAMED), gone).behind
+
+
+def test_an_entry_that_needs_no_claim_is_skipped() -> None:
+    assert find_in(pod_with(MADE, statuses=[{"name": "e"}])) == ()
+
+
+def test_a_claim_named_twice_is_used_once() -> None:
+    claim = claim_with("c")
+    pod = pod_with(NAMED, {"name": "f", "resourceClaimName": "d"}, {"name": "again", "resourceClaimName": "c"})
+    assert find_in(pod, claim, claim_with("d")) == (claim, claim_with("d"))
+
+
+def test_a_claim_of_the_pods_group_is_accepted_and_reserved_for_the_group() -> None:
+    claim = claim_with("c", ownerReferences=[GROUP])
+    pod = pod_with(MADE, statuses=[{"name": "e", "resourceClaimName": "c"}], group="g")
+    assert find_in(pod, claim, features=GROUPS) == (claim,)
+    assert consumer(claim, pod, GROUPS).uid == "group-uid"
+    assert consumer(claim, pod, GROUPS).api_group == "scheduling.k8s.io"
+    assert isinstance(find_in(pod, claim), Refusal)
+    assert consumer(claim, pod, FeatureGates()).uid == "pod-uid"
+
+
+def test_a_claim_of_another_group_is_refused() -> None:
+    pod = pod_with(MADE, statuses=[{"name": "e", "resourceClaimName": "c"}], group="other")
+    assert isinstance(find_in(pod, claim_with("c", ownerReferences=[GROUP]), features=GROUPS), Refusal)
+
+
+# --- examining --------------------------------------------------------------------------------------------------------
+
+CLASSES: Mapping[str, DeviceClass] = {"gpu": convert(DeviceClass, {"metadata": {"name": "gpu"}})}
+PREFERRED: Json = {
+    "name": "r",
+    "firstAvailable": [{"name": "a", "deviceClassName": "gpu"}, {"name": "b", "deviceClassName": "none"}],
+}
+
+
+def asking(request: Json) -> ResourceClaim:
+    return convert(
+        ResourceClaim,
+        {
+            "metadata": {"name": "c", "namespace": "ns", "uid": "uid-c"},
+            "spec": {"devices": {"requests": [request]}},
+        },
+    )
+
+
+def examined(claim: ResourceClaim, *, busy: bool = False, features: FeatureGates | None = None) -> Any:
+    return examine(
+        [claim],
+        pod_with(NAMED),
+        in_flight=lambda _: busy,
+        classes=CLASSES,
+        features=features or FeatureGates(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "features", "answer"),
+    [
+        (
+            {"name": "r", "exactly": {"deviceClassName": "none"}},
+            FeatureGates(),
+            Refusal("request r: device class none does not exist"),
+        ),
+        (PREFERRED, FeatureGates(), Refusal("request r/b: device class none does not exist")),
+        (
+            PREFERRED,
+            FeatureGates(DRAPrioritizedList=False),
+            Refusal("resource claim ns/c, request r: has subrequests, but the DRAPrioritizedList feature is disabled"),
+        ),
+        ({"name": "r"}, FeatureGates(), Refusal("resource claim ns/c, request r: unknown request type")),
+        ({"name": "r", "exactly": {}}, FeatureGates(), Failure("request r: unsupported request type")),
+    ],
+)
+def test_what_a_request_asks_for_must_be_known(request_: Json, features: FeatureGates, answer: Any) -> None:
+    assert examined(asking(request_), features=features) == answer
+
+
+def test_a_claim_that_somebody_is_allocating_is_waited_for() -> None:
+    claim = asking({"name": "r", "exactly": {"deviceClassName": "gpu"}})
+    assert isinstance(examined(claim), PodClaims)
+    assert examined(claim, busy=True) == Refusal("resource claim ns/c is in the process of being allocated")
+
+
+def test_a_claim_takes_no_more_than_256_consumers() -> None:
+    def shared_by(count: int, *more: str) -> ResourceClaim:
+        uids = [*(f"u{index}" for index in range(count)), *more]
+        status = {
+            "allocation": {},
+            "reservedFor": [{"resource": "pods", "name": uid, "uid": uid} for uid in uids],
+        }
+        return msgspec.structs.replace(
+            claim_with("c"), status=convert(ResourceClaim, {"metadata": {}, "status": status}).status
+        )
+
+    assert isinstance(examined(shared_by(255)), PodClaims)
+    assert examined(shared_by(256)) == Refusal("resource claim ns/c is used by 256 consumers, which is the maximum")
+    assert isinstance(examined(shared_by(255, "pod-uid")), PodClaims)

@@ -1,0 +1,125 @@
+"""Refused pods are woken by every improvement, and only by improvements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.api.errors import OutcomeUnknownError
+
+
+async def refused(world: Any, make: Any, small: list[Any]) -> Any:
+    """A service with one pod that wants three devices of a node with two."""
+    world.add(*small, make.claim("c", count=3), make.pod("p", "c"))
+    service = world.service()
+    service.start()
+    await world.settle(5.0)
+    answer = await service.filter(world.api.pod("p"))
+    assert answer.NodeNames == []
+    await world.settle(5.0)
+    service.client.rings = 0
+    return service
+
+
+def test_the_bell_rings_once_at_the_start(replay: Any, make: Any, small: list[Any]) -> None:
+    async def story(world: Any) -> None:
+        world.add(*small)
+        service = world.service()
+        service.start()
+        await world.settle(100.0)
+        assert service.client.rings == 1
+
+    replay(story)
+
+
+def test_a_new_slice_rings(replay: Any, make: Any, small: list[Any]) -> None:
+    async def story(world: Any) -> None:
+        service = await refused(world, make, small)
+        world.add(make.node("n3"), make.slice("n3", ["a", "b", "c"]))
+        await world.settle(2.0)
+        assert service.client.rings >= 1
+        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n3"]
+
+    replay(story)
+
+
+def test_nothing_rings_without_an_improvement(replay: Any, make: Any, small: list[Any]) -> None:
+    async def story(world: Any) -> None:
+        service = await refused(world, make, small)
+        for _ in range(10):
+            world.api.put(world.api.pod("p"))
+            world.api.touch("c")
+            await world.settle(1.0)
+        assert service.client.rings == 0
+
+    replay(story)
+
+
+def test_nothing_rings_when_nobody_waits(replay: Any, make: Any, small: list[Any]) -> None:
+    async def story(world: Any) -> None:
+        service = await refused(world, make, small)
+        world.api.delete_pod("p")
+        await world.settle(2.0)
+        service.client.rings = 0
+        world.add(make.node("n3"), make.slice("n3", ["a"]))
+        await world.settle(5.0)
+        assert service.client.rings == 0
+
+    replay(story)
+
+
+def test_many_improvements_ring_once_a_second(replay: Any, make: Any, small: list[Any]) -> None:
+    async def story(world: Any) -> None:
+        service = await refused(world, make, small)
+        for index in range(100):
+            world.add(make.node(f"m{index}"), make.slice(f"m{index}", ["a"]))
+            await world.settle(0.1)
+        await world.settle(3.0)
+        assert 8 <= service.client.rings <= 13
+
+    replay(story)
+
+
+def test_a_bell_that_fails_rings_again(replay: Any, make: Any, small: list[Any]) -> None:
+    async def story(world: Any) -> None:
+        service = await refused(world, make, small)
+        service.client.fail("ring", OutcomeUnknownError(0, "Timeout"), times=3)
+        world.add(make.node("n3"), make.slice("n3", ["a", "b", "c"]))
+        await world.settle(20.0)
+        assert service.client.rings >= 1
+        assert service.counted["rung", "failed"] == 3
+
+    replay(story)
+
+
+def test_an_improvement_seen_late_still_rings(replay: Any, make: Any, small: list[Any]) -> None:
+    async def story(world: Any) -> None:
+        service = await refused(world, make, small)
+        service.watch.lag = 2.0
+        world.add(make.node("n3"), make.slice("n3", ["a", "b", "c"]))
+        assert (await service.filter(world.api.pod("p"), "n3")).NodeNames == []
+        await world.settle(4.0)
+        assert service.client.rings >= 1
+        assert (await service.filter(world.api.pod("p"), "n3")).NodeNames == ["n3"]
+
+    replay(story)
+
+
+def test_devices_that_a_failed_bind_gives_back_ring(replay: Any, make: Any, small: list[Any]) -> None:
+    async def story(world: Any) -> None:
+        world.add(*small, make.claim("c", count=2), make.claim("d", count=2), make.pod("p", "c"), make.pod("q", "d"))
+        service = world.service()
+        service.start()
+        await world.settle(5.0)
+        service.client.rings = 0
+        service.client.latency = 0.2
+        bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
+        service.client.fail("write_status", OutcomeUnknownError(0, "Timeout"), times=1000)
+        await world.settle(0.1)
+        assert (await service.filter(world.api.pod("q"), "n1")).NodeNames == []
+        assert await bind != ""
+        service.client.faults.clear()
+        await world.settle(60.0)
+        assert service.client.rings >= 1
+        assert (await service.filter(world.api.pod("q"), "n1")).NodeNames == ["n1"]
+
+    replay(story)
