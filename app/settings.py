@@ -10,12 +10,13 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -32,6 +33,16 @@ from app.scheduling.limits import Limits
 PREFIX = "DRA_EXTENDER_"
 """Kubernetes itself sets DRA_EXTENDER_PORT... and DRA_EXTENDER_SERVICE_... in pods: no setting may be called so."""
 CONFIG_VARIABLE = PREFIX + "CONFIG"
+
+
+_SECTIONS = {
+    "listen": "Where it listens",
+    "kubeconfig": "The API server",
+    "namespace": "Who it is",
+    "feature_gates": "Decisions",
+    "log_level": "Logs",
+}
+"""The first setting of each section."""
 
 
 class SettingsError(Exception):
@@ -59,7 +70,6 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, env_ignore_empty=True)
 
-    # Where it listens
     listen: Address = Field("127.0.0.1:8888", description="address of the extender verbs; port 0 picks a free one")
     insight_listen: Address = Field(
         "", description="separate address, plain HTTP, for probes, metrics and insight; empty: the address of the verbs"
@@ -77,7 +87,6 @@ class Settings(BaseSettings):
     keep_alive: int = Field(120, ge=1, description="seconds an idle connection is kept; kube-scheduler keeps them 90")
     shutdown_grace: Seconds = Field(30.0, description="seconds that running binds get to finish on shutdown")
 
-    # The API server
     kubeconfig: str = Field(
         "", description="kubeconfig file; empty: $KUBECONFIG, then the pod's service account, then ~/.kube/config"
     )
@@ -86,7 +95,6 @@ class Settings(BaseSettings):
     api_timeout: Seconds = Field(10.0, description="seconds for one request to the API server")
     watch_gap: Seconds = Field(30.0, description="seconds without a watch after which the service is not ready")
 
-    # Who we are
     namespace: str = Field("dra-system", description="namespace of the lease and the doorbell claim")
     identity: str = Field("", description="name of this replica; empty: host name and process id")
     leader_election: bool = Field(False, description="only the replica that holds the lease serves the verbs")
@@ -98,7 +106,6 @@ class Settings(BaseSettings):
         "dra-extender-doorbell", description="claim that is touched to make kube-scheduler try refused pods again"
     )
 
-    # Decisions
     feature_gates: Annotated[str, AfterValidator(_gates)] = Field(
         "", description="as kube-scheduler's --feature-gates: Name=true,Other=false"
     )
@@ -126,7 +133,6 @@ class Settings(BaseSettings):
         _DEFAULT_LIMITS.sweep_seconds, ge=0, description="seconds after which an unused allocation is cleared; 0: never"
     )
 
-    # Logs
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="debug shows every decision, info every bind"
     )
@@ -248,14 +254,25 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def markdown_table() -> str:
-    """The reference of all settings as a table."""
-    rows = ["| setting (YAML) | flag | environment | default | meaning |", "|---|---|---|---|---|"]
+def sections() -> Iterator[tuple[str, str, FieldInfo]]:
+    """Section, name and definition of every setting, in order."""
+    section = ""
     for name, field in Settings.model_fields.items():
+        section = _SECTIONS.get(name, section)
+        yield section, name, field
+
+
+def markdown_table() -> str:
+    """The reference of all settings as tables."""
+    rows: list[str] = []
+    last = ""
+    for section, name, field in sections():
+        if section != last:
+            last = section
+            rows += ["", f"## {section}", "", "| flag | environment | default | meaning |", "|---|---|---|---|"]
         default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
-        meaning = (field.description or "").replace("|", "\\|")
-        rows.append(f"| `{name}` | `{flag(name)}` | `{PREFIX}{name.upper()}` | {default} | {meaning} |")
-    return "\n".join(rows) + "\n"
+        rows.append(f"| `{flag(name)}` | `{PREFIX}{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(rows[1:]) + "\n"
 
 
 def _plain(value: object) -> str:

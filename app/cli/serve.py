@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from pydantic.fields import FieldInfo
 
-from app.settings import Settings, SettingsError, flag, load
+from app.settings import Settings, SettingsError, flag, load, sections
 
 _CONFIG = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML file with settings", show_default=False)
@@ -44,12 +44,12 @@ def _run(settings: Settings) -> int:
     return uvloop.run(serve_until_signalled(settings))
 
 
-def _option(name: str, field: FieldInfo) -> inspect.Parameter:
+def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
     """A flag that is None when it is not given, so that it does not hide the other sources."""
     kind = field.annotation if field.annotation in (bool, int, float) else str
     switch = f"{flag(name)}/--no-{flag(name)[2:]}" if kind is bool else flag(name)
     default = "" if field.default in (None, "") else f" [default: {field.default}]"
-    option = typer.Option(switch, help=(field.description or "") + default, show_default=False)
+    option = typer.Option(switch, help=(field.description or "") + default, show_default=False, rich_help_panel=section)
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
@@ -60,7 +60,7 @@ def _with_flags() -> Any:
     parameters = [
         inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_CONFIG),
         inspect.Parameter("dry_run", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_DRY_RUN),
-        *(_option(name, field) for name, field in Settings.model_fields.items()),
+        *(_option(section, name, field) for section, name, field in sections()),
     ]
 
     def serve(**given: Any) -> None:
