@@ -1,4 +1,5 @@
-"""Who may do what: bearer tokens to users, and a policy that decides. Everybody may do everything unless told otherwise."""
+"""Who may do what: bearer tokens to users, and a policy that decides. Everybody may do everything unless told
+otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a request's object becomes a stored one: canonical form, unknown fields, stored version, namespace, generated name."""
+"""How a request's object becomes a stored one: canonical form, unknown fields, stored version, namespace, generated
+name."""
 
 from __future__ import annotations
 

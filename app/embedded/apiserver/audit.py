@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """One request; `resource` includes the subresource, `code` is 0 when the connection was broken without an answer."""
+    """One request; `resource` includes the subresource, `code` is 0 when the connection was broken without an
+    answer."""
 
     verb: str
     resource: str

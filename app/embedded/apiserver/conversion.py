@@ -1,7 +1,8 @@
 """Versions whose objects look different from the stored ones: resource.k8s.io/v1beta1 and events.k8s.io/v1.
 
-Pure functions from dict to dict; the argument is not changed, but the result shares parts with it. The rules of v1beta1 are those
-of Kubernetes' own conversion: everything of a device but its name lies below `basic`, and an exact request is written flat.
+Pure functions from dict to dict; the argument is not changed, but the result shares parts with it. The rules of
+v1beta1 are those of Kubernetes' own conversion: everything of a device but its name lies below `basic`, and an
+exact request is written flat.
 """
 
 from __future__ import annotations

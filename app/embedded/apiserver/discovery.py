@@ -150,9 +150,7 @@ class Discovery:
                     "verbs": ["create"],
                 }
             )
-        for resource in self._registry.of_version(group, version):
-            listed.append(self._aggregated_resource(resource))
-        return listed
+        return listed + [self._aggregated_resource(r) for r in self._registry.of_version(group, version)]
 
     @staticmethod
     def _aggregated_resource(resource: Resource) -> JSON:

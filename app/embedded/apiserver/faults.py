@@ -1,8 +1,8 @@
 """Faults to inject: what can go wrong between a client and the API server, on demand and repeatable by seed.
 
-A `Fault` says which requests it hits (verb, resource, name, user agent, chance, how often) and what happens to them: latency, an
-error status, or a connection that breaks, before or after the request took effect. Watches can be cut, expired, delayed and made to
-repeat events.
+A `Fault` says which requests it hits (verb, resource, name, user agent, chance, how often) and what happens to
+them: latency, an error status, or a connection that breaks, before or after the request took effect. Watches can be
+cut, expired, delayed and made to repeat events.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _ANSWERS: Final = {
 class Fault:
     """One rule. Patterns are shell globs; `resource` is `pods` or `pods/status`.
 
-    `latency` in seconds, before the request is handled. `status` answers with that code, or `drop` breaks the connection without
-    an answer; with `after` the request takes effect first, so its outcome is unknown to the client. `times` bounds how many
-    requests are hit, `skip` lets that many matching requests through first.
+    `latency` in seconds, before the request is handled. `status` answers with that code, or `drop` breaks the
+    connection without an answer; with `after` the request takes effect first, so its outcome is unknown to the
+    client. `times` bounds how many requests are hit, `skip` lets that many matching requests through first.
     """
 
     verb: str = "*"

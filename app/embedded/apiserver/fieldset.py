@@ -1,8 +1,8 @@
 """Sets of fields, in the form metav1.FieldsV1 writes them, and how they follow from objects.
 
-A set is a tree of dicts: keys are `f:NAME` (field or map key), `k:{...}` (list item by keys) and `v:...` (item of a set); an
-empty dict is a member, `"."` inside a non-empty one makes the node itself a member too. Sets are values: no function changes its
-arguments.
+A set is a tree of dicts: keys are `f:NAME` (field or map key), `k:{...}` (list item by keys) and `v:...` (item of a
+set); an empty dict is a member, `"."` inside a non-empty one makes the node itself a member too. Sets are values:
+no function changes its arguments.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Objects nobody owns any more: dependents of deleted owners, and the contents of deleted namespaces.
 
-Follows every change of the storage. Deleting is put off to a task of its own, as the real garbage collector is a controller: a client
-sees the owner go first and the dependents a moment later.
+Follows every change of the storage. Deleting is put off to a task of its own, as the real garbage collector is a
+controller: a client sees the owner go first and the dependents a moment later.
 """
 
 from __future__ import annotations

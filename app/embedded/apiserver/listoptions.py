@@ -13,7 +13,8 @@ NOT_OLDER_THAN = "NotOlderThan"
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """`revision` is None when the request names none; `initial_events` is None when it does not say; seconds for `timeout`."""
+    """`revision` is None when the request names none; `initial_events` is None when it does not say; seconds for
+    `timeout`."""
 
     limit: int = 0
     token: str = ""

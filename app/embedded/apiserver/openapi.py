@@ -1,8 +1,8 @@
 """OpenAPI v3 documents, one per group and version, with what kubectl reads in them.
 
-kubectl asks two things: whether a kind can be validated by the server (its PATCH takes `fieldValidation`) and how its lists
-merge (`x-kubernetes-patch-*`), for the patches of `kubectl apply`. Both follow from the registry and the schemas; there are no
-descriptions. OpenAPI v2 is not served: clients fall back to it only where v3 is missing.
+kubectl asks two things: whether a kind can be validated by the server (its PATCH takes `fieldValidation`) and how
+its lists merge (`x-kubernetes-patch-*`), for the patches of `kubectl apply`. Both follow from the registry and the
+schemas; there are no descriptions. OpenAPI v2 is not served: clients fall back to it only where v3 is missing.
 """
 
 from __future__ import annotations

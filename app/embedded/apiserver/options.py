@@ -18,7 +18,8 @@ def timestamp(moment: datetime) -> str:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of create, update and patch. `manager` is the field manager, '' for nobody; `validation` says what happens
+    """Options of create, update and patch. `manager` is the field manager, '' for nobody; `validation` says what
+    happens
     to unknown fields (Strict, Warn, Ignore); `warnings` collects what the client is to be told."""
 
     dry_run: bool = False

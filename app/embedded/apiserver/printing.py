@@ -1,6 +1,7 @@
 """How people see objects: ages and the cells of table rows, one function per kind.
 
-Columns and wording are those of `kubectl get` against Kubernetes 1.36; kubectl itself prints only what the server sends.
+Columns and wording are those of `kubectl get` against Kubernetes 1.36; kubectl itself prints only what the server
+sends.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What is served: one `Kind` per kind, one `Resource` per kind and version, and the look-up from a request's path.
 
-A `Kind` is a declarative row: names, scope, subresources, categories, how it is printed and which `Strategy` enforces its
-rules. The rows are in kinds.py; nothing else in the server knows a kind by name except its strategy.
+A `Kind` is a declarative row: names, scope, subresources, categories, how it is printed and which `Strategy`
+enforces its rules. The rows are in kinds.py; nothing else in the server knows a kind by name except its strategy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What objects look like: every field of every served kind with its type, read from the models of kubernetes-asyncio.
 
-That client library is generated from Kubernetes' OpenAPI document and is a dependency anyway, so the field names and types
-need no table of ours. What the models do not say (which lists are maps with keys, which structs are atomic, which strings are
-quantities) is in topology.py. `Schema.admit` turns what a client sent into the canonical form: unknown fields
-dropped (and reported), nulls and empty lists and maps left out as Go's `omitempty` does, wrong types refused.
+That client library is generated from Kubernetes' OpenAPI document and is a dependency anyway, so the field names
+and types need no table of ours. What the models do not say (which lists are maps with keys, which structs are
+atomic, which strings are quantities) is in topology.py. `Schema.admit` turns what a client sent into the canonical
+form: unknown fields dropped (and reported), nulls and empty lists and maps left out as Go's `omitempty` does, wrong
+types refused.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ _SCALARS: Final[dict[str, type]] = {
 @dataclass(eq=False)
 class Shape:
     """The type of one field. For lists, `keys` names what identifies an item when the list is a map, and `unique` says
-    that it is a set; `patch_key` is the key strategic merge patches use. `atomic` structs, maps and lists have one owner."""
+    that it is a set; `patch_key` is the key strategic merge patches use. `atomic` structs, maps and lists have one
+    owner."""
 
     form: Form
     name: str

@@ -3,8 +3,8 @@
     async with EmbeddedAPIServer() as server:
         server.write_kubeconfig(path)
 
-Everything runs in the event loop that entered it. Faults, the audit and the in-process store are attributes; leaving the context
-ends all watches and closes the socket.
+Everything runs in the event loop that entered it. Faults, the audit and the in-process store are attributes;
+leaving the context ends all watches and closes the socket.
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ _BATCH: Final = 1 << 20
 class EmbeddedAPIServer:
     """One API server with its own storage.
 
-    `versions`: those of resource.k8s.io to serve. `check_cel` says what is wrong with a device selector. `seed` makes names, UIDs
-    and faults repeatable. `window`: events kept per kind for resuming watches. `bookmark_interval` in seconds. `garbage_delay`: seconds before
-    dependents of deleted owners go; None leaves them (the namespaces, too).
+    `versions`: those of resource.k8s.io to serve. `check_cel` says what is wrong with a device selector. `seed`
+    makes names, UIDs and faults repeatable. `window`: events kept per kind for resuming watches.
+    `bookmark_interval` in seconds. `garbage_delay`: seconds before dependents of deleted owners go; None leaves
+    them (the namespaces, too).
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class EmbeddedAPIServer:
         return f"http://{self._host}:{self._port}"
 
     async def __aenter__(self) -> Self:
-        server = web.Server(self._serve, request_factory=_make_request, access_log=None)
+        server = web.Server(self._serve, request_factory=_make_request, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=0.5)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
@@ -142,13 +143,16 @@ class EmbeddedAPIServer:
     # serving
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        body = await request.read() if request.can_read_body else b""
+        try:
+            body = await request.read() if request.can_read_body else b""
+        except web.HTTPRequestEntityTooLarge:
+            return _response(_too_large())
         incoming = Incoming(request.method, request.rel_url.raw_path, request.query, request.headers, body)
         try:
             answer = await self._handling.handle(incoming)
         except ConnectionDropped:
             _abort(request)
-            raise asyncio.CancelledError from None
+            return web.Response(status=500)
         if isinstance(answer, Answer):
             return _response(answer)
         return await self._stream(request, answer)
@@ -219,7 +223,6 @@ def _response(answer: Answer) -> web.Response:
     return web.Response(body=answer.body, status=answer.code, headers=headers)
 
 
-def too_large() -> Answer:
-    """What is said of bodies that are too large."""
+def _too_large() -> Answer:
     message = f"Request entity too large: limit is {MOST_BODY}"
     return failure(StatusError(413, "RequestEntityTooLarge", message, {}))

@@ -1,8 +1,8 @@
 """Objects and their history: one revision counter, one collection per kind, events for everything that changes.
 
-Promises: a stored object is never changed, only replaced; every change has its own revision; each collection keeps its last
-`window` events, so a watch can resume and a list can be continued at an older revision until that window has passed.
-An object's JSON is encoded once, when it is stored, and shared by all readers; so is each event.
+Promises: a stored object is never changed, only replaced; every change has its own revision; each collection keeps
+its last `window` events, so a watch can resume and a list can be continued at an older revision until that window
+has passed. An object's JSON is encoded once, when it is stored, and shared by all readers; so is each event.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ class Storage:
         return stored
 
     def remove(self, kind: Kind, key: Key, last: JSON | None = None) -> Stored:
-        """Forget an object; its last state (as stored, or `last`) gets the revision of the deletion, as watchers see it."""
+        """Forget an object; its last state (as stored, or `last`) gets the revision of the deletion, as watchers
+        see it."""
         collection = self.collections[kind.key]
         previous = collection.items.pop(key)
         last = dict(previous.object if last is None else last)

@@ -1,8 +1,9 @@
 """The verbs on objects: create, update, delete, with the rules every kind shares.
 
-What the API server does around a kind's own rules: canonical form, names and namespaces (admission.py), resourceVersion and UID
-preconditions, system fields nobody may set (preconditions.py), generation, finalizers and grace periods, writes that change
-nothing, dry runs. Everything is synchronous: between two awaits of a request nothing else changes.
+What the API server does around a kind's own rules: canonical form, names and namespaces (admission.py),
+resourceVersion and UID preconditions, system fields nobody may set (preconditions.py), generation, finalizers and
+grace periods, writes that change nothing, dry runs. Everything is synchronous: between two awaits of a request
+nothing else changes.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class Verbs:
     def create(
         self, resource: Resource, namespace: str, body: JSON, options: Options, *, applied: list[JSON] | None = None
     ) -> Stored:
-        """Store a new object; raises 400, 403, 404 (namespace), 409 or 422. `applied` are its managedFields, if known."""
+        """Store a new object; raises 400, 403, 404 (namespace), 409 or 422. `applied` are its managedFields, if
+        known."""
         kind = resource.kind
         new = admission.admitted(resource, body, options)
         metadata = new["metadata"]

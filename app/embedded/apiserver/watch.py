@@ -1,8 +1,8 @@
 """One watch of one client: what happened to the objects it selected, as lines ready to send.
 
-A `Watcher` listens to a collection from a revision on and queues lines in order; an object that starts or stops matching
-the selector is told as ADDED or DELETED. It never waits for its client: one that falls more than `MOST_PENDING` lines behind is
-ended, and the client lists again.
+A `Watcher` listens to a collection from a revision on and queues lines in order; an object that starts or stops
+matching the selector is told as ADDED or DELETED. It never waits for its client: one that falls more than
+`MOST_PENDING` lines behind is ended, and the client lists again.
 """
 
 from __future__ import annotations
@@ -117,7 +117,8 @@ class Watcher:
             self._waiting.set_result(None)
 
     async def take(self, timeout: float) -> list[bytes]:
-        """The queued lines; waits up to `timeout` seconds for the first. Empty when none came in time or it is closed."""
+        """The queued lines; waits up to `timeout` seconds for the first. Empty when none came in time or it is
+        closed."""
         if not self._pending and not self.closed:
             self._waiting = asyncio.get_running_loop().create_future()
             try:

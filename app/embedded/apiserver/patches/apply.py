@@ -1,8 +1,8 @@
 """Server-side apply: merge what a manager wants, refuse what others own, remove what it stopped wanting.
 
-The merge follows the shapes of the fields (schema.py): structs and maps merge, lists that are maps merge by key, sets unite, everything
-else is replaced as a whole. Ownership is compared in the fields of the version sent; entries of managers that wrote another
-layout of the object (v1beta1) are carried along.
+The merge follows the shapes of the fields (schema.py): structs and maps merge, lists that are maps merge by key,
+sets unite, everything else is replaced as a whole. Ownership is compared in the fields of the version sent; entries
+of managers that wrote another layout of the object (v1beta1) are carried along.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from app.embedded.apiserver.verbs import Verbs, check_name
 def apply(
     verbs: Verbs, resource: Resource, namespace: str, name: str, wanted: Any, options: Options, subresource: str
 ) -> tuple[Stored, bool]:
-    """Apply the configuration `wanted`: (the object, whether it is new). Raises 400, 409 with the conflicts, and 422."""
+    """Apply the configuration `wanted`: (the object, whether it is new). Raises 400, 409 with the conflicts, and
+    422."""
     _check(resource, name, wanted, options)
     existing = verbs.storage.collection(resource.kind).items.get((namespace, name))
     config = _configuration(resource, wanted, subresource)

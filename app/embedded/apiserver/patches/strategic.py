@@ -1,9 +1,9 @@
 """Strategic merge patch: JSON merge patch that knows which lists are maps.
 
 Directives: `$patch: delete | replace | merge` in maps and list items, `$retainKeys`, `$setElementOrder/FIELD` and
-`$deleteFromPrimitiveList/FIELD` beside a list. Lists without a merge key are replaced. Items of a merged list stand in the
-order of the patch (or of `$setElementOrder`), with the items only the server has between them as near to their old place as that
-allows.
+`$deleteFromPrimitiveList/FIELD` beside a list. Lists without a merge key are replaced. Items of a merged list stand
+in the order of the patch (or of `$setElementOrder`), with the items only the server has between them as near to
+their old place as that allows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Identity = Callable[[Any], Any]
 
 
 def strategic(target: Any, patch: JSON, shape: Shape | None) -> Any:
-    """`target` (None when absent) patched; both stay as they are. Raises a StatusError for directives that make no sense."""
+    """`target` (None when absent) patched; both stay as they are. Raises a StatusError for directives that make no
+    sense."""
     directive = patch.get(_PATCH)
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != _PATCH}
@@ -103,7 +104,8 @@ def _patched_items(items: list[Any], patch: list[Any], shape: Shape | None, key:
 
 
 def _interleaved(merged: list[Any], live: list[Any], order: list[Any], identity: Identity) -> list[Any]:
-    """`merged` with the items of `order` in that order; the server's own items go before the first of them that the live list
+    """`merged` with the items of `order` in that order; the server's own items go before the first of them that the
+    live list
     had behind them."""
     wanted = [identity(entry) for entry in order]
     places = {_hashable(identity(item)): place for place, item in enumerate(live)}

@@ -80,9 +80,10 @@ def _step_problems(bounds: JSON, default: str | None, capacity: Quantity, at: st
             invalid_value(where, bounds["step"], f"one step above min is larger than capacity value: {capacity}")
         )
     whole = step.value()
-    for amount in (default, bounds.get("max")):
-        if amount is not None and whole and (Quantity.parse(amount).value() - least.value()) % whole:
-            found.append(
-                invalid_value(where, amount, f"value is not a multiple of a given step ({bounds['step']}) from min")
-            )
+    detail = f"value is not a multiple of a given step ({bounds['step']}) from min"
+    found += [
+        invalid_value(where, amount, detail)
+        for amount in (default, bounds.get("max"))
+        if amount is not None and whole and (Quantity.parse(amount).value() - least.value()) % whole
+    ]
     return found

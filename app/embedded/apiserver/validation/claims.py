@@ -1,6 +1,7 @@
 """Field errors of claims: the spec at creation, the status at every write to /status.
 
-What is *not* checked is as important: that devices exist, are free or match the request is the allocator's business alone.
+What is *not* checked is as important: that devices exist, are free or match the request is the allocator's business
+alone.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ def _right_problems(status: JSON, before: JSON, claim: JSON, context: Context) -
     for driver in sorted(_reporting_drivers(status, before)):
         verbs = (f"arbitrary-node:{verb}", f"associated-node:{verb}")
         if not any(allowed(each, RESOURCE_GROUP, "resourceclaims/driver", namespace, driver) for each in verbs):
-            why = f'changing it for driver {driver} requires resource="resourceclaims/driver", verb="{verbs[0]}" permission'
+            why = f'driver {driver}: it requires resource="resourceclaims/driver", verb="{verbs[0]}" permission'
             problems.append(forbidden("status.devices", why))
     return problems
 

@@ -129,8 +129,7 @@ def _costly(device: JSON) -> bool:
     """Devices with taints, counters or list attributes are limited to half as many per slice."""
     if device.get("taints") or device.get("consumesCounters"):
         return True
-    attributes = device.get("attributes")
-    return bool(attributes) and any(_lists(attribute) for attribute in attributes.values())
+    return any(_lists(attribute) for attribute in (device.get("attributes") or {}).values())
 
 
 def _lists(attribute: JSON) -> bool:
