@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -20,6 +20,12 @@ Consumption = tuple[tuple[str, str, int], ...]
 
 ACTIVE_EFFECTS: Final = ("NoSchedule", "NoExecute")
 """All other effects, None and unknown ones, keep nobody away."""
+
+
+T = TypeVar("T")
+
+REMEMBERED: Final = 512
+"""How many answers a model remembers before it starts anew."""
 
 
 class DeviceModel:
@@ -36,6 +42,7 @@ class DeviceModel:
         "device",
         "driver",
         "key",
+        "memo",
         "multi",
         "taints",
     )
@@ -51,6 +58,8 @@ class DeviceModel:
     """Only those with an active effect."""
     multi: bool
     """`allowMultipleAllocations`, whatever the features are."""
+    memo: dict[Any, Any]
+    """Where callers may remember what follows from the model alone. Use `remember`, which keeps it small."""
     key: bytes
     """Equal keys mean equal content, whatever the driver is; empty when nobody computed it."""
 
@@ -66,6 +75,14 @@ class DeviceModel:
         self.binding_conditions = device.binding_conditions
         self.binding_failure_conditions = device.binding_failure_conditions
         self.binds_to_node = device.binds_to_node is True
+        self.memo = {}
+
+    def remember(self, key: Any, value: T) -> T:
+        """Keep `value` under `key` in `memo`."""
+        if len(self.memo) >= REMEMBERED:
+            self.memo.clear()
+        self.memo[key] = value
+        return value
 
     def attribute(self, name: str) -> DeviceModelAttribute:
         """The attribute with this full name (`domain/id`), or without the domain when that is the driver's.

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from app.api.core import Node, NodeSelector
 from app.api.features import FeatureGates
 from app.api.resource import Device, DeviceID, DeviceTaintRule, ResourceSlice
-from app.devices.models import Consumption, DeviceModel, DeviceModels, ModelSource, consumption
+from app.devices.models import REMEMBERED, Consumption, DeviceModel, DeviceModels, ModelSource, consumption
 from app.devices.nodeselector import NodeSelectorError, matches
 from app.devices.taintrules import TaintRules
 from app.devices.usage import PoolID
+
+T = TypeVar("T")
 
 
 class GatherError(ValueError):
@@ -115,8 +117,8 @@ class NodeView:
     """
 
     __slots__ = (
-        "_bits", "all", "devices", "elsewhere", "error", "incomplete", "invalid", "masks", "node", "offsets", "pools",
-        "unmatchable",
+        "_bits", "_traits", "all", "devices", "elsewhere", "error", "incomplete", "invalid", "masks", "node", "offsets",
+        "pools", "unmatchable",
     )  # fmt: skip
 
     def __init__(self, node: str, pools: Iterable[Pool], error: str = "") -> None:
@@ -139,6 +141,34 @@ class NodeView:
         self.offsets: tuple[int, ...] = tuple(offsets)
         self.masks: dict[Any, Any] = {}
         self._bits: dict[DeviceID, int] | None = None
+        self._traits: tuple[int, int] | None = None
+
+    def remember(self, key: Any, value: T) -> T:
+        """Keep `value` under `key` in `masks`."""
+        if len(self.masks) >= REMEMBERED:
+            self.masks.clear()
+        self.masks[key] = value
+        return value
+
+    @property
+    def multi(self) -> int:
+        """Mask of the devices that allow multiple allocations, whatever the features are."""
+        return (self._traits or self._look())[0]
+
+    @property
+    def consuming(self) -> int:
+        """Mask of the devices that consume counters."""
+        return (self._traits or self._look())[1]
+
+    def _look(self) -> tuple[int, int]:
+        multi = consuming = 0
+        for index, device in enumerate(self.devices):
+            if device.model.multi:
+                multi |= 1 << index
+            if device.model.consumes:
+                consuming |= 1 << index
+        self._traits = multi, consuming
+        return self._traits
 
     @property
     def bits(self) -> Mapping[DeviceID, int]:

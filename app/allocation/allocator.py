@@ -1,0 +1,88 @@
+"""The decision for one node: which devices the pod's claims get there, all or nothing.
+
+Promises: pure and deterministic but for share IDs; the same devices, in the same order, as Kubernetes 1.36 with its
+known defects corrected (docs/differences.md). What is fatal for the attempt is a Failure, what concerns this node only
+a Refusal.
+
+Which errors are noticed: exactly those that the documented order of evaluation meets. An ExactCount request looks at
+devices one after the other, and not at those in use; an All request looks at every device before the search starts. A
+plain `no` is never preferred to an error the order meets first, nor the other way round.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Final
+
+from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, Failure, Plan, Refusal, undecided
+from app.allocation.pruning import Pruning
+from app.allocation.requests import PreparedClaims
+from app.allocation.result import ShareIDs, allocations
+from app.allocation.search import Outcome, Search
+from app.allocation.task import Failed, Task
+from app.devices.holdings import NodeHoldings
+from app.devices.pools import NodeView
+
+STEP_BUDGET: Final = 20_000
+"""Steps after which a node is given up as undecided; a step takes from 2 to 100 microseconds."""
+
+
+def random_share_ids() -> str:
+    """A random UUID as upstream makes them: lower case, 36 characters."""
+    return str(uuid.uuid4())
+
+
+class Allocator:
+    """Decides nodes one by one. Keeps nothing between calls."""
+
+    def __init__(self, *, step_budget: int = STEP_BUDGET, share_ids: ShareIDs = random_share_ids) -> None:
+        self._budget = step_budget
+        self._share_ids = share_ids
+
+    def allocate(self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings) -> Plan | Refusal | Failure:
+        """Devices for all claims on the node of the view, given what is held there already."""
+        if view.error:
+            return Failure(view.error)
+        search: Search | None = None
+        try:
+            task = Task(prepared, view, holdings)
+            if lacking(task) is not None:
+                return Refusal(_reason(view), 1)
+            search, outcome = self.search(task)
+            if outcome is Outcome.FOUND:
+                return Plan(allocations(task, search.state.taken, self._share_ids), search.steps)
+        except Failed as failure:
+            return Failure(str(failure), search.steps if search is not None else 0)
+        if outcome is Outcome.UNDECIDED:
+            return Refusal(undecided(self._budget), search.steps)
+        return Refusal(_reason(view), search.steps)
+
+    def search(self, task: Task) -> tuple[Search, Outcome]:
+        """First straight on; at the first dead end once more from the start, with foresight. Raises Failed."""
+        search = Search(task, self._budget)
+        outcome = search.run()
+        if outcome is Outcome.UNDECIDED and search.steps <= self._budget:
+            search = Search(task, self._budget, Pruning(task))
+            outcome = search.run()
+        return search, outcome
+
+
+def lacking(task: Task) -> int | None:
+    """The first request that has too few devices on its own; None when there is none or errors have to be looked for
+    in order.
+    """
+    if task.fragile:
+        return None
+    for request, options in enumerate(task.options):
+        for option in options:
+            if option.need <= option.usable.bit_count() and (option.need or not option.all):
+                break
+        else:
+            return request
+    return None
+
+
+def _reason(view: NodeView) -> str:
+    return INVALID_POOLS if view.invalid else NO_SOLUTION

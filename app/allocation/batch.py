@@ -1,0 +1,110 @@
+"""Scenarios as JSON: one decision each, self-contained, the form in which conformance is tested.
+
+A scenario is an object with `name`, `node`, `slices`, `classes`, `taintRules`, `allocatedClaims`, `claims` (lists of
+API objects, resource.k8s.io/v1 or the betas converted to it) and `features` (the gates that are on; absent: all). The
+answer has `name`, `kind` (`allocated`, `unschedulable` or `error`), `allocations`, `error`, `steps` and `micros`.
+
+Promises: never raises for what a scenario contains; an object that cannot be decoded is an `error` that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter_ns
+from typing import Any, TypeVar
+
+from app.allocation.allocator import STEP_BUDGET, Allocator
+from app.allocation.explanation import explain
+from app.allocation.plan import Failure, Plan, Refusal
+from app.allocation.requests import prepare
+from app.api.core import Node
+from app.api.decoding import DecodeError, convert, to_builtins
+from app.api.features import FeatureGates
+from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.devices.holdings import Holdings, NodeHoldings
+from app.devices.pools import node_view
+
+T = TypeVar("T")
+
+
+class Scenario:
+    """A decoded scenario."""
+
+    def __init__(self, case: Mapping[str, Any]) -> None:
+        """Raises DecodeError or ValueError."""
+        self.name = str(case.get("name", ""))
+        self.features = features_of(case.get("features"))
+        self.node = convert(Node, case.get("node") or {"metadata": {}})
+        self.slices = _objects(ResourceSlice, case.get("slices"))
+        self.classes = {item.metadata.name: item for item in _objects(DeviceClass, case.get("classes"))}
+        self.rules = _objects(DeviceTaintRule, case.get("taintRules"))
+        self.allocated = _objects(ResourceClaim, case.get("allocatedClaims"))
+        self.claims = _objects(ResourceClaim, case.get("claims"))
+
+
+def answer(case: Mapping[str, Any], *, step_budget: int = STEP_BUDGET, reasons: bool = False) -> dict[str, Any]:
+    """The decision for one scenario; `micros` is the time from decoded objects to the answer. With `reasons` a refusal
+    is explained.
+    """
+    try:
+        scenario = Scenario(case)
+    except (DecodeError, ValueError, TypeError, AttributeError) as problem:
+        return _answer(str(case.get("name", "")), Failure(str(problem)), 0)
+    started = perf_counter_ns()
+    decision = decide(scenario, step_budget)
+    found = _answer(scenario.name, decision, (perf_counter_ns() - started) // 1000)
+    if reasons and not isinstance(decision, Plan):
+        found["reasons"] = _reasons(scenario, step_budget)
+    return found
+
+
+def decide(scenario: Scenario, step_budget: int) -> Plan | Refusal | Failure:
+    """The decision itself."""
+    prepared = prepare(scenario.claims, scenario.classes, scenario.features)
+    if isinstance(prepared, Failure):
+        return prepared
+    view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
+    holdings = NodeHoldings(view, Holdings.of_claims(scenario.allocated, scenario.features))
+    return Allocator(step_budget=step_budget).allocate(prepared, view, holdings)
+
+
+def features_of(names: Sequence[str] | None) -> FeatureGates:
+    """The gates named, joined ones by `+`; all gates when nothing is said. Raises ValueError for unknown names."""
+    known = FeatureGates.__struct_fields__
+    if names is None:
+        return FeatureGates(**dict.fromkeys(known, True))
+    on = {part for name in names for part in str(name).split("+")}
+    unknown = on.difference(known)
+    if unknown:
+        raise ValueError(f"features: {', '.join(sorted(unknown))} unknown; known are: {', '.join(known)}")
+    return FeatureGates(**{name: name in on for name in known})
+
+
+def _objects(kind: type[T], items: Any) -> tuple[T, ...]:
+    return tuple(convert(kind, item) for item in items or ())
+
+
+def _answer(name: str, decision: Plan | Refusal | Failure, micros: int) -> dict[str, Any]:
+    kind, error, allocations = "allocated", "", None
+    if isinstance(decision, Plan):
+        allocations = [to_builtins(allocation) for allocation in decision.allocations]
+    elif isinstance(decision, Refusal):
+        kind, error = "unschedulable", decision.reason
+    else:
+        kind, error = "error", decision.error
+    return {
+        "name": name,
+        "kind": kind,
+        "allocations": allocations,
+        "error": error,
+        "steps": decision.steps,
+        "micros": micros,
+    }
+
+
+def _reasons(scenario: Scenario, step_budget: int) -> dict[str, Any]:
+    prepared = prepare(scenario.claims, scenario.classes, scenario.features)
+    view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
+    holdings = NodeHoldings(view, Holdings.of_claims(scenario.allocated, scenario.features))
+    explanation = explain(prepared, view, holdings, step_budget)
+    return {**to_builtins(explanation), "text": explanation.text()}

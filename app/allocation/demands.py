@@ -1,0 +1,129 @@
+"""What is still to be decided at some point of a search, as masks of the devices that could be taken now.
+
+Promises: a mask holds every device that any continuation could give to the choice, so a bound computed from demands
+never refuses a possible solution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from app.allocation.search import Place
+from app.allocation.state import State
+from app.allocation.task import Option, Task
+from app.api.resource import MAX_RESULTS
+
+
+class Choice(NamedTuple):
+    """An option that is still possible: `need` devices out of `mask`."""
+
+    option: Option
+    mask: int
+    need: int
+
+
+class Demand:
+    """One request still to be decided. `need` and `mask` are the least and the most over its choices."""
+
+    __slots__ = ("choices", "claim", "mask", "need", "request")
+
+    def __init__(self, request: int, claim: int, choices: list[Choice]) -> None:
+        self.request = request
+        self.claim = claim
+        self.choices = choices
+        if len(choices) == 1:
+            _, self.mask, self.need = choices[0]
+        else:
+            self.need = min(choice.need for choice in choices)
+            self.mask = 0
+            for choice in choices:
+                self.mask |= choice.mask
+
+    @property
+    def admin(self) -> bool:
+        """Only exact requests can have admin access."""
+        return self.choices[0].option.admin
+
+    def covered(self, constraint: int) -> bool:
+        """Whether the constraint covers the devices of the request whatever is chosen."""
+        return all(constraint in choice.option.constraints for choice in self.choices)
+
+    def within(self, mask: int, constraint: int) -> Demand | None:
+        """The demand when devices covered by the constraint have to be in the mask; None when it cannot be met."""
+        choices: list[Choice] = []
+        for choice in self.choices:
+            option, possible, need = choice
+            if constraint in option.constraints:
+                possible &= mask
+                if possible.bit_count() >= need:
+                    choices.append(Choice(option, possible, need))
+            else:
+                choices.append(choice)
+        return Demand(self.request, self.claim, choices) if choices else None
+
+
+class Unmet(NamedTuple):
+    """The request that has too few devices left, or whose claim gets too many results."""
+
+    request: int
+    rule: str
+
+
+def demands(task: Task, state: State, place: Place) -> list[Demand] | Unmet:
+    """All demands from the place on, or the first that cannot be met on its own."""
+    dry = _dry(task, state)
+    found: list[Demand] = []
+    counts: dict[int, int] = {}
+    for request in range(place.request, len(task.options)):
+        current = place.option if request == place.request else None
+        if current is not None:
+            mask = _mask(task, state, current, dry) >> place.start << place.start
+            choices = [Choice(current, mask, place.missing)] if mask.bit_count() >= place.missing else []
+        else:
+            choices = list(_choices(task, state, request, dry))
+        if not choices:
+            return Unmet(request, "not enough devices are left")
+        demand = Demand(request, choices[0].option.claim, choices)
+        claim = demand.claim
+        counts[claim] = counts.get(claim, state.counts[claim]) + demand.need
+        if counts[claim] > MAX_RESULTS:
+            return Unmet(request, f"a claim can have {MAX_RESULTS} devices at most")
+        found.append(demand)
+    return found
+
+
+def _choices(task: Task, state: State, request: int, dry: int) -> Iterator[Choice]:
+    for option in task.options[request]:
+        if not option.all:
+            mask = _mask(task, state, option, dry)
+            if mask.bit_count() >= option.need:
+                yield Choice(option, mask, option.need)
+        elif option.need:
+            mask = _mask(task, state, option, dry) & ~(0 if option.admin else task.holdings.owned)
+            wanted = sum(1 << device for device in option.devices)
+            if not wanted & ~mask:
+                yield Choice(option, wanted, option.need)
+
+
+def _mask(task: Task, state: State, option: Option, dry: int) -> int:
+    mask = state.allowed(option)
+    if not option.admin:
+        mask &= ~dry
+    for device in state.consumed:
+        if mask >> device & 1 and not state.capacity_suffices(option, device):
+            mask ^= 1 << device
+    return mask
+
+
+def _dry(task: Task, state: State) -> int:
+    """Devices whose counters do not suffice now; those of shared devices are paid already."""
+    if task.counters is None:
+        return 0
+    dry = task.counters.dry(state.left) | task.overdrawn
+    if dry & task.shareable:
+        dry &= ~(state.paid & task.shareable)
+        for device in task.holdings.shared:
+            if task.shareable >> device & 1:
+                dry &= ~(1 << device)
+    return dry

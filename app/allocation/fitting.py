@@ -1,0 +1,255 @@
+"""Fragmentation: room that suffices in total but not in the pieces it comes in.
+
+Promises: each question is a relaxation of what is still to be decided, put as a packing of items into bins, so a `no`
+is a proof. Three kinds of pieces are looked at, each only where a task has them:
+
+- shares: requests that only shared devices can serve, into the capacity left on those devices;
+- groups: claims whose devices must have one value of an attribute in common, into the devices of each value;
+- sets: requests for devices that consume counters, into the counter sets (together with those a device links).
+
+A placement that was found is kept: as long as the search follows it, nothing is computed again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from app.allocation.constraints import AttributeTable
+from app.allocation.demands import Choice, Demand
+from app.allocation.packing import MAX_ITEMS, Packing, Row, Size
+from app.allocation.selection import judge
+from app.allocation.state import State
+from app.allocation.task import Task
+from app.devices.holdings import NO_AMOUNTS
+
+PLACEMENTS: Final = 4000
+"""How many placements one question may try before it counts as answered with yes."""
+
+MAX_KINDS: Final = 4
+"""How many different sets of acceptable devices are told apart when devices are counted."""
+
+
+class Fitting:
+    """All three questions for one task. `steps` counts placements."""
+
+    def __init__(self, task: Task) -> None:
+        self.steps = 0
+        self._task = task
+        self._clusters = _clusters(task)
+        self._witness: dict[tuple[int, int], int] = {}
+
+    def refutes(self, state: State, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
+        """Why there is no solution, as far as packing can tell; empty when it cannot."""
+        if self._task.shareable and not self._shares_fit(state, found):
+            return "the capacity left does not suffice for all shares together"
+        if self._task.constraints and not self._groups_fit(found, narrowed):
+            return "no distribution of the claims over groups of matching devices is possible"
+        if len(self._clusters) > 1 and not self._sets_fit(state, narrowed):
+            return "no distribution of the requests over counter sets is possible"
+        return ""
+
+    def _fits(self, items: list[Row], room: list[Size], solution: list[int] | None = None) -> bool:
+        if len(items) > MAX_ITEMS:
+            return True
+        packing = Packing(items, room, PLACEMENTS)
+        fits = packing.feasible()
+        self.steps += packing.steps
+        if solution is not None and fits:
+            solution.extend(packing.solution)
+        return fits
+
+    # --- shares ------------------------------------------------------------------------------------------------------
+
+    def _shares_fit(self, state: State, found: Sequence[Demand]) -> bool:
+        shareable = self._task.shareable
+        wanting = [demand for demand in found if not demand.mask & ~shareable]
+        if sum(demand.need for demand in wanting) < 2:
+            return True
+        mask = 0
+        for demand in wanting:
+            mask |= demand.mask
+        devices = _bits(mask)
+        room = [self._room(state, device) for device in devices]
+        keys = [(demand.request, place) for demand in wanting for place in range(demand.need)]
+        items: list[Row] = []
+        for demand in wanting:
+            row = tuple(self._share(demand.choices, device) for device in devices)
+            items.extend([row] * demand.need)
+        if self._follows(keys, items, devices, room):
+            return True
+        solution: list[int] = []
+        if not self._fits(items, room, solution):
+            return False
+        self._witness = {key: devices[bin] for key, bin in zip(keys, solution, strict=True)} if solution else {}
+        return True
+
+    def _room(self, state: State, device: int) -> Size:
+        capacity = self._task.view.devices[device].model.capacity
+        allocated = self._task.holdings.shared.get(device, NO_AMOUNTS)
+        attempt = state.consumed.get(device, NO_AMOUNTS)
+        return tuple(
+            max(0, offered.value.nano - allocated.get(name, 0) - attempt.get(name, 0))
+            for name, offered in capacity.items()
+        )
+
+    def _share(self, choices: Sequence[Choice], device: int) -> Size | None:
+        """The least a request takes of the device."""
+        model = self._task.view.devices[device].model
+        sizes = [
+            tuple(amount.nano for _, amount in judge(model, choice.option.ask.filter).takes or ())
+            for choice in choices
+            if choice.mask >> device & 1
+        ]
+        return tuple(map(min, zip(*sizes, strict=True))) if sizes else None
+
+    def _follows(self, keys: list[tuple[int, int]], items: list[Row], devices: list[int], room: list[Size]) -> bool:
+        """Whether the latest placement is still possible for what remains."""
+        left = dict(zip(devices, room, strict=True))
+        bins = {device: bin for bin, device in enumerate(devices)}
+        for key, row in zip(keys, items, strict=True):
+            device = self._witness.get(key, -1)
+            size = row[bins[device]] if device in bins else None
+            if size is None:
+                return False
+            rest = tuple(before - part for before, part in zip(left[device], size, strict=True))
+            if any(part < 0 for part in rest):
+                return False
+            left[device] = rest
+        return True
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def _groups_fit(self, found: Sequence[Demand], narrowed: Sequence[Demand]) -> bool:
+        table = self._common_table(found)
+        if table is None:
+            return True
+        shareable = self._task.shareable
+        members = [
+            (plain, viable)
+            for plain, viable in zip(found, narrowed, strict=True)
+            if not plain.admin and plain.need and not plain.mask & shareable
+        ]
+        kinds = _kinds(plain.mask for plain, _ in members)
+        groups = [*table.groups, ~table.known]
+        room = [tuple((group & kind).bit_count() for kind in kinds) for group in groups]
+        items: list[Row] = []
+        together: dict[int, list[tuple[Demand, Demand]]] = defaultdict(list)
+        for plain, viable in members:
+            binding = self._binding(plain, table)
+            if binding is not None:
+                together[binding].append((plain, viable))
+            else:
+                size = _counted(plain.mask, 1, kinds)
+                items.extend([tuple(size if plain.mask & group else None for group in groups)] * plain.need)
+        large = False
+        for parts in together.values():
+            size = tuple(map(sum, zip(*(_counted(plain.mask, plain.need, kinds) for plain, _ in parts), strict=True)))
+            large = large or max(size) > 1
+            row = [
+                size if all((viable.mask & group).bit_count() >= viable.need for _, viable in parts) else None
+                for group in table.groups
+            ]
+            items.append((*row, None))
+        return not large or self._fits(items, room)
+
+    def _common_table(self, found: Sequence[Demand]) -> AttributeTable | None:
+        """The attribute that most claims want to match, when its values divide the devices."""
+        tables: Counter[AttributeTable] = Counter()
+        for claim in {demand.claim for demand in found}:
+            constraints = (self._task.constraints[index] for index in self._task.claim_constraints[claim])
+            tables.update({constraint.table for constraint in constraints if constraint.match})
+        if not tables:
+            return None
+        table = tables.most_common(1)[0][0]
+        return table if table.disjoint and table.present == table.known and len(found) > 1 else None
+
+    def _binding(self, demand: Demand, table: AttributeTable) -> int | None:
+        """The constraint that keeps the devices of the request together with those of others."""
+        for index in self._task.claim_constraints[demand.claim]:
+            constraint = self._task.constraints[index]
+            if constraint.match and constraint.table is table and demand.covered(index):
+                return index
+        return None
+
+    # --- counter sets ------------------------------------------------------------------------------------------------
+
+    def _sets_fit(self, state: State, narrowed: Sequence[Demand]) -> bool:
+        members = [
+            demand for demand in narrowed if not demand.admin and demand.need and not demand.mask & self._task.shareable
+        ]
+        members = [demand for demand in members if not demand.mask & ~self._clustered]
+        if sum(demand.need for demand in members) < 2:
+            return True
+        kinds = _kinds(demand.mask for demand in members)
+        room = [
+            (*(max(0, state.left[number]) for number in numbers), *((mask & kind).bit_count() for kind in kinds))
+            for mask, numbers in self._clusters
+        ]
+        items: list[Row] = []
+        rows: dict[int, Row] = {}
+        for demand in members:
+            row = rows.get(demand.mask)
+            if row is None:
+                counted = _counted(demand.mask, 1, kinds)
+                row = rows[demand.mask] = tuple(
+                    (*self._least(demand.mask & mask, numbers), *counted) if demand.mask & mask else None
+                    for mask, numbers in self._clusters
+                )
+            items.extend([row] * demand.need)
+        return self._fits(items, room)
+
+    @property
+    def _clustered(self) -> int:
+        mask = 0
+        for devices, _ in self._clusters:
+            mask |= devices
+        return mask
+
+    def _least(self, mask: int, numbers: list[int]) -> Size:
+        """The least that any of the devices takes of each counter."""
+        counters = self._task.counters
+        assert counters is not None
+        charges = [dict(counters.charges[device]) for device in _bits(mask)]
+        return tuple(min(charge.get(number, 0) for charge in charges) for number in numbers)
+
+
+def _clusters(task: Task) -> list[tuple[int, list[int]]]:
+    """(devices, counters) that have to do with each other: sets are linked by devices that consume from several."""
+    counters = task.counters
+    if counters is None:
+        return []
+    sets: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for number, (pool, set_name, _) in enumerate(counters.names):
+        sets[pool, set_name].append(number)
+    clusters: list[tuple[int, list[int]]] = [(0, numbers) for numbers in sets.values()]
+    for device, charge in counters.charges.items():
+        touched = {number for number, _ in charge}
+        linked = [cluster for cluster in clusters if not touched.isdisjoint(cluster[1])]
+        clusters = [cluster for cluster in clusters if touched.isdisjoint(cluster[1])]
+        mask = 1 << device
+        numbers: list[int] = []
+        for devices, members in linked:
+            mask |= devices
+            numbers += members
+        clusters.append((mask, numbers))
+    return [cluster for cluster in clusters if cluster[0]]
+
+
+def _kinds(masks: Iterable[int]) -> list[int]:
+    """Sets of devices to count in: the most frequent masks, and all of them together."""
+    frequent = Counter(masks)
+    every = 0
+    for mask in frequent:
+        every |= mask
+    return list(dict.fromkeys([every, *(mask for mask, _ in frequent.most_common(MAX_KINDS - 1))]))
+
+
+def _counted(mask: int, need: int, kinds: Sequence[int]) -> Size:
+    """`need` devices of the mask count in every kind that holds all of the mask."""
+    return tuple(0 if mask & ~kind else need for kind in kinds)
+
+
+def _bits(mask: int) -> list[int]:
+    return [index for index in range(mask.bit_length()) if mask >> index & 1]

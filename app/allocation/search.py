@@ -1,0 +1,243 @@
+"""The search: depth first, first fit, full backtracking, in exactly the documented order.
+
+Promises
+- The answer is the first solution in the order of claims, requests, alternatives and devices, or that there is none,
+  or the fatal error that this order meets first.
+- A judge may cut off parts of the order in which there is provably no solution (see `pruning`); it never changes which
+  solution is first. Without a judge the search stops, undecided, at its first dead end.
+- Work is counted in steps; when the budget is used up the search ends undecided.
+- After a search that found nothing the state is as it was before.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (allocateOne). TOO_BIG (more results than
+a claim may have) ends the devices of earlier requests without trying others, as sizes do not depend on devices.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from app.allocation.state import State
+from app.allocation.task import Failed, Option, Task
+from app.api.resource import MAX_RESULTS
+
+
+class Outcome(Enum):
+    """What became of a search or a part of it."""
+
+    FOUND = "found"
+    NONE = "none"
+    TOO_BIG = "too big"
+    UNDECIDED = "undecided"
+
+
+class Place(NamedTuple):
+    """What is to be decided next: `missing` devices of the option from bit `start` on, then all later requests. Without
+    an option: which alternative of the request.
+    """
+
+    request: int
+    option: Option | None
+    missing: int
+    start: int
+
+
+class Judge(Protocol):
+    """What a pruning search asks. `steps` counts its work."""
+
+    @property
+    def steps(self) -> int: ...
+
+    def hopeless(self, state: State, place: Place) -> bool:
+        """True only when there is no solution from here."""
+
+    def failed(self, state: State, place: Place) -> None:
+        """There is no solution from here: everything was tried."""
+
+
+class _Frame:
+    """An open decision. `todo`: the devices not tried yet, or the number of alternatives that were begun."""
+
+    __slots__ = ("only_too_big", "place", "todo")
+
+    def __init__(self, place: Place, todo: int = 0) -> None:
+        self.place = place
+        self.todo = todo
+        self.only_too_big = True
+
+
+class Search:
+    """One run over one task. `stuck` is the deepest place that could not be satisfied."""
+
+    def __init__(self, task: Task, budget: int, judge: Judge | None = None) -> None:
+        self.state = State(task)
+        self.stuck: Place | None = None
+        self._task = task
+        self._requests = task.prepared.requests
+        self._budget = budget
+        self._judge = judge
+        self._stack: list[_Frame] = []
+        self._big_claim = 0
+        self._own_steps = 0
+
+    @property
+    def steps(self) -> int:
+        return self._own_steps + (self._judge.steps if self._judge is not None else 0)
+
+    def run(self) -> Outcome:
+        """FOUND leaves the solution in `state.taken`. Raises Failed."""
+        state, stack = self.state, self._stack
+        start = self.entrance(0)
+        if self._judge is not None and self._judge.hopeless(state, start):
+            self._remember_stuck(start)
+            return Outcome.NONE
+        step: Place | Outcome = start
+        while True:
+            if isinstance(step, Place):
+                self._own_steps += 1
+                if self.steps > self._budget:
+                    return Outcome.UNDECIDED
+                step = self._down(step)
+            elif step is Outcome.FOUND or not stack:
+                return Outcome.NONE if step is Outcome.TOO_BIG else step
+            elif self._judge is None:
+                return Outcome.UNDECIDED
+            else:
+                step = self._up(stack[-1], step)
+
+    def entrance(self, request: int) -> Place:
+        """Where deciding a request begins."""
+        if request < len(self._requests) and not self._requests[request].prioritized:
+            option = self._task.options[request][0]
+            return Place(request, option, option.need, 0)
+        return Place(request, None, 0, 0)
+
+    # --- forward -----------------------------------------------------------------------------------------------------
+
+    def _down(self, place: Place) -> Place | Outcome:
+        request, option, missing, start = place
+        if request == len(self._requests):
+            return Outcome.FOUND
+        if option is None:
+            frame = _Frame(place)
+            self._stack.append(frame)
+            return self._alternative(frame)
+        if option.all and not option.need:
+            return self._none(place)
+        if not missing:
+            return self.entrance(request + 1)
+        if self.state.counts[option.claim] + missing > MAX_RESULTS:
+            self._big_claim = option.claim
+            return Outcome.TOO_BIG
+        if option.all:
+            return self._take_all(place, option)
+        state = self.state
+        todo = state.allowed(option)
+        if option.objectionable:
+            todo |= option.objectionable & ~state.blocked(option)
+        frame = _Frame(place, todo >> start << start)
+        self._stack.append(frame)
+        return self._pick(frame, option)
+
+    def _alternative(self, frame: _Frame) -> Place | Outcome:
+        """The next alternative that is not hopeless."""
+        request = frame.place.request
+        options = self._task.options[request]
+        while frame.todo < len(options):
+            option = options[frame.todo]
+            frame.todo += 1
+            place = Place(request, option, option.need, 0)
+            if self._judge is None or not self._judge.hopeless(self.state, place):
+                return place
+            frame.only_too_big = False
+        self._stack.pop()
+        if frame.only_too_big:
+            self._big_claim = self._requests[request].claim
+            return Outcome.TOO_BIG
+        return self._none(frame.place)
+
+    def _pick(self, frame: _Frame, option: Option) -> Place | Outcome:
+        """The next device that can be taken and does not make the rest hopeless."""
+        state, place = self.state, frame.place
+        while frame.todo:
+            low = frame.todo & -frame.todo
+            frame.todo ^= low
+            device = low.bit_length() - 1
+            if option.objectionable & low:
+                claim = self._task.prepared.claims[option.claim]
+                raise Failed(option.candidates.objections[device].message(option.ask, claim.label))
+            if not state.affordable(option, device):
+                continue
+            state.take(option, device)
+            if place.missing == 1:
+                after = self.entrance(place.request + 1)
+            else:
+                after = Place(place.request, option, place.missing - 1, device + 1)
+            if self._judge is None or not self._judge.hopeless(state, after):
+                return after
+            state.give_back()
+        self._stack.pop()
+        return self._none(place)
+
+    def _take_all(self, place: Place, option: Option) -> Place | Outcome:
+        """Every device of mode All, or nothing. Raises Failed when a constraint refuses one that could be had."""
+        state = self.state
+        blocked = state.blocked(option) | (0 if option.admin else self._task.holdings.owned)
+        for count, device in enumerate(option.devices):
+            bit = 1 << device
+            possible = not blocked & bit and option.candidates.usable & bit and state.counters_suffice(option, device)
+            if possible:
+                if any(not state.pins[index].allowed & bit for index in option.constraints):
+                    raise Failed(self._refused(option, device))
+                possible = state.capacity_suffices(option, device)
+            if not possible:
+                for _ in range(count):
+                    state.give_back()
+                return self._none(place)
+            state.take(option, device)
+        after = self.entrance(place.request + 1)
+        if self._judge is not None and self._judge.hopeless(state, after):
+            for _ in option.devices:
+                state.give_back()
+            return self._none(place)
+        self._stack.append(_Frame(place))
+        return after
+
+    def _refused(self, option: Option, device: int) -> str:
+        claim = self._task.prepared.claims[option.claim]
+        name = "/".join(self._task.view.devices[device].id)
+        return (
+            f"claim {claim.label}, request {option.ask.label}: cannot add device {name} "
+            "because a claim constraint would not be satisfied"
+        )
+
+    # --- back --------------------------------------------------------------------------------------------------------
+
+    def _up(self, frame: _Frame, outcome: Outcome) -> Place | Outcome:
+        """Undo the latest choice of the frame and make another one."""
+        if outcome is Outcome.TOO_BIG and self._requests[frame.place.request].claim != self._big_claim:
+            outcome = Outcome.NONE
+        option = frame.place.option
+        if option is None:
+            frame.only_too_big = frame.only_too_big and outcome is Outcome.TOO_BIG
+            return self._alternative(frame)
+        if option.all:
+            for _ in option.devices:
+                self.state.give_back()
+            self._stack.pop()
+            return outcome
+        self.state.give_back()
+        if outcome is Outcome.TOO_BIG:
+            self._stack.pop()
+            return outcome
+        return self._pick(frame, option)
+
+    def _none(self, place: Place) -> Outcome:
+        if self._judge is not None:
+            self._judge.failed(self.state, place)
+        self._remember_stuck(place)
+        return Outcome.NONE
+
+    def _remember_stuck(self, place: Place) -> None:
+        if self.stuck is None or place.request > self.stuck.request:
+            self.stuck = place

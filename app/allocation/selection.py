@@ -1,0 +1,169 @@
+"""Which devices a request may have at all: class and request selectors, node match, taints, capacity as a filter.
+
+Promises: an answer depends on the device's model and the filter only, so it is computed once per model and kept there;
+what a whole view answers is kept by the view. An error belongs to its device: whether anybody notices it is decided by
+the search, in the order in which it reaches devices.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (isSelectable, allocateDevice).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+import msgspec
+
+from app.allocation.capacity import Consumed, consumed
+from app.allocation.requests import Ask, Filter
+from app.allocation.taints import tolerated
+from app.api.features import FeatureGates
+from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
+from app.devices.models import DeviceModel
+from app.devices.pools import NodeView
+
+Rule = Literal[
+    "binding conditions", "class", "selector", "node", "capacity", "counters", "taint", "in use", "constraint", "error"
+]
+"""What can take a device away from a request, as explanations call it."""
+
+
+class Objection(msgspec.Struct, frozen=True):
+    """Why evaluating a device failed. `index` counts the selectors of the class or of the request."""
+
+    source: Literal["class", "request", "node"]
+    index: int
+    text: str
+
+    def message(self, ask: Ask, claim: str) -> str:
+        """The fatal error; `claim` is namespace/name."""
+        if self.source == "class":
+            return f"class {ask.class_name}: selector #{self.index}: {self.text}"
+        if self.source == "request":
+            return f"claim {claim}: selector #{self.index}: {self.text}"
+        return f"claim {claim}, request {ask.label}: {self.text}"
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """What a filter says about a device model on its own.
+
+    `lost` is the first rule that takes it away, None when it may be used. `selected`: by the selectors; `takes`: what a
+    share would consume, None when the capacity cannot be had.
+    """
+
+    lost: Rule | None
+    selected: bool
+    takes: Consumed | None = None
+    objection: Objection | None = None
+
+
+class Candidates(msgspec.Struct, frozen=True):
+    """What a filter says about the devices of a view, as masks. `usable` may be allocated as far as static rules go;
+    `collected` are those that mode All would want.
+    """
+
+    selected: int
+    collected: int
+    usable: int
+    objections: dict[int, Objection]
+    objectionable: int
+
+
+_NOT_SELECTED: Final = {rule: Judgement(rule, False) for rule in ("binding conditions", "class", "selector")}
+
+
+def candidates(view: NodeView, filter: Filter) -> Candidates:
+    """The devices of the view that pass the filter; remembered by the view."""
+    found: Candidates | None = view.masks.get(filter)
+    return found if found is not None else view.remember(filter, _candidates(view, filter))
+
+
+def _candidates(view: NodeView, filter: Filter) -> Candidates:
+    selected = collected = usable = 0
+    objections: dict[int, Objection] = {}
+    bit = 1
+    for index, device in enumerate(view.devices):
+        judgement = judge(device.model, filter)
+        if judgement.selected:
+            selected |= bit
+            if judgement.takes is not None:
+                collected |= bit
+            if judgement.lost is None:
+                usable |= bit
+        elif judgement.objection is not None:
+            objections[index] = judgement.objection
+        bit <<= 1
+    for index, problem in view.unmatchable.items():
+        if selected >> index & 1:
+            objections[index] = Objection("node", 0, problem)
+    gone = view.elsewhere | sum(1 << index for index in objections)
+    return Candidates(
+        selected & ~gone, collected & ~gone, usable & ~gone, objections, sum(1 << index for index in objections)
+    )
+
+
+def judge(model: DeviceModel, filter: Filter) -> Judgement:
+    """What the filter says about the model; remembered by the model."""
+    found: Judgement | None = model.memo.get(filter)
+    return found if found is not None else model.remember(filter, _judge(model, filter))
+
+
+def _judge(model: DeviceModel, filter: Filter) -> Judgement:
+    features = filter.features
+    if model.binding_conditions and not features.binding_conditions:
+        return _NOT_SELECTED["binding conditions"]
+    for source, expressions in (("class", filter.class_selectors), ("request", filter.selectors)):
+        for index, expression in enumerate(expressions):
+            answer = evaluate(expression, model, features)
+            if answer is False:
+                return _NOT_SELECTED["class" if source == "class" else "selector"]
+            if answer is not True:
+                where: Literal["class", "request"] = "class" if source == "class" else "request"
+                return Judgement("error", False, None, Objection(where, index, answer))
+    takes: Consumed | None = ()
+    if features.DRAConsumableCapacity and (model.capacity or filter.capacity):
+        takes = consumed(model.capacity, filter.capacity)
+    return Judgement(_loss(model, filter, takes), True, takes)
+
+
+def _loss(model: DeviceModel, filter: Filter, takes: Consumed | None) -> Rule | None:
+    if takes is None:
+        return "capacity"
+    if model.device.consumes_counters and not filter.features.DRAPartitionableDevices:
+        return "counters"
+    if model.taints and filter.features.DRADeviceTaints and not tolerated(model.taints, filter.tolerations):
+        return "taint"
+    return None
+
+
+def evaluate(expression: str, model: DeviceModel, features: FeatureGates) -> bool | str:
+    """What one selector says about the model, or the text of its error."""
+    gates = CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity)
+    try:
+        return compile_selector(expression, gates).evaluate(_device_view(model, gates))
+    except CelCompileError as error:
+        return f"CEL compile error: {error}"
+    except CelRuntimeError as error:
+        return f"CEL runtime error: {error}"
+
+
+def _device_view(model: DeviceModel, gates: CelGates) -> DeviceView:
+    key = "view", gates
+    found: DeviceView | None = model.memo.get(key)
+    if found is None:
+        found = model.remember(key, DeviceView.build(model.driver, model.attributes, model.amounts, model.multi, gates))
+    return found
+
+
+def losses(view: NodeView, filter: Filter) -> Iterator[tuple[int, Rule]]:
+    """(device, rule that takes it away first) for every device that the static rules leave out."""
+    for index, device in enumerate(view.devices):
+        judgement = judge(device.model, filter)
+        if judgement.objection is not None or (judgement.selected and index in view.unmatchable):
+            yield index, "error"
+        elif not judgement.selected:
+            yield index, judgement.lost or "selector"
+        elif view.elsewhere >> index & 1:
+            yield index, "node"
+        elif judgement.lost is not None:
+            yield index, judgement.lost

@@ -1,0 +1,140 @@
+"""A pod's claims on one node: what each request may take there, before anything is decided.
+
+Promises: nothing in a task changes during the search. Building it finds the fatal errors that the node adds (mode All
+on pools that cannot be used, selectors that fail in mode All, too many devices for one claim).
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (validateDeviceRequest).
+"""
+
+from __future__ import annotations
+
+from app.allocation.capacity import fits
+from app.allocation.constraints import Constraint
+from app.allocation.counters import CounterLayout, counter_layout
+from app.allocation.requests import Ask, PreparedClaim, PreparedClaims, limit_problem
+from app.allocation.selection import Candidates, candidates, judge
+from app.api.features import FeatureGates
+from app.devices.holdings import NodeHoldings
+from app.devices.pools import NodeView
+
+
+class Option:
+    """An ask on this node. `need` devices are wanted; in mode All exactly `devices`, in that order.
+
+    `usable`: devices that can be had as far as is known before the search, those in use left out. `objectionable`:
+    devices whose evaluation fails as soon as the search reaches them.
+    """
+
+    __slots__ = (
+        "admin", "all", "ask", "candidates", "claim", "constraints", "devices", "need", "objectionable", "request",
+        "usable",
+    )  # fmt: skip
+
+    def __init__(self, ask: Ask, claim: int, request: int, candidates: Candidates) -> None:
+        self.ask = ask
+        self.claim = claim
+        self.request = request
+        self.candidates = candidates
+        self.admin = ask.admin
+        self.all = ask.all
+        self.need = ask.count
+        self.devices: tuple[int, ...] = ()
+        self.usable = candidates.usable
+        self.objectionable = 0
+        self.constraints: tuple[int, ...] = ()
+        """Indices into the constraints of the task."""
+
+
+class Failed(Exception):
+    """The attempt has to be aborted; the text is the fatal error."""
+
+
+class Task:
+    """See the module. `options[r]` are the ways to satisfy request r, over all claims; `constraints` likewise.
+
+    `fragile`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
+    would hide it.
+    """
+
+    __slots__ = (
+        "claim_constraints", "constraints", "counters", "features", "first_left", "fragile", "holdings", "options",
+        "overdrawn", "prepared", "shareable", "view",
+    )  # fmt: skip
+
+    def __init__(self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings) -> None:
+        """Raises Failed."""
+        self.prepared = prepared
+        self.view = view
+        self.holdings = holdings
+        self.features: FeatureGates = prepared.features
+        self.shareable = view.multi if self.features.DRAConsumableCapacity else 0
+        self.fragile = False
+        self.counters: CounterLayout | None = None
+        self.first_left: list[int] = []
+        self.overdrawn = 0
+        if self.features.DRAPartitionableDevices and view.consuming:
+            self.counters = counter_layout(view)
+            self.first_left = self.counters.left(holdings)
+            self.overdrawn = self.counters.overdrawn(self.first_left)
+        self.constraints: list[Constraint] = []
+        self.claim_constraints: list[range] = []
+        self.options: list[tuple[Option, ...]] = []
+        for number, claim in enumerate(prepared.claims):
+            self._add_claim(number, claim)
+
+    def _add_claim(self, number: int, claim: PreparedClaim) -> None:
+        base = len(self.constraints)
+        least = 0
+        for request in claim.requests:
+            options = tuple(self._option(ask, number, request.index, claim, base) for ask in request.asks)
+            self.options.append(options)
+            least += min(option.need for option in options)
+        problem = limit_problem(f"claim {claim.label}", least)
+        if problem:
+            raise Failed(problem)
+        lists = self.features.DRAListTypeAttributes
+        for source in claim.constraints:
+            self.constraints.append(Constraint(self.view, source, lists))
+        self.claim_constraints.append(range(base, len(self.constraints)))
+
+    def _option(self, ask: Ask, number: int, request: int, claim: PreparedClaim, base: int) -> Option:
+        found = candidates(self.view, ask.filter)
+        option = Option(ask, number, request, found)
+        option.constraints = tuple(base + index for index in ask.covered)
+        if ask.all:
+            option.devices = self._collect(ask, found, claim)
+            option.need = len(option.devices)
+            self.fragile = self.fragile or (bool(option.constraints) and option.need > 0)
+        else:
+            in_use = 0 if ask.admin else self.holdings.owned
+            option.usable = self._roomy(ask, found.usable & ~in_use)
+            option.objectionable = found.objectionable & ~in_use
+            self.fragile = self.fragile or bool(option.objectionable)
+        return option
+
+    def _roomy(self, ask: Ask, mask: int) -> int:
+        """Without the devices whose shares leave too little."""
+        if self.features.DRAConsumableCapacity:
+            for device, amounts in self.holdings.shared.items():
+                if mask >> device & 1:
+                    model = self.view.devices[device].model
+                    takes = judge(model, ask.filter).takes
+                    if takes is None or not fits(model.capacity, takes, amounts):
+                        mask &= ~(1 << device)
+        return mask
+
+    def _collect(self, ask: Ask, found: Candidates, claim: PreparedClaim) -> tuple[int, ...]:
+        """The devices mode All wants: whether they are in use does not matter yet."""
+        where = f"claim {claim.label}, request {ask.label}"
+        for pool, offset in zip(self.view.pools, self.view.offsets, strict=True):
+            first = (found.objectionable & ((1 << offset) - 1)) if found.objectionable else 0
+            if first:
+                break
+            if pool.incomplete:
+                raise Failed(f"{where}: asks for all devices, but resource pool {pool.name} is currently being updated")
+            if pool.invalid:
+                raise Failed(f"{where}: asks for all devices, but resource pool {pool.name} is currently invalid")
+        if found.objections:
+            raise Failed(found.objections[min(found.objections)].message(ask, claim.label))
+        mask = self._roomy(ask, found.collected)
+        return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)
