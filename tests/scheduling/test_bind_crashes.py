@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from tests.scheduling.api import devices
+from tests.scheduling.client import When
+from tests.scheduling.objects import make_claim, make_pod
+from tests.scheduling.world import Replay, World
+
 # Calls of a bind with one fresh claim, by number, and the two moments around each commit.
-POINTS = [(number, when) for number in range(3) for when in ("before", "after")]
+POINTS: list[tuple[int, When]] = [(number, when) for number in range(3) for when in get_args(When)[:2]]
 
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
 @pytest.mark.parametrize(("number", "when"), POINTS)
 def test_a_restart_finishes_what_a_crash_left(
-    replay: Any, make: Any, small: list[Any], number: int, when: str, node: str, devices: Any
+    replay: Replay, small: list[Any], number: int, when: When, node: str
 ) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         first = world.service()
         first.client.kill_at = (number, when)
         first.spawn(first.bind(world.api.pod("p"), "n1"))
@@ -41,10 +46,10 @@ def test_a_restart_finishes_what_a_crash_left(
 
 @pytest.mark.parametrize(("number", "when"), POINTS)
 def test_devices_of_a_pod_that_never_comes_back_are_freed(
-    replay: Any, make: Any, small: list[Any], number: int, when: str
+    replay: Replay, small: list[Any], number: int, when: When
 ) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         first = world.service()
         first.client.kill_at = (number, when)
         first.spawn(first.bind(world.api.pod("p"), "n1"))
@@ -60,12 +65,10 @@ def test_devices_of_a_pod_that_never_comes_back_are_freed(
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_crash_among_many_binds_doubles_and_loses_nothing(
-    replay: Any, make: Any, small: list[Any], seed: int
-) -> None:
-    async def story(world: Any) -> None:
+def test_a_crash_among_many_binds_doubles_and_loses_nothing(replay: Replay, small: list[Any], seed: int) -> None:
+    async def story(world: World) -> None:
         names = [f"{index}" for index in range(4)]
-        world.add(*small, *(make.claim(f"c{n}") for n in names), *(make.pod(f"p{n}", f"c{n}") for n in names))
+        world.add(*small, *(make_claim(f"c{n}") for n in names), *(make_pod(f"p{n}", f"c{n}") for n in names))
         first = world.service()
         first.client.kill_at = (seed, "after")
         for index, n in enumerate(names):

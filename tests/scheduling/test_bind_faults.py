@@ -18,6 +18,10 @@ from app.api.errors import (
 from app.api.resource import ResourceClaimConsumerReference
 from app.scheduling import failure
 from app.scheduling.limits import Limits
+from tests.scheduling.api import devices
+from tests.scheduling.client import When
+from tests.scheduling.objects import make_claim, make_pod
+from tests.scheduling.world import Replay, World
 
 WRITES = ("add_finalizer", "write_status", "bind_pod")
 PASSING: list[ApiError] = [
@@ -41,10 +45,10 @@ def errors_and_times() -> list[Any]:
 @pytest.mark.parametrize("times", [1, 3])
 @pytest.mark.parametrize(("operation", "error", "when"), errors_and_times())
 def test_a_failure_that_passes_costs_nothing(
-    replay: Any, make: Any, small: list[Any], operation: str, error: ApiError, when: str, times: int, devices: Any
+    replay: Replay, small: list[Any], operation: str, error: ApiError, when: When, times: int
 ) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         service.client.fail(operation, error, when, times=times)
         assert await service.bind(world.api.pod("p"), "n1") == ""
@@ -60,10 +64,10 @@ def test_a_failure_that_passes_costs_nothing(
 @pytest.mark.parametrize("operation", WRITES)
 @pytest.mark.parametrize("error", [RejectedError(403, "Forbidden"), RejectedError(422, "Invalid")])
 def test_a_refused_write_leaves_nothing_behind(
-    replay: Any, make: Any, small: list[Any], operation: str, error: ApiError
+    replay: Replay, small: list[Any], operation: str, error: ApiError
 ) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         service.client.fail(operation, error)
         first = await service.bind(world.api.pod("p"), "n1")
@@ -80,10 +84,10 @@ def test_a_refused_write_leaves_nothing_behind(
 @pytest.mark.parametrize("operation", WRITES[:2])
 @pytest.mark.parametrize(("conflicts", "bound"), [(1, True), (4, True), (5, False)])
 def test_conflicts_are_retried_a_few_times(
-    replay: Any, make: Any, small: list[Any], operation: str, conflicts: int, bound: bool
+    replay: Replay, small: list[Any], operation: str, conflicts: int, bound: bool
 ) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         service.client.fail(operation, ConflictError(409, "Conflict"), times=conflicts)
         error = await service.bind(world.api.pod("p"), "n1")
@@ -94,11 +98,9 @@ def test_conflicts_are_retried_a_few_times(
 
 
 @pytest.mark.parametrize("operation", WRITES[:2])
-def test_a_change_by_others_in_between_is_read_and_respected(
-    replay: Any, make: Any, small: list[Any], operation: str
-) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_change_by_others_in_between_is_read_and_respected(replay: Replay, small: list[Any], operation: str) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service(lag=5.0, limits=Limits(watch_seconds=20.0))
         world.api.hooks[operation] = lambda: world.api.touch("c")
         assert await service.bind(world.api.pod("p"), "n1") == ""
@@ -112,10 +114,10 @@ def test_a_change_by_others_in_between_is_read_and_respected(
 
 @pytest.mark.parametrize("operation", WRITES)
 def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
-    replay: Any, make: Any, small: list[Any], operation: str
+    replay: Replay, small: list[Any], operation: str
 ) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         pod = world.api.pod("p")
         world.api.hooks[operation] = lambda: world.api.delete_pod("p")
@@ -127,9 +129,9 @@ def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
     replay(story)
 
 
-def test_waiting_ends_when_the_pod_is_deleted(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_waiting_ends_when_the_pod_is_deleted(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service(limits=Limits(watch_seconds=1000.0, bind_seconds=1000.0))
         bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
         world.api.hooks["write_status"] = service.watch.pause
@@ -142,11 +144,11 @@ def test_waiting_ends_when_the_pod_is_deleted(replay: Any, make: Any, small: lis
     replay(story)
 
 
-def test_a_pod_of_another_uid_is_not_touched(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_pod_of_another_uid_is_not_touched(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
-        assert await service.bind(make.pod("p", "c", uid="older"), "n1") == failure.REPLACED
+        assert await service.bind(make_pod("p", "c", uid="older"), "n1") == failure.REPLACED
         assert world.api.claim("c").allocation is None
 
     replay(story)
@@ -154,10 +156,10 @@ def test_a_pod_of_another_uid_is_not_touched(replay: Any, make: Any, small: list
 
 @pytest.mark.parametrize(("node", "error"), [("n1", ""), ("n2", failure.BOUND_ELSEWHERE)])
 def test_a_pod_bound_by_somebody_else_is_a_success_only_on_our_node(
-    replay: Any, make: Any, small: list[Any], node: str, error: str
+    replay: Replay, small: list[Any], node: str, error: str
 ) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.pod("p", node="n1"))
+    async def story(world: World) -> None:
+        world.add(*small, make_pod("p", node="n1"))
         service = world.service()
         assert await service.bind(world.api.pod("p"), node) == error
         assert service.client.calls == []
@@ -165,11 +167,11 @@ def test_a_pod_bound_by_somebody_else_is_a_success_only_on_our_node(
     replay(story)
 
 
-def test_a_claim_the_pod_list_does_not_show_yet_is_read(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
+def test_a_claim_the_pod_list_does_not_show_yet_is_read(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
         world.add(*small)
         service = world.service(lag=2.0)
-        world.add(make.claim("c"), make.pod("p", "c"))
+        world.add(make_claim("c"), make_pod("p", "c"))
         assert await service.bind(world.api.pod("p"), "n1") == ""
 
     replay(story)
@@ -178,9 +180,9 @@ def test_a_claim_the_pod_list_does_not_show_yet_is_read(replay: Any, make: Any, 
 # --- foreign writers ------------------------------------------------------------------------------------------------
 
 
-def test_a_claim_allocated_by_somebody_else_is_left_alone(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.claim("model"), make.pod("p", "c"), make.pod("m", "model"))
+def test_a_claim_allocated_by_somebody_else_is_left_alone(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_claim("model"), make_pod("p", "c"), make_pod("m", "model"))
         service = world.service()
         assert await service.bind(world.api.pod("m"), "n2") == ""
         foreign = world.api.claim("model").status
@@ -201,10 +203,10 @@ def test_a_claim_allocated_by_somebody_else_is_left_alone(replay: Any, make: Any
 
 @pytest.mark.parametrize("reserved", [False, True])
 def test_a_device_taken_by_somebody_else_before_our_write_is_given_up(
-    replay: Any, make: Any, small: list[Any], reserved: bool, devices: Any
+    replay: Replay, small: list[Any], reserved: bool
 ) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.claim("theirs"), make.pod("p", "c"), make.pod("x", "theirs"))
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_claim("theirs"), make_pod("p", "c"), make_pod("x", "theirs"))
         theirs = world.service(lag=0.0)
         ours = world.service(lag=1.0)
 
@@ -222,9 +224,9 @@ def test_a_device_taken_by_somebody_else_before_our_write_is_given_up(
     replay(story)
 
 
-def test_going_back_never_takes_what_others_reserved(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"), make.pod("q", "c"))
+def test_going_back_never_takes_what_others_reserved(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"), make_pod("q", "c"))
         service = world.service()
         service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
         first = service.spawn(service.bind(world.api.pod("p"), "n1"))
@@ -247,9 +249,9 @@ def _consumer(name: str) -> Any:
     return ResourceClaimConsumerReference(resource="pods", name=name, uid=f"uid-{name}")
 
 
-def test_a_claim_deleted_in_between_ends_the_bind(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_claim_deleted_in_between_ends_the_bind(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         world.api.hooks["write_status"] = lambda: world.api.drop(world.api.claim("c"))
         assert await service.bind(world.api.pod("p"), "n1") == "claim default/c got deleted in the meantime"
@@ -258,9 +260,9 @@ def test_a_claim_deleted_in_between_ends_the_bind(replay: Any, make: Any, small:
     replay(story)
 
 
-def test_a_second_claim_that_fails_takes_the_first_back(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.claim("d"), make.pod("p", "c", "d"))
+def test_a_second_claim_that_fails_takes_the_first_back(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
         service = world.service()
         service.client.fail("write_status", RejectedError(422, "Invalid"), skip=1)
         error = await service.bind(world.api.pod("p"), "n1")
@@ -275,9 +277,9 @@ def test_a_second_claim_that_fails_takes_the_first_back(replay: Any, make: Any, 
 # --- time -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_own_write_that_does_not_come_back_ends_the_bind(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_an_own_write_that_does_not_come_back_ends_the_bind(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service(lag=60.0)
         assert await service.bind(world.api.pod("p"), "n1") == failure.OWN_WRITE_UNSEEN
         assert world.api.claim("c").allocation is None
@@ -285,9 +287,9 @@ def test_an_own_write_that_does_not_come_back_ends_the_bind(replay: Any, make: A
     replay(story)
 
 
-def test_a_bind_that_cannot_reach_the_server_answers_in_time(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_bind_that_cannot_reach_the_server_answers_in_time(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         service.client.fail("*", UnreachableError(0, "Unreachable"), times=1000)
         started = world.clock.monotonic()
@@ -298,9 +300,9 @@ def test_a_bind_that_cannot_reach_the_server_answers_in_time(replay: Any, make: 
     replay(story)
 
 
-def test_nothing_is_taken_back_while_the_binding_may_exist(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_nothing_is_taken_back_while_the_binding_may_exist(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         service.client.fail("bind_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=100.0)
         service.client.fail("read_pod", OutcomeUnknownError(0, "Timeout"), times=1000)
@@ -314,9 +316,9 @@ def test_nothing_is_taken_back_while_the_binding_may_exist(replay: Any, make: An
     replay(story)
 
 
-def test_a_status_write_that_comes_late_finds_the_claim_moved_on(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.claim("d"), make.pod("p", "c"), make.pod("q", "d"))
+def test_a_status_write_that_comes_late_finds_the_claim_moved_on(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
         service = world.service()
         service.client.fail("write_status", OutcomeUnknownError(0, "Timeout"), "late", times=1, delay=50.0)
         service.client.fail("read_claim", OutcomeUnknownError(0, "Timeout"), times=12)
@@ -331,9 +333,9 @@ def test_a_status_write_that_comes_late_finds_the_claim_moved_on(replay: Any, ma
     replay(story)
 
 
-def test_a_pod_that_is_gone_ends_a_lost_binding(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_pod_that_is_gone_ends_a_lost_binding(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         pod = world.api.pod("p")
         service.client.fail("bind_pod", NotFoundError(404, "NotFound"))

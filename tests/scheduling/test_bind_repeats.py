@@ -10,14 +10,15 @@ import pytest
 from app.api.errors import RejectedError
 from app.scheduling import failure
 from app.scheduling.limits import Limits
+from tests.scheduling.api import devices
+from tests.scheduling.objects import make_claim, make_pod
+from tests.scheduling.world import Replay, World
 
 
 @pytest.mark.parametrize(("node", "error"), [("n1", ""), ("n2", failure.BOUND_ELSEWHERE)])
-def test_a_finished_bind_is_answered_from_memory(
-    replay: Any, make: Any, small: list[Any], node: str, error: str
-) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_finished_bind_is_answered_from_memory(replay: Replay, small: list[Any], node: str, error: str) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         assert await service.bind(world.api.pod("p"), "n1") == ""
         calls = len(service.client.calls)
@@ -27,9 +28,9 @@ def test_a_finished_bind_is_answered_from_memory(
     replay(story)
 
 
-def test_a_repeated_call_joins_the_bind_under_way(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_repeated_call_joins_the_bind_under_way(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         pod = world.api.pod("p")
         answers = await asyncio.gather(*(service.bind(pod, "n1") for _ in range(5)))
@@ -40,11 +41,9 @@ def test_a_repeated_call_joins_the_bind_under_way(replay: Any, make: Any, small:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_call_for_another_node_waits_for_the_first(
-    replay: Any, make: Any, small: list[Any], seed: int, devices: Any
-) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_call_for_another_node_waits_for_the_first(replay: Replay, small: list[Any], seed: int) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         pod = world.api.pod("p")
         answers = await asyncio.gather(service.bind(pod, "n1"), service.bind(pod, "n2"))
@@ -55,22 +54,22 @@ def test_a_call_for_another_node_waits_for_the_first(
     replay(story, seed)
 
 
-def test_a_call_for_another_node_succeeds_when_the_first_failed(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_call_for_another_node_succeeds_when_the_first_failed(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
         pod = world.api.pod("p")
         answers = await asyncio.gather(service.bind(pod, "n1"), service.bind(pod, "n2"))
-        assert answers == [failure.REFUSED_BINDING, ""]
+        assert list(answers) == [failure.REFUSED_BINDING, ""]
         assert world.api.pod("p").spec.node_name == "n2"
 
     replay(story)
 
 
-def test_a_failed_bind_is_tried_anew(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_failed_bind_is_tried_anew(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         service.client.fail("write_status", RejectedError(422, "Invalid"))
         assert await service.bind(world.api.pod("p"), "n1") != ""
@@ -79,9 +78,9 @@ def test_a_failed_bind_is_tried_anew(replay: Any, make: Any, small: list[Any]) -
     replay(story)
 
 
-def test_a_caller_that_hangs_up_changes_nothing(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_caller_that_hangs_up_changes_nothing(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         call = service.spawn(service.bind(world.api.pod("p"), "n1"))
         await world.settle(0.0015)
@@ -93,10 +92,10 @@ def test_a_caller_that_hangs_up_changes_nothing(replay: Any, make: Any, small: l
     replay(story)
 
 
-def test_two_pods_share_a_claim_on_one_node(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        pods = [make.pod(f"p{index}", "c") for index in range(20)]
-        world.add(*small, make.claim("c"), *pods)
+def test_two_pods_share_a_claim_on_one_node(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        pods = [make_pod(f"p{index}", "c") for index in range(20)]
+        world.add(*small, make_claim("c"), *pods)
         service = world.service()
         assert await service.bind(world.api.pod("p0"), "n1") == ""
         answers = await asyncio.gather(*(service.bind(world.api.pod(f"p{index}"), "n1") for index in range(1, 20)))
@@ -107,10 +106,10 @@ def test_two_pods_share_a_claim_on_one_node(replay: Any, make: Any, small: list[
     replay(story)
 
 
-def test_one_device_is_given_to_one_of_many(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
+def test_one_device_is_given_to_one_of_many(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
         names = [f"{index}" for index in range(10)]
-        world.add(*small, *(make.claim(f"c{n}") for n in names), *(make.pod(f"p{n}", f"c{n}") for n in names))
+        world.add(*small, *(make_claim(f"c{n}") for n in names), *(make_pod(f"p{n}", f"c{n}") for n in names))
         service = world.service()
         answers = await asyncio.gather(*(service.bind(world.api.pod(f"p{n}"), "n1") for n in names))
         assert sorted(answers) == ["", "", *["cannot allocate all claims"] * 8]
@@ -119,9 +118,9 @@ def test_one_device_is_given_to_one_of_many(replay: Any, make: Any, small: list[
     replay(story)
 
 
-def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service(limits=Limits(bind_seconds=1.0))
         service.client.latency = 0.7
         assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING

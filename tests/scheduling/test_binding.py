@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.scheduling.api import devices
+from tests.scheduling.objects import make_claim, make_pod
+from tests.scheduling.world import Replay, World
 
-def test_a_pod_without_claims_is_bound_with_one_write(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.pod("p"))
+
+def test_a_pod_without_claims_is_bound_with_one_write(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_pod("p"))
         service = world.service()
         assert await service.bind(world.api.pod("p"), "n1") == ""
         assert world.api.pod("p").spec.node_name == "n1"
@@ -16,9 +20,9 @@ def test_a_pod_without_claims_is_bound_with_one_write(replay: Any, make: Any, sm
     replay(story)
 
 
-def test_a_fresh_claim_takes_three_writes_in_order(replay: Any, make: Any, small: list[Any], devices: Any) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.pod("p", "c"))
+def test_a_fresh_claim_takes_three_writes_in_order(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         world.api.log.clear()
         assert await service.bind(world.api.pod("p"), "n1") == ""

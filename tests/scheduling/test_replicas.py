@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
+from tests.scheduling.api import devices
+from tests.scheduling.objects import make_claim, make_pod
+from tests.scheduling.world import Replay, World
+
 
 @pytest.mark.parametrize("seed", range(20))
-def test_two_active_replicas_never_double_a_device(replay: Any, make: Any, small: list[Any], seed: int) -> None:
-    async def story(world: Any) -> None:
+def test_two_active_replicas_never_double_a_device(replay: Replay, small: list[Any], seed: int) -> None:
+    async def story(world: World) -> None:
         dice = random.Random(seed)
         names = [f"{index}" for index in range(8)]
-        world.add(*small, *(make.claim(f"c{n}") for n in names), *(make.pod(f"p{n}", f"c{n}") for n in names))
+        world.add(*small, *(make_claim(f"c{n}") for n in names), *(make_pod(f"p{n}", f"c{n}") for n in names))
         replicas = [world.service(lag=dice.choice([0.0, 0.001, 0.01, 0.2])) for _ in range(2)]
         for _ in range(60):
             pending = [n for n in names if not world.api.pod(f"p{n}").spec.node_name]
@@ -32,12 +36,10 @@ def test_two_active_replicas_never_double_a_device(replay: Any, make: Any, small
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_replicas_share_claims_without_losing_a_reservation(
-    replay: Any, make: Any, small: list[Any], seed: int
-) -> None:
-    async def story(world: Any) -> None:
+def test_replicas_share_claims_without_losing_a_reservation(replay: Replay, small: list[Any], seed: int) -> None:
+    async def story(world: World) -> None:
         names = [f"p{index}" for index in range(6)]
-        world.add(*small, make.claim("c"), *(make.pod(name, "c") for name in names))
+        world.add(*small, make_claim("c"), *(make_pod(name, "c") for name in names))
         replicas = [world.service(lag=0.01), world.service(lag=0.05)]
         for _ in range(10):
             calls = []
@@ -55,9 +57,9 @@ def test_replicas_share_claims_without_losing_a_reservation(
     replay(story, seed)
 
 
-def test_a_late_write_of_a_deposed_replica_fails(replay: Any, make: Any, small: list[Any], devices: Any) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c"), make.claim("d"), make.pod("p", "c"), make.pod("q", "d"))
+def test_a_late_write_of_a_deposed_replica_fails(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
         old, new = world.service(), world.service()
         old.client.latency = 2.0
         late = old.spawn(old.bind(world.api.pod("p"), "n1"))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from app.api.errors import OutcomeUnknownError
+from tests.scheduling.objects import make_claim, make_node, make_pod, make_slice
+from tests.scheduling.world import Replay, Service, World
 
 
-async def refused(world: Any, make: Any, small: list[Any]) -> Any:
+async def refused(world: World, small: list[Any]) -> Service:
     """A service with one pod that wants three devices of a node with two."""
-    world.add(*small, make.claim("c", count=3), make.pod("p", "c"))
+    world.add(*small, make_claim("c", count=3), make_pod("p", "c"))
     service = world.service()
     service.start()
     await world.settle(5.0)
@@ -20,8 +22,8 @@ async def refused(world: Any, make: Any, small: list[Any]) -> Any:
     return service
 
 
-def test_the_bell_rings_once_at_the_start(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
+def test_the_bell_rings_once_at_the_start(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
         world.add(*small)
         service = world.service()
         service.start()
@@ -31,10 +33,10 @@ def test_the_bell_rings_once_at_the_start(replay: Any, make: Any, small: list[An
     replay(story)
 
 
-def test_a_new_slice_rings(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        service = await refused(world, make, small)
-        world.add(make.node("n3"), make.slice("n3", ["a", "b", "c"]))
+def test_a_new_slice_rings(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
+        world.add(make_node("n3"), make_slice("n3", ["a", "b", "c"]))
         await world.settle(2.0)
         assert service.client.rings >= 1
         assert (await service.filter(world.api.pod("p"))).NodeNames == ["n3"]
@@ -42,9 +44,9 @@ def test_a_new_slice_rings(replay: Any, make: Any, small: list[Any]) -> None:
     replay(story)
 
 
-def test_nothing_rings_without_an_improvement(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        service = await refused(world, make, small)
+def test_nothing_rings_without_an_improvement(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
         for _ in range(10):
             world.api.put(world.api.pod("p"))
             world.api.touch("c")
@@ -54,24 +56,24 @@ def test_nothing_rings_without_an_improvement(replay: Any, make: Any, small: lis
     replay(story)
 
 
-def test_nothing_rings_when_nobody_waits(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        service = await refused(world, make, small)
+def test_nothing_rings_when_nobody_waits(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
         world.api.delete_pod("p")
         await world.settle(2.0)
         service.client.rings = 0
-        world.add(make.node("n3"), make.slice("n3", ["a"]))
+        world.add(make_node("n3"), make_slice("n3", ["a"]))
         await world.settle(5.0)
         assert service.client.rings == 0
 
     replay(story)
 
 
-def test_many_improvements_ring_once_a_second(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        service = await refused(world, make, small)
+def test_many_improvements_ring_once_a_second(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
         for index in range(100):
-            world.add(make.node(f"m{index}"), make.slice(f"m{index}", ["a"]))
+            world.add(make_node(f"m{index}"), make_slice(f"m{index}", ["a"]))
             await world.settle(0.1)
         await world.settle(3.0)
         assert 8 <= service.client.rings <= 13
@@ -79,11 +81,11 @@ def test_many_improvements_ring_once_a_second(replay: Any, make: Any, small: lis
     replay(story)
 
 
-def test_a_bell_that_fails_rings_again(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        service = await refused(world, make, small)
+def test_a_bell_that_fails_rings_again(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
         service.client.fail("ring", OutcomeUnknownError(0, "Timeout"), times=3)
-        world.add(make.node("n3"), make.slice("n3", ["a", "b", "c"]))
+        world.add(make_node("n3"), make_slice("n3", ["a", "b", "c"]))
         await world.settle(20.0)
         assert service.client.rings >= 1
         assert service.counted["rung", "failed"] == 3
@@ -91,11 +93,11 @@ def test_a_bell_that_fails_rings_again(replay: Any, make: Any, small: list[Any])
     replay(story)
 
 
-def test_an_improvement_seen_late_still_rings(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        service = await refused(world, make, small)
+def test_an_improvement_seen_late_still_rings(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
         service.watch.lag = 2.0
-        world.add(make.node("n3"), make.slice("n3", ["a", "b", "c"]))
+        world.add(make_node("n3"), make_slice("n3", ["a", "b", "c"]))
         assert (await service.filter(world.api.pod("p"), "n3")).NodeNames == []
         await world.settle(4.0)
         assert service.client.rings >= 1
@@ -104,9 +106,9 @@ def test_an_improvement_seen_late_still_rings(replay: Any, make: Any, small: lis
     replay(story)
 
 
-def test_devices_that_a_failed_bind_gives_back_ring(replay: Any, make: Any, small: list[Any]) -> None:
-    async def story(world: Any) -> None:
-        world.add(*small, make.claim("c", count=2), make.claim("d", count=2), make.pod("p", "c"), make.pod("q", "d"))
+def test_devices_that_a_failed_bind_gives_back_ring(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c", count=2), make_claim("d", count=2), make_pod("p", "c"), make_pod("q", "d"))
         service = world.service()
         service.start()
         await world.settle(5.0)

@@ -1,0 +1,258 @@
+"""The ports of one service: each operation awaits before and after its commit, and fails as it is told.
+
+Faults come before or after the commit, or with a commit that arrives late. A killed client never returns from anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from app.api.core import Pod
+from app.api.decoding import convert, to_builtins
+from app.api.errors import ApiError, ConflictError, NotFoundError, RejectedError
+from app.api.meta import Object
+from app.api.resource import (
+    FINALIZER,
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+)
+from tests.scheduling.api import Api
+
+When = Literal["before", "after", "late"]
+
+
+class Fault(msgspec.Struct):
+    """The `skip`+1st call of `operation` fails with `error`; "late": the commit comes `delay` seconds afterwards."""
+
+    operation: str
+    error: ApiError
+    when: When = "before"
+    skip: int = 0
+    times: int = 1
+    delay: float = 0.5
+
+
+class Client:
+    """The ports of one service. Each operation awaits before and after its commit."""
+
+    def __init__(self, api: Api, latency: float = 0.001) -> None:
+        self.api = api
+        self.latency = latency
+        self.faults: list[Fault] = []
+        self.calls: list[str] = []
+        self.events: list[tuple[str, str]] = []
+        self.rings = 0
+        self.kill_at: tuple[int, When] | None = None
+        """(number of the call, when): from then on nothing this client does has any effect, and nothing returns."""
+        self.dead = False
+
+    def fail(
+        self,
+        operation: str,
+        error: ApiError,
+        when: When = "before",
+        *,
+        skip: int = 0,
+        times: int = 1,
+        delay: float = 0.5,
+    ) -> None:
+        self.faults.append(Fault(operation, error, when, skip, times, delay))
+
+    async def _call(self, operation: str, commit: Callable[[], Any]) -> Any:
+        number = len(self.calls)
+        self.calls.append(operation)
+        fault = self._fault(operation)
+        await self._pause(number, "before")
+        hook = self.api.hooks.pop(operation, None)
+        if hook is not None:
+            hook()
+        if fault is not None and fault.when == "before":
+            raise fault.error
+        if fault is not None and fault.when == "late":
+            asyncio.get_running_loop().call_later(fault.delay, self._commit_late, commit)
+            raise fault.error
+        result = commit()
+        await self._pause(number, "after")
+        if fault is not None:
+            raise fault.error
+        return result
+
+    @staticmethod
+    def _commit_late(commit: Callable[[], Any]) -> None:
+        try:
+            commit()
+        except ApiError:
+            return
+
+    def _fault(self, operation: str) -> Fault | None:
+        for fault in self.faults:
+            if fault.operation in (operation, "*") and fault.times > 0:
+                if fault.skip > 0:
+                    fault.skip -= 1
+                    continue
+                fault.times -= 1
+                return fault
+        return None
+
+    async def _pause(self, number: int, when: When) -> None:
+        if self.dead or self.kill_at == (number, when):
+            self.dead = True
+            await asyncio.get_running_loop().create_future()
+        await asyncio.sleep(self.latency / 2)
+        if self.dead:
+            await asyncio.get_running_loop().create_future()
+
+    # claims
+
+    def _stored(self, claim: ResourceClaim, *, version: bool = True) -> ResourceClaim:
+        stored: ResourceClaim | None = self.api.objects.get((ResourceClaim, claim.metadata.key))
+        if stored is None:
+            raise NotFoundError(404, "NotFound", claim.metadata.key)
+        if stored.metadata.uid != claim.metadata.uid:
+            raise RejectedError(422, "Invalid", "uid")
+        if version and stored.metadata.resource_version != claim.metadata.resource_version:
+            raise ConflictError(409, "Conflict", "resourceVersion")
+        return stored
+
+    def _put_status(self, stored: ResourceClaim, status: ResourceClaimStatus, operation: str) -> ResourceClaim:
+        before = stored.status
+        if before.allocation is not None and status.allocation is not None and before.allocation != status.allocation:
+            raise RejectedError(422, "Invalid", "allocation is immutable")
+        if status.reserved_for and status.allocation is None:
+            raise RejectedError(422, "Invalid", "reservedFor without allocation")
+        uids = [entry.uid for entry in status.reserved_for]
+        if len(uids) > 256 or len(set(uids)) != len(uids):
+            raise RejectedError(422, "Invalid", "reservedFor")
+        if status == before:
+            return stored
+        changed: ResourceClaim = self.api.put(msgspec.structs.replace(stored, status=status), operation)
+        return changed
+
+    async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        result: ResourceClaim | None = await self._call(
+            "read_claim", lambda: self.api.objects.get((ResourceClaim, f"{namespace}/{name}"))
+        )
+        return result
+
+    async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        def commit() -> ResourceClaim:
+            stored = self._stored(claim)
+            meta = msgspec.structs.replace(stored.metadata, finalizers=(*claim.metadata.finalizers, FINALIZER))
+            changed: ResourceClaim = self.api.put(msgspec.structs.replace(stored, metadata=meta), "add_finalizer")
+            return changed
+
+        result: ResourceClaim = await self._call("add_finalizer", commit)
+        return result
+
+    async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        def commit() -> ResourceClaim:
+            stored = self._stored(claim)
+            rest = tuple(name for name in stored.metadata.finalizers if name != FINALIZER)
+            meta = msgspec.structs.replace(stored.metadata, finalizers=rest)
+            changed: ResourceClaim = self.api.put(msgspec.structs.replace(stored, metadata=meta), "remove_finalizer")
+            return changed
+
+        result: ResourceClaim = await self._call("remove_finalizer", commit)
+        return result
+
+    async def write_status(
+        self,
+        claim: ResourceClaim,
+        *,
+        allocation: AllocationResult | UnsetType | None = UNSET,
+        reserved_for: Sequence[ResourceClaimConsumerReference],
+    ) -> ResourceClaim:
+        def commit() -> ResourceClaim:
+            stored = self._stored(claim)
+            kept = stored.status.allocation if isinstance(allocation, UnsetType) else allocation
+            status = msgspec.structs.replace(stored.status, allocation=kept, reserved_for=tuple(reserved_for))
+            return self._put_status(stored, status, "write_status")
+
+        result: ResourceClaim = await self._call("write_status", commit)
+        return result
+
+    async def remove_reservation(self, claim: ResourceClaim, pod_uid: str) -> ResourceClaim:
+        def commit() -> ResourceClaim:
+            stored = self._stored(claim, version=False)
+            rest = tuple(entry for entry in stored.status.reserved_for if entry.uid != pod_uid)
+            return self._put_status(stored, msgspec.structs.replace(stored.status, reserved_for=rest), "unreserve")
+
+        result: ResourceClaim = await self._call("remove_reservation", commit)
+        return result
+
+    async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
+        result: ResourceClaim = await self._call(
+            "deallocate", lambda: self._put_status(self._stored(claim), ResourceClaimStatus(), "deallocate")
+        )
+        return result
+
+    async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
+        def commit() -> ResourceClaim:
+            claim = convert(ResourceClaim, to_builtins(body))
+            if (ResourceClaim, claim.metadata.key) in self.api.objects:
+                raise ConflictError(409, "AlreadyExists", claim.metadata.key)
+            meta = msgspec.structs.replace(claim.metadata, uid=f"uid-created-{self.api.version}")
+            created: ResourceClaim = self.api.put(msgspec.structs.replace(claim, metadata=meta), "create_claim")
+            return created
+
+        result: ResourceClaim = await self._call("create_claim", commit)
+        return result
+
+    async def delete_claim(self, claim: ResourceClaim) -> None:
+        def commit() -> None:
+            try:
+                stored = self._stored(claim, version=False)
+            except NotFoundError:
+                return
+            if stored.metadata.finalizers:
+                meta = msgspec.structs.replace(stored.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+                self.api.put(msgspec.structs.replace(stored, metadata=meta), "delete_claim")
+            else:
+                self.api.drop(stored, "delete_claim")
+
+        await self._call("delete_claim", commit)
+
+    # pods
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        result: Pod | None = await self._call("read_pod", lambda: self.api.objects.get((Pod, f"{namespace}/{name}")))
+        return result
+
+    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
+        def commit() -> None:
+            pod: Pod | None = self.api.objects.get((Pod, f"{namespace}/{name}"))
+            if pod is None:
+                raise NotFoundError(404, "NotFound", name)
+            if pod.metadata.uid != uid or pod.spec.node_name or pod.metadata.deletion_timestamp:
+                raise ConflictError(409, "Conflict", name)
+            self.api.put(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)), "bind")
+
+        await self._call("bind_pod", commit)
+
+    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
+        def commit() -> None:
+            stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
+            if stored is None:
+                raise NotFoundError(404, "NotFound", pod.metadata.key)
+            if stored.metadata.uid != pod.metadata.uid:
+                raise ConflictError(409, "Conflict", pod.metadata.key)
+            merged = convert(Pod, to_builtins(stored) | {"status": to_builtins(stored.status) | to_builtins(status)})
+            self.api.put(merged, "patch_pod_status")
+
+        await self._call("patch_pod_status", commit)
+
+    # telling
+
+    def record_event(self, regarding: Object, kind: str, reason: str, note: str, *, action: str = "Scheduling") -> None:
+        self.events.append((reason, note))
+
+    async def ring(self) -> None:
+        await self._call("ring", lambda: None)
+        self.rings += 1

@@ -1,0 +1,56 @@
+"""Small objects for the tests of this room, all in the namespace default."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.api.core import Node, Pod
+from app.api.decoding import convert
+from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+
+Json = dict[str, Any]
+
+DRIVER = "gpu.example.com"
+
+
+def make_node(name: str, **allocatable: str) -> Node:
+    return convert(Node, {"metadata": {"name": name, "uid": f"node-{name}"}, "status": {"allocatable": allocatable}})
+
+
+def make_slice(node: str, devices: Sequence[str | Json], *, pool: str = "", generation: int = 1) -> ResourceSlice:
+    """A pool of its own on one node (`node=""`: on all nodes); devices by name or as JSON."""
+    ready = [device if isinstance(device, dict) else {"name": device} for device in devices]
+    spec: Json = {
+        "driver": DRIVER,
+        "pool": {"name": pool or node, "generation": generation, "resourceSliceCount": 1},
+        "devices": ready,
+    }
+    spec |= {"nodeName": node} if node else {"allNodes": True}
+    name = f"slice-{pool or node}"
+    return convert(ResourceSlice, {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec})
+
+
+def make_class(name: str = "gpu", *, resource: str = "") -> DeviceClass:
+    spec: Json = {"extendedResourceName": resource} if resource else {}
+    return convert(DeviceClass, {"metadata": {"name": name, "uid": f"class-{name}"}, "spec": spec})
+
+
+def make_claim(name: str, *, count: int = 1, requests: Sequence[Json] | None = None, pod: str = "") -> ResourceClaim:
+    """A claim `default/NAME` for `count` devices of the class gpu, or for these requests; `pod` makes it owned."""
+    meta: Json = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    if pod:
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": f"uid-{pod}", "controller": True}
+        meta["ownerReferences"] = [owner]
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
+    spec = {"devices": {"requests": list(requests) if requests is not None else [{"name": "r", "exactly": exactly}]}}
+    return convert(ResourceClaim, {"metadata": meta, "spec": spec})
+
+
+def make_pod(name: str, *claims: str, node: str = "", uid: str = "", **more: Any) -> Pod:
+    """A pod `default/NAME` that uses these claims by name. `more` is merged into the spec."""
+    entries = [{"name": f"c{index}", "resourceClaimName": claim} for index, claim in enumerate(claims)]
+    spec: Json = {"resourceClaims": entries, "schedulerName": "dra-scheduler", **more}
+    if node:
+        spec["nodeName"] = node
+    return convert(Pod, {"metadata": {"name": name, "namespace": "default", "uid": uid or f"uid-{name}"}, "spec": spec})

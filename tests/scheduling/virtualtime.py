@@ -1,0 +1,62 @@
+"""Virtual time: it jumps to the next timer, so waits cost nothing and every run with the same seed is the same run.
+
+With a seed the order of callbacks that are ready at the same time is drawn from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class _Jump(selectors.SelectSelector):
+    """Instead of waiting, time moves on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            raise RuntimeError("nothing will ever happen: all tasks wait for each other")
+        self.now += max(0.0, timeout)
+        return super().select(0)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time is virtual. `seed` shuffles callbacks that are ready together."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._jump = _Jump()
+        self._random = random.Random(seed) if seed is not None else None
+        super().__init__(self._jump)
+
+    def time(self) -> float:
+        return self._jump.now
+
+    def _run_once(self) -> None:
+        ready = self._ready  # type: ignore[attr-defined]
+        if self._random is not None and len(ready) > 1:
+            mixed = list(ready)
+            self._random.shuffle(mixed)
+            ready.clear()
+            ready.extend(mixed)
+        super()._run_once()  # type: ignore[misc]
+
+
+class VirtualClock:
+    """The virtual loop's time; the time of day starts in 2026 and can be set off."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> datetime:
+        return START + timedelta(seconds=self.monotonic() + self.offset)

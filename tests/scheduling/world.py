@@ -1,0 +1,137 @@
+"""A world for the verbs: an API server and any number of services (replicas) that watch it, in virtual time.
+
+Each service has its own watch, lag and faults, and can be killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+from app.allocation.decisions import Decisions
+from app.api.core import Node, Pod
+from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult
+from app.api.features import FeatureGates
+from app.devices.cluster import Cluster
+from app.scheduling.limits import Limits
+from app.scheduling.scheduling import Scheduling
+from tests.scheduling.api import Api, Watch
+from tests.scheduling.client import Client
+from tests.scheduling.virtualtime import VirtualClock, VirtualLoop
+
+T = TypeVar("T")
+
+
+class Service:
+    """One replica: its scheduling, its connection, its watch and its background work."""
+
+    def __init__(self, world: World, lag: float, limits: Limits, features: FeatureGates) -> None:
+        self.client = Client(world.api)
+        self.counted: dict[tuple[str, str], int] = {}
+        cluster = Cluster(features)
+        serial = iter(range(10**9))
+        decisions = Decisions(cluster, share_ids=lambda: f"00000000-0000-4000-8000-{next(serial):012d}")
+        self.scheduling = Scheduling(cluster, decisions, self.client, limits=limits, clock=world.clock, observer=self)
+        for obj in list(world.api.objects.values()):
+            self.scheduling.apply(obj)
+        self.watch = Watch(self.scheduling, lag)
+        world.api.watches.append(self.watch)
+        self._world = world
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def count(self, name: str, label: str = "") -> None:
+        self.counted[name, label] = self.counted.get((name, label), 0) + 1
+
+    def took(self, name: str, seconds: float) -> None:
+        assert seconds >= 0, name
+
+    def start(self) -> None:
+        """Begin the work without a caller."""
+        self.spawn(self.scheduling.run())
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        return task
+
+    async def filter(self, pod: Pod, *names: str) -> ExtenderFilterResult:
+        names = names or tuple(node.metadata.name for node in self._world.api.all(Node))
+        return await self.scheduling.filter(ExtenderArgs(Pod=pod, NodeNames=names))
+
+    async def bind(self, pod: Pod, node: str) -> str:
+        args = ExtenderBindingArgs(
+            PodName=pod.metadata.name, PodNamespace=pod.metadata.namespace, PodUID=pod.metadata.uid, Node=node
+        )
+        return (await self.scheduling.bind(args)).Error
+
+    async def kill(self) -> None:
+        """End as a killed process does: nothing more is sent, nothing more is received."""
+        self.client.dead = True
+        self.watch.alive = False
+        self._world.api.watches.remove(self.watch)
+        await self.stop()
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await self.scheduling.drain(0.0)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class World:
+    """The API server and the services. `lag`: seconds from a commit to its arrival at the watches."""
+
+    def __init__(self) -> None:
+        self.api = Api()
+        self.clock = VirtualClock()
+        self.services: list[Service] = []
+
+    def service(
+        self,
+        *,
+        lag: float = 0.002,
+        limits: Limits | None = None,
+        features: FeatureGates | None = None,
+    ) -> Service:
+        made = Service(self, lag, limits or Limits(), features or FeatureGates())
+        self.services.append(made)
+        return made
+
+    def add(self, *objects: Any) -> None:
+        for obj in objects:
+            self.api.put(obj)
+
+    async def settle(self, seconds: float = 1.0) -> None:
+        await asyncio.sleep(seconds)
+
+    async def end(self) -> None:
+        for service in self.services:
+            await service.stop()
+
+
+Story = Callable[[World], Awaitable[None]]
+
+
+def replay(story: Story, seed: int | None = None) -> World:
+    """Tell a story in virtual time. Afterwards nothing that must never happen has happened."""
+    loop = VirtualLoop(seed)
+    world = World()
+
+    async def tell() -> None:
+        try:
+            await asyncio.wait_for(story(world), timeout=100_000)
+        finally:
+            await world.end()
+
+    try:
+        loop.run_until_complete(tell())
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+    assert world.api.violations == []
+    return world
+
+
+class Replay(Protocol):
+    def __call__(self, story: Story, seed: int | None = None) -> World: ...
