@@ -23,7 +23,7 @@ def allocate(
     from app.allocation.batch import answer
 
     unreadable = answer_lines(
-        sys.stdin.buffer, sys.stdout.buffer, lambda case: answer(case, explain=explain), _complain
+        sys.stdin.buffer, sys.stdout.buffer, lambda case: answer(case, reasons=explain), _complain
     )
     raise typer.Exit(1 if unreadable else 0)
 

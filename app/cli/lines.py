@@ -6,6 +6,7 @@ an answer that says so, and the others go on.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -29,6 +30,13 @@ def answer_lines(source: BinaryIO, target: BinaryIO, answer: Answer, complain: C
             case, problem = {}, f"not JSON: {error}"
         unreadable += bool(problem)
         reply = complain(f"line {number}", problem) if problem else answer(case)
-        target.write(orjson.dumps(reply, option=orjson.OPT_APPEND_NEWLINE))
+        target.write(_line(reply))
         target.flush()
     return unreadable
+
+
+def _line(reply: dict[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(reply, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:  # an integer of more than 64 bits, in somebody's opaque parameters
+        return json.dumps(reply).encode() + b"\n"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from app.cli import allocate, selector, serve, version
+from app.cli import allocate, explain, selector, serve, version
 
 _COMMANDS = {
     "serve": serve.serve,
+    "explain": explain.explain,
     "allocate": allocate.allocate,
     "selector": selector.selector,
     "version": version.version,
