@@ -20,6 +20,7 @@ from app.api.features import FeatureGates
 from app.api.quantity import Quantity
 from app.api.resource import AllocationResult, DeviceID, ResourceClaim
 from app.devices.audit import Auditor, Published, Violation
+from app.devices.holdings import PoolHoldings, pool_holdings
 from app.devices.usage import DeviceUse, PoolID, PoolUse, UsageIndex, Use, Uses, uses_of
 
 REMEMBERED_DELETIONS = 10_000
@@ -27,9 +28,7 @@ REMEMBERED_DELETIONS = 10_000
 
 
 class HeldError(Exception):
-    """The hold cannot be given: `claim` (namespace/name), `device` if one is the reason, `holder` (a claim UID or
-    text).
-    """
+    """The hold cannot be given. `claim` is namespace/name; `device` is set when somebody has it."""
 
     def __init__(self, claim: str, reason: str, device: DeviceID | None = None) -> None:
         super().__init__(f"claim {claim}: {reason}")
@@ -274,6 +273,23 @@ class Ledger:
         """The devices of the pool that are in use, by name, with their users. A live view: do not keep it."""
         entry: PoolUse | None = self._usage.pool(pool)
         return entry.devices if entry else {}
+
+    def holdings(self, pool: PoolID) -> PoolHoldings | None:
+        """What is held in the pool; None when nothing is. The same object until that changes."""
+        entry = self._usage.pool(pool)
+        if entry is None:
+            return None
+        if entry.holdings is None:
+            entry.holdings = pool_holdings(
+                {
+                    name: [
+                        *((None, {}) for _ in use.owners),
+                        *((share, used) for (_, share), used in use.shares.items()),
+                    ]
+                    for name, use in entry.devices.items()
+                }
+            )
+        return entry.holdings
 
     def revision(self, pool: PoolID) -> int:
         """Changes exactly when the use of a device in the pool does; 0 = nothing is in use."""

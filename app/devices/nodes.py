@@ -64,6 +64,8 @@ class Nodes(Mapping[str, Node]):
         self._pool_of = pool_of
         self._seen: dict[str, SeenNode] = {}
         self._by_index: list[SeenNode | None] = []
+        self.index: dict[str, int] = {}
+        """The index of each node. Read only."""
         self._spare: list[int] = []
         self._own: dict[str, dict[PoolID, None]] = {}
         self._open: dict[PoolID, None] = {}
@@ -106,6 +108,7 @@ class Nodes(Mapping[str, Node]):
             else:
                 self._by_index[index] = seen
             self._seen[node.name] = seen
+            self.index[node.name] = index
             self._touch(seen)
             return True
         before, seen.node = seen.node, node
@@ -118,6 +121,7 @@ class Nodes(Mapping[str, Node]):
         seen = self._seen.pop(name, None)
         if seen is not None:
             self._by_index[seen.index] = None
+            del self.index[name]
             self._spare.append(seen.index)
             self._views.pop(name, None)
             self.changes.note(seen.index)

@@ -10,9 +10,13 @@ nothing; a result with a share ID is a share when consumable capacity is on, eve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from app.api.quantity import Quantity
 from app.api.resource import AllocationResult, DeviceID
+
+if TYPE_CHECKING:
+    from app.devices.holdings import PoolHoldings
 
 PoolID = tuple[str, str]
 """(driver, pool name)."""
@@ -61,11 +65,13 @@ class DeviceUse:
 class PoolUse:
     """The devices of one pool that are in use, by name. A pool without any has no entry and counts as revision 0."""
 
-    __slots__ = ("devices", "revision")
+    __slots__ = ("devices", "holdings", "revision")
 
     def __init__(self) -> None:
         self.devices: dict[str, DeviceUse] = {}
         self.revision = 0
+        self.holdings: PoolHoldings | None = None
+        """What the ledger made of the present revision."""
 
 
 class UsageIndex:
@@ -105,7 +111,7 @@ class UsageIndex:
             entry = self._pools[pool]
             if entry.devices:
                 self._revision += 1
-                entry.revision = self._revision
+                entry.revision, entry.holdings = self._revision, None
             else:
                 del self._pools[pool]
             self._changed(pool)

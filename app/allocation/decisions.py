@@ -1,0 +1,148 @@
+"""Filter, bind, explain and what-if all ask here; there is one allocator beneath.
+
+Promises: nothing is changed by a question, nothing is raised for what claims or objects of the cluster contain, and
+the same question on the same state has the same answer (share IDs apart). `verdicts` is `plan` on many nodes, from a
+cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from cachetools import LRUCache
+
+from app.allocation.allocator import STEP_BUDGET, Allocator, random_share_ids
+from app.allocation.explanation import explain
+from app.allocation.lens import Lens, LensKey
+from app.allocation.plan import Explanation, Failure, Plan, Refusal
+from app.allocation.requests import PreparedClaims, prepare
+from app.allocation.score import score
+from app.allocation.verdicts import UNKNOWN_NODE, Search, Table, Verdicts
+from app.api.resource import AllocationResult, ResourceClaim
+from app.devices.blocks import digest
+from app.devices.cluster import Cluster
+from app.devices.holdings import NodeHoldings
+from app.devices.pools import NodeView
+
+REMEMBERED_TABLES = 256
+REMEMBERED_LENSES = 64
+
+Signature = tuple[tuple[bytes, ...], tuple[int, ...]]
+"""What claims ask for, and the versions of the classes they ask for it."""
+
+
+class Decisions:
+    """See the module. `share_ids` makes a new share ID (a UUID) at each call."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        step_budget: int = STEP_BUDGET,
+        share_ids: Callable[[], str] = random_share_ids,
+    ) -> None:
+        self.searches = 0
+        """Searches made so far for verdicts; all other verdicts came from the cache."""
+        self._cluster = cluster
+        self._step_budget = step_budget
+        self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
+        self._tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_TABLES)
+        self._lenses: LRUCache[LensKey, Lens] = LRUCache(REMEMBERED_LENSES)
+
+    # --- many nodes --------------------------------------------------------------------------------------------------
+
+    def verdicts(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Verdicts:
+        """Which of the nodes can have the claims: those that need allocation, in the order of the pod's list."""
+        names = nodes if isinstance(nodes, list | tuple) else list(nodes)
+        generation = self._cluster.generation
+        if not claims:
+            return Verdicts(list(names), {}, "", generation)
+        table = self._table(claims)
+        if isinstance(table, Failure):
+            return Verdicts([], {}, self._problem(claims, table), generation)
+        return table.verdicts(names, self._search(claims), generation)
+
+    def scores(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Mapping[str, int]:
+        """The raw score that allocating the claims would give each node that fits; nothing when an error is fatal."""
+        names = nodes if isinstance(nodes, list | tuple) else list(nodes)
+        if not claims:
+            return dict.fromkeys(names, 0)
+        table = self._table(claims)
+        return {} if isinstance(table, Failure) else table.scores(names, self._search(claims))
+
+    def _table(self, claims: Sequence[ResourceClaim]) -> Table | Failure:
+        classes = self._cluster.inventory.classes
+        signature = (
+            tuple(digest(claim.spec) for claim in claims),
+            tuple(classes.stamp(name) for name in _class_names(claims)),
+        )
+        table = self._tables.get(signature)
+        if table is None:
+            prepared = self._prepare(claims)
+            table = prepared if isinstance(prepared, Failure) else self._table_of(prepared)
+            self._tables[signature] = table
+        return table
+
+    def _table_of(self, prepared: PreparedClaims) -> Table:
+        key = Lens.key(prepared)
+        lens = self._lenses.get(key)
+        if lens is None:
+            lens = self._lenses[key] = Lens(*key)
+        return Table(prepared, lens, self._cluster.inventory.nodes, self._cluster.ledger)
+
+    def _problem(self, claims: Sequence[ResourceClaim], known: Failure) -> str:
+        """The text names claims, so it is made anew for these."""
+        prepared = self._prepare(claims)
+        return prepared.error if isinstance(prepared, Failure) else known.error
+
+    def _search(self, claims: Sequence[ResourceClaim]) -> Search:
+        """A fresh search, prepared when it is needed."""
+        prepared: list[PreparedClaims | Failure] = []
+
+        def search(node: str) -> Plan | Refusal | Failure:
+            self.searches += 1
+            if not prepared:
+                prepared.append(self._prepare(claims))
+            return self._allocate(prepared[0], node)
+
+        return search
+
+    # --- one node ----------------------------------------------------------------------------------------------------
+
+    def plan(self, claims: Sequence[ResourceClaim], node: str) -> Plan | Refusal | Failure:
+        """How to allocate the claims on the node now."""
+        return self._allocate(self._prepare(claims), node)
+
+    def explain(self, claims: Sequence[ResourceClaim], node: str) -> Explanation:
+        """Why the node can or cannot have the claims."""
+        view = self._cluster.inventory.view(node) or NodeView(node, (), UNKNOWN_NODE)
+        return explain(self._prepare(claims), view, self._holdings(view), self._step_budget)
+
+    def score(self, allocated: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int:
+        """The raw score of one node, not normalised, when the pod's claims are allocated like this."""
+        return score(allocated)
+
+    def _prepare(self, claims: Sequence[ResourceClaim]) -> PreparedClaims | Failure:
+        return prepare(claims, self._cluster.classes, self._cluster.features)
+
+    def _allocate(self, prepared: PreparedClaims | Failure, node: str) -> Plan | Refusal | Failure:
+        if isinstance(prepared, Failure):
+            return prepared
+        view = self._cluster.inventory.view(node)
+        if view is None:
+            return Refusal(UNKNOWN_NODE, 0)
+        return self._allocator.allocate(prepared, view, self._holdings(view))
+
+    def _holdings(self, view: NodeView) -> NodeHoldings:
+        ledger = self._cluster.ledger
+        return NodeHoldings(view, {pool.id: held for pool in view.pools if (held := ledger.holdings(pool.id))})
+
+
+def _class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
+    """The classes that the requests name, in order."""
+    for claim in claims:
+        for request in claim.spec.devices.requests:
+            if request.exactly is not None:
+                yield request.exactly.device_class_name
+            for alternative in request.first_available:
+                yield alternative.device_class_name

@@ -1,0 +1,284 @@
+"""Filter on 500 and 5,000 nodes with 8 devices each: what a pod costs that asks for all nodes, and what the state
+weighs.
+
+Shapes of pods: one device, a matched pair (two devices with one PCIe root), a prioritized list of two alternatives.
+States of the cluster: idle, busy (no device free), ragged (every node with other devices in use), and `serials`:
+every device has an attribute of its own, as real drivers publish. A cold shape is a pod whose selectors nobody asked
+for before.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from app.allocation.decisions import Decisions
+from app.api.core import Node
+from app.api.decoding import convert, decode
+from app.api.features import FeatureGates
+from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.devices.cluster import Cluster
+from bench.timing import Timing, timed
+
+DRIVER = "gpu.example.com"
+DEVICES = 8
+SIZES = (500, 5_000)
+
+TARGETS = {
+    ("idle", "warm", 500): 2.0,
+    ("idle", "warm", 5_000): 15.0,
+    ("idle", "after one change", 5_000): 16.0,
+    ("idle", "cold shape", 5_000): 100.0,
+}
+"""Milliseconds, where there is a target."""
+
+_shapes = count()
+
+
+# --- the cluster ------------------------------------------------------------------------------------------------------
+
+
+def slice_json(node: int, serials: bool) -> bytes:
+    """What a driver publishes for one node."""
+    devices = []
+    for index in range(DEVICES):
+        attributes: dict[str, Any] = {
+            "model": {"string": "H100" if index < DEVICES // 2 else "A100"},
+            "index": {"int": index},
+            "driverVersion": {"version": "570.12.1"},
+            "architecture": {"string": "hopper"},
+            "resource.kubernetes.io/pcieRoot": {"string": f"pci0000:{index // 2:02x}"},
+        }
+        if serials:
+            attributes["uuid"] = {"string": f"GPU-{node:06d}-{index}-8a2b-4c3d"}
+        devices.append({"name": f"gpu-{index}", "attributes": attributes, "capacity": {"memory": {"value": "80Gi"}}})
+    name = f"node-{node}"
+    spec = {
+        "driver": DRIVER,
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+        "nodeName": name,
+        "devices": devices,
+    }
+    metadata = {"name": f"{name}-{DRIVER}-x7k2p", "uid": f"slice-{node}", "resourceVersion": str(node + 1)}
+    return msgspec.json.encode({"metadata": metadata, "spec": spec})
+
+
+def cluster_of(nodes: int, *, serials: bool = False) -> Cluster:
+    """Equal nodes with eight idle devices each."""
+    cluster = Cluster(FeatureGates())
+    spec = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
+    cluster.apply(convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec}))
+    for node in range(nodes):
+        labels = {"kubernetes.io/hostname": f"node-{node}", "topology.kubernetes.io/zone": f"z{node % 3}"}
+        cluster.apply(convert(Node, {"metadata": {"name": f"node-{node}", "labels": labels}}))
+        cluster.apply(decode(ResourceSlice, slice_json(node, serials)))
+    return cluster
+
+
+def allocated(node: int, devices: list[int], version: int) -> ResourceClaim:
+    """A claim that has these devices of the node."""
+    results = [{"request": "r", "driver": DRIVER, "pool": f"node-{node}", "device": f"gpu-{i}"} for i in devices]
+    metadata = {"name": f"used-{node}", "namespace": "ns", "uid": f"used-{node}", "resourceVersion": str(version)}
+    return convert(ResourceClaim, {"metadata": metadata, "status": {"allocation": {"devices": {"results": results}}}})
+
+
+def occupy(cluster: Cluster, devices_of: Callable[[int], list[int]]) -> None:
+    for node in range(len(cluster.nodes)):
+        devices = devices_of(node)
+        if devices:
+            cluster.apply(allocated(node, devices, 10 + node))
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def _exact(selector: str, number: int) -> dict[str, Any]:
+    return {
+        "deviceClassName": "gpu",
+        "allocationMode": "ExactCount",
+        "count": number,
+        "selectors": [{"cel": {"expression": selector}}],
+    }
+
+
+def _claim(spec: dict[str, Any]) -> tuple[ResourceClaim, ...]:
+    metadata = {"name": "wanted", "namespace": "ns", "uid": "wanted"}
+    return (convert(ResourceClaim, {"metadata": metadata, "spec": {"devices": spec}}),)
+
+
+def one_device(shape: int) -> tuple[ResourceClaim, ...]:
+    selector = f'device.attributes["{DRIVER}"].index < {1000 + shape}'
+    return _claim({"requests": [{"name": "r", "exactly": _exact(selector, 1)}]})
+
+
+def matched_pair(shape: int) -> tuple[ResourceClaim, ...]:
+    selector = f'device.attributes["{DRIVER}"].index < {1000 + shape}'
+    constraint = {"matchAttribute": "resource.kubernetes.io/pcieRoot"}
+    return _claim({"requests": [{"name": "r", "exactly": _exact(selector, 2)}], "constraints": [constraint]})
+
+
+def prioritized_list(shape: int) -> tuple[ResourceClaim, ...]:
+    many = f'device.attributes["{DRIVER}"].model == "B200" && {shape} >= 0'
+    few = f'device.attributes["{DRIVER}"].model == "H100" && {shape} >= 0'
+    alternatives = [{"name": "best", **_exact(many, 1)}, {"name": "good", **_exact(few, 2)}]
+    return _claim({"requests": [{"name": "r", "firstAvailable": alternatives}]})
+
+
+PODS = {"one device": one_device, "matched pair": matched_pair, "prioritized list": prioritized_list}
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+class Row(msgspec.Struct, frozen=True):
+    """`fits`: nodes that fit; `searches` made in the last run. `target` in milliseconds, 0 when there is none."""
+
+    nodes: int
+    state: str
+    pod: str
+    case: str
+    time: Timing
+    fits: int
+    searches: int
+    target: float = 0
+
+
+def rows_of(cluster: Cluster, state: str, pods: dict[str, Callable[[int], tuple[ResourceClaim, ...]]]) -> list[Row]:
+    """Cold, warm and after one change, for each pod."""
+    names = [f"node-{index}" for index in range(len(cluster.nodes))]
+    decisions = Decisions(cluster, share_ids=lambda: "share")
+    runs = 20 if len(names) > 1_000 else 60
+    found: list[Row] = []
+    for pod, build in pods.items():
+        warm = build(next(_shapes))
+        decisions.verdicts(warm, names)
+
+        cases = _cases(decisions, build, warm, names, _changer(cluster, state))
+        for case, (call, before) in cases.items():
+            time = timed(call, runs=runs, before=before)
+            searched = decisions.searches
+            before()
+            call()
+            fits = len(decisions.verdicts(warm, names).fits)
+            target = TARGETS.get((state, case, len(names)), 0)
+            found.append(Row(len(names), state, pod, case, time, fits, decisions.searches - searched, target))
+    return found
+
+
+def _cases(
+    decisions: Decisions,
+    build: Callable[[int], tuple[ResourceClaim, ...]],
+    warm: tuple[ResourceClaim, ...],
+    names: list[str],
+    change: Callable[[], None],
+) -> dict[str, tuple[Callable[[], object], Callable[[], object]]]:
+    """case -> (what is timed, what comes before each run)."""
+    asked = [warm]
+
+    def ask() -> object:
+        return decisions.verdicts(asked[0], names)
+
+    def ask_anew() -> None:
+        asked[0] = build(next(_shapes))
+
+    def ask_again() -> None:
+        asked[0] = warm
+
+    def ask_changed() -> None:
+        asked[0] = warm
+        change()
+
+    return {"cold shape": (ask, ask_anew), "warm": (ask, ask_again), "after one change": (ask, ask_changed)}
+
+
+def _changer(cluster: Cluster, state: str) -> Callable[[], None]:
+    """Give one node other devices to hold, each time another node."""
+    versions, random = count(1_000_000), Random(7)
+
+    def change() -> None:
+        node = random.randrange(len(cluster.nodes))
+        devices = [random.randrange(DEVICES)] if state != "busy" else random.sample(range(DEVICES), DEVICES - 1)
+        cluster.apply(allocated(node, devices, next(versions)))
+
+    return change
+
+
+def first_filter(nodes: int, serials: bool) -> Row:
+    """The very first question after a start: every node is looked at for the first time."""
+    clusters = [cluster_of(nodes, serials=serials) for _ in range(3)]
+    names = [f"node-{index}" for index in range(nodes)]
+    asked = one_device(next(_shapes))
+    time = timed(lambda: Decisions(clusters.pop(), share_ids=lambda: "share").verdicts(asked, names), runs=3)
+    return Row(nodes, "serials" if serials else "idle", "one device", "first question after start", time, nodes, 0)
+
+
+def run() -> dict[str, Any]:
+    """All rows, and what the state weighs."""
+    rows: list[Row] = []
+    for nodes in SIZES:
+        rows += rows_of(cluster_of(nodes), "idle", PODS)
+        busy = cluster_of(nodes)
+        occupy(busy, lambda node: list(range(DEVICES)))
+        rows += rows_of(busy, "busy", PODS)
+        ragged = cluster_of(nodes)
+        occupy(ragged, lambda node: Random(node).sample(range(DEVICES), node % DEVICES))
+        rows += rows_of(ragged, "ragged", PODS)
+        rows += rows_of(cluster_of(nodes, serials=True), "serials", {"one device": one_device})
+        rows += [first_filter(nodes, serials) for serials in (False, True)]
+    memory = [weigh(SIZES[-1], serials) for serials in (False, True)]
+    return {"filter": [msgspec.to_builtins(row) for row in rows], "memory": memory}
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def weigh(nodes: int, serials: bool) -> dict[str, Any]:
+    """The memory of a process that holds the cluster, all devices allocated, and has answered pods of each kind."""
+    command = [sys.executable, "-m", "bench.filter", str(nodes), str(int(serials))]
+    output = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    found: dict[str, Any] = msgspec.json.decode(output.stdout)
+    return found
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _weigh_here(nodes: int, serials: bool) -> dict[str, Any]:
+    empty = _resident()
+    cluster = cluster_of(nodes, serials=serials)
+    gc.collect()
+    published = _resident()
+    occupy(cluster, lambda node: list(range(DEVICES)))
+    decisions = Decisions(cluster, share_ids=lambda: "share")
+    names = [f"node-{index}" for index in range(nodes)]
+    for build in PODS.values():
+        for _ in range(3):
+            decisions.verdicts(build(next(_shapes)), names)
+    gc.collect()
+    total = _resident()
+    devices = nodes * DEVICES
+    return {
+        "nodes": nodes,
+        "devices": devices,
+        "serials": serials,
+        "process_mib": round(empty / 2**20, 1),
+        "published_mib": round((published - empty) / 2**20, 1),
+        "bytes_per_device": round((published - empty) / devices),
+        "total_mib": round(total / 2**20, 1),
+        "target_mib": 300,
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(msgspec.json.encode(_weigh_here(int(sys.argv[1]), sys.argv[2] == "1")))

@@ -1,0 +1,134 @@
+"""What one evaluation of a selector costs, over expressions as people write them."""
+
+from __future__ import annotations
+
+from statistics import median
+from timeit import Timer
+from typing import Any, Final
+
+from app.api.quantity import Quantity
+from app.api.semver import VersionText
+from app.cel import CelGates, CelRuntimeError, DeviceView, Program, compile_selector
+
+LISTS: Final = CelGates(list_attributes=True)
+_D: Final = 'device.attributes["gpu.example.com"]'
+_C: Final = 'device.capacity["gpu.example.com"]'
+
+SELECTORS: Final = (
+    "true",
+    'device.driver == "gpu.example.com"',
+    'device.driver == "gpu.example.com" && device.attributes["gpu.example.com"].model == "A100"',
+    f'{_D}.model == "H100"',
+    f"{_D}.model in ['A100', 'H100']",
+    f"{_D}.index in [0, 1, 2, 3]",
+    f"{_D}.index < 4",
+    f"{_D}.index >= 0 && {_D}.index <= 7",
+    f"{_D}.ecc",
+    f"!{_D}.mig",
+    f"{_D}.ecc && !{_D}.mig",
+    f"{_D}.ecc == true",
+    f'{_D}["model"] != "V100"',
+    f'{_C}.memory.compareTo(quantity("10Gi")) >= 0',
+    f'{_C}.memory.isGreaterThan(quantity("20Gi"))',
+    f'{_C}.memory.isLessThan(quantity("80Gi"))',
+    f'{_C}.memory == quantity("40Gi")',
+    f'{_C}.memory.sub(quantity("8Gi")).isGreaterThan(quantity("30Gi"))',
+    f'device.driver == "gpu.example.com" && {_D}.model == "A100" && {_C}.memory.compareTo(quantity("40Gi")) >= 0',
+    f'{_D}.version.isGreaterThan(semver("1.2.3"))',
+    f'{_D}.version.compareTo(semver("1.3.0")) == 0',
+    f"{_D}.version.major() == 1 && {_D}.version.minor() >= 2",
+    f'{_D}.version == semver("1.3.0")',
+    f'{_D}.model.startsWith("A")',
+    f'{_D}.uuid.endsWith("1234") || {_D}.uuid.contains("GPU")',
+    f'{_D}.model.matches("^A[0-9]+$")',
+    f'{_D}.model.lowerAscii() == "a100"',
+    f'{_D}.uuid.split("-")[1] == "1234"',
+    f"has({_D}.model)",
+    f'has({_D}.model) && {_D}.model == "A100"',
+    f'"model" in {_D}',
+    '"other.example.com" in device.attributes',
+    f'{_D}.?model.orValue("none") == "A100"',
+    f'{_D}.?nope.orValue("none") == "none"',
+    f'{_D}[?"model"].hasValue()',
+    f'{_C}.?memory.optMap(m, m.isGreaterThan(quantity("1Gi"))).orValue(false)',
+    f'{_D}.nope == "x" || {_D}.model == "A100"',
+    f'{_D}.model == "A100" ? {_D}.index == 3 : {_D}.index == 0',
+    'cel.bind(dra, device.attributes["gpu.example.com"], dra.ecc && dra.model == "A100")',
+    f"{_D}.all(k, k.size() < 20)",
+    f'{_D}.exists(k, k == "model")',
+    'device.attributes["resource.kubernetes.io"].pcieRoot == "pci0000:00"',
+    "device.allowMultipleAllocations == false",
+    f'sets.contains(["A100", "H100"], [{_D}.model])',
+    f'cidr("10.0.0.0/8").containsIP({_D}.addr)',
+    f'string({_D}.index) == "3"',
+)
+
+LIST_SELECTORS: Final = (
+    f'{_D}.features.includes("a")',
+    f'{_D}.features.exists(f, f == "b")',
+    f'"a" in {_D}.features',
+)
+
+
+def device(gates: CelGates) -> DeviceView:
+    attributes: dict[str, Any] = {
+        "model": "A100", "family": "Ampere", "uuid": "GPU-1234", "index": 3, "ecc": True, "mig": False,
+        "version": VersionText("1.3.0"), "addr": "10.1.2.3", "other.example.com/zone": "z1",
+        "resource.kubernetes.io/pcieRoot": "pci0000:00",
+    }  # fmt: skip
+    if gates.list_attributes:
+        attributes["features"] = ["a", "b"]
+    capacity = {"memory": Quantity.parse("40Gi"), "cores": Quantity.parse("108")}
+    return DeviceView.build("gpu.example.com", attributes, capacity, False, gates)
+
+
+def _answer(program: Program, view: DeviceView) -> str:
+    try:
+        return str(program.evaluate(view)).lower()
+    except CelRuntimeError:
+        return "error"
+
+
+def _seconds(program: Program, view: DeviceView) -> float:
+    """The shortest of some repetitions, per evaluation."""
+    timer = Timer(lambda: _answer(program, view)) if _answer(program, view) == "error" else None
+    timer = timer or Timer("evaluate(view)", globals={"evaluate": program.evaluate, "view": view})
+    loops, _ = timer.autorange(lambda _n, _t: None) if False else (2000, 0.0)
+    return min(timer.repeat(repeat=5, number=loops)) / loops
+
+
+def run() -> dict[str, Any]:
+    """Microseconds per evaluation of each expression, their median and the compile times."""
+    rows = []
+    for gates, expressions in ((CelGates(), SELECTORS), (LISTS, LIST_SELECTORS)):
+        view = device(gates)
+        for expression in expressions:
+            program = compile_selector(expression, gates)
+            compiling = min(Timer(lambda e=expression, g=gates: Program(e, g)).repeat(repeat=3, number=1))  # type: ignore[misc]
+            rows.append(
+                {
+                    "expression": expression,
+                    "answer": _answer(program, view),
+                    "fast": program.is_fast,
+                    "micros": _seconds(program, view) * 1e6,
+                    "compile_micros": compiling * 1e6,
+                }
+            )
+    return {
+        "rows": rows,
+        "median_micros": median(row["micros"] for row in rows),
+        "median_compile_micros": median(row["compile_micros"] for row in rows),
+    }
+
+
+def markdown(result: dict[str, Any]) -> str:
+    lines = ["| selector | answer | µs | compile µs |", "|---|---|---:|---:|"]
+    for row in result["rows"]:
+        expression = row["expression"].replace("|", "\\|")
+        lines.append(f"| `{expression}` | {row['answer']} | {row['micros']:.2f} | {row['compile_micros']:.0f} |")
+    lines.append(f"| **median** | | **{result['median_micros']:.2f}** | **{result['median_compile_micros']:.0f}** |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(run()))
