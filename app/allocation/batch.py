@@ -69,11 +69,14 @@ def decide(scenario: Scenario, step_budget: int) -> Plan | Refusal | Failure:
 
 
 def features_of(names: Sequence[str] | None) -> FeatureGates:
-    """The gates named, joined ones by `+`; all gates when nothing is said. Raises ValueError for unknown names."""
+    """The gates named, joined ones by `+`; all gates when nothing is said. Raises ValueError for unknown names.
+
+    A scenario that gives taint rules means them, so their gate need not be named.
+    """
     known = FeatureGates.__struct_fields__
     if names is None:
         return FeatureGates(**dict.fromkeys(known, True))
-    on = {part for name in names for part in str(name).split("+")}
+    on = {part for name in names for part in str(name).split("+")} | {"DRADeviceTaintRules"}
     unknown = on.difference(known)
     if unknown:
         raise ValueError(f"features: {', '.join(sorted(unknown))} unknown; known are: {', '.join(known)}")

@@ -2,7 +2,7 @@
 
 Promises: a lower bound. Every request is charged the smallest demands among the devices it could take; requests that
 accept the same devices share them. Looked at are each counter and, summed up over all sets and pools, each counter
-name. Devices that can be shared count nothing.
+name. Devices that can be shared count nothing, and can serve every request once.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class CounterBudgets:
 
     def __init__(self, task: Task) -> None:
         counters = task.counters
+        self._shareable = task.shareable
         self._budgets: list[_Budget] = []
         if counters is None:
             return
@@ -68,7 +69,8 @@ class CounterBudgets:
         merged: dict[int, int] = defaultdict(int)
         for demand in members:
             if not demand.admin:
-                merged[demand.mask] += demand.need
+                shared = demand.mask & self._shareable
+                merged[demand.mask ^ shared] += max(0, demand.need - shared.bit_count())
         for budget in self._budgets:
             needed = sum(budget.least(mask, need) for mask, need in merged.items() if mask & budget.consuming)
             if needed and needed > sum(max(0, state.left[number]) for number in budget.numbers):
