@@ -171,7 +171,7 @@ class KubeClient:
                 return reply.status, reply.headers, await reply.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
             raise _transport_error(problem, method, path) from None
-        except RuntimeError:
+        except (RuntimeError, AssertionError):  # how aiohttp says that the session was closed before or meanwhile
             if self._session.closed:
                 raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
             raise

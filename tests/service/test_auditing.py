@@ -1,0 +1,52 @@
+"""Violations are told once, on every claim involved."""
+
+from __future__ import annotations
+
+from app.api.meta import ObjectMeta
+from app.api.resource import ResourceClaim
+from app.auditing import Audit
+from app.devices.audit import Violation
+
+TWICE = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "held by both")
+
+
+class World:
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.told: list[tuple[str, str]] = []
+        self.audit = Audit(
+            lambda: self.violations, self.claim, lambda claim, text: self.told.append(self.line(claim, text))
+        )
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        return None if name == "gone" else ResourceClaim(metadata=ObjectMeta(name=name, namespace=namespace))
+
+    def line(self, claim: ResourceClaim, text: str) -> tuple[str, str]:
+        return claim.metadata.key, text
+
+
+def test_every_claim_involved_is_told_about_the_others_once() -> None:
+    world = World()
+    world.violations = [TWICE]
+    world.audit.look()
+    world.audit.look()
+    assert world.told == [
+        ("a/one", "gpu.example.com/n1/gpu-0 is also held by b/two"),
+        ("b/two", "gpu.example.com/n1/gpu-0 is also held by a/one"),
+    ]
+    assert world.audit.current == (TWICE,)
+
+
+def test_a_violation_that_comes_back_is_told_again() -> None:
+    world = World()
+    for violations in ([TWICE], [], [TWICE]):
+        world.violations = violations
+        world.audit.look()
+    assert len(world.told) == 4
+
+
+def test_a_claim_that_is_gone_meanwhile_is_left_out() -> None:
+    world = World()
+    world.violations = [Violation("device", "d/p/x", ("a/gone", "a/one"), "")]
+    world.audit.look()
+    assert [name for name, _ in world.told] == ["a/one"]
