@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.controlplane import NotBuiltError, assets
+from tests.e2e.components import NotBuiltError, assets
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,7 +1,6 @@
 """The API server that is embedded answers as a real one was recorded to answer, field by field.
 
-The real one itself is asked too where its binaries are there (marker e2e), so that the recordings stay true. Where the
-embedded server is known to differ, ``differences.yaml`` says in what and why; a difference that is gone must leave it.
+The real one itself is asked too where its binaries are there (marker e2e), so that the recordings stay true.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 import pytest
-import yaml
 
 from app.cel import CelCompileError, compile_selector
 from app.embedded.apiserver.access import Access, Attributes
 from app.embedded.apiserver.server import EmbeddedAPIServer
 from tests.contract import exchanges, record
+from tests.contract.answers import differences
 from tests.contract.exchanges import Rule, Scenario
 from tests.e2e.controlplane import ControlPlane
 
@@ -24,27 +23,11 @@ SCENARIOS = list(exchanges.load())
 each_scenario = pytest.mark.parametrize(
     "scenario", SCENARIOS, ids=[f"{scenario.file}: {scenario.name}" for scenario in SCENARIOS]
 )
-Listed = Mapping[str, str]
-"""Where a scenario's answers may differ, and why."""
 
 
 @cache
 def recorded(file: str) -> dict[str, list[exchanges.Answer]]:
     return exchanges.recording(file)
-
-
-@cache
-def listed(file: str, name: str) -> Listed:
-    content = yaml.safe_load((exchanges.FOLDER / "differences.yaml").read_text()) or {}
-    found: Listed = content.get(file, {}).get(name, {})
-    return found
-
-
-def unlisted(found: Sequence[str], known: Listed) -> list[str]:
-    """The differences that nobody has listed, and the listed ones that are none any more."""
-    left = [line for line in found if not any(line.startswith(path) for path in known)]
-    gone = [path for path in known if not any(line.startswith(path) for line in found)]
-    return left + [f"{path}: listed as a difference, but there is none" for path in gone]
 
 
 def selector_problem(expression: str) -> str | None:
@@ -86,8 +69,7 @@ async def test_the_embedded_server_answers_like_the_real_one(scenario: Scenario)
         embedded.store.forget_history()
         server = exchanges.Server(embedded.url, login=rights.log_in)
         answers = await exchanges.run(server, scenario, "contract-embedded")
-    found = exchanges.differences(recorded(scenario.file)[scenario.name], answers)
-    assert unlisted(found, listed(scenario.file, scenario.name)) == []
+    assert differences(recorded(scenario.file)[scenario.name], answers) == []
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +85,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 async def test_the_recordings_are_what_a_real_server_answers(scenario: Scenario, plane: ControlPlane) -> None:
     server = await record.server(plane.admin_kubeconfig)
     answers = await exchanges.run(server, scenario, f"contract-{secrets.token_hex(3)}")
-    assert exchanges.differences(recorded(scenario.file)[scenario.name], answers) == []
+    assert differences(recorded(scenario.file)[scenario.name], answers) == []
 
 
 def test_every_recording_belongs_to_a_scenario() -> None:

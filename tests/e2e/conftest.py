@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.controlplane import ControlPlane, NotBuiltError, assets
+from tests.e2e.components import NotBuiltError, assets
+from tests.e2e.controlplane import ControlPlane
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

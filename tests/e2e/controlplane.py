@@ -13,31 +13,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
-import socket
-import ssl
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-import trustme
 import yaml
 
-BUILT = Path(__file__).resolve().parents[1] / "controlplane" / "bin" / "current"
+from tests.e2e.components import BUILT, Component, ComponentError, NotBuiltError, assets, free_port, release
+from tests.e2e.credentials import Credentials
+
 KWOK = BUILT.parent / "kwok"
 KWOK_STAGES = BUILT.parents[1] / "kwok" / "stages.yaml"
-BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-READY_SECONDS = 90.0
-STOP_SECONDS = 10.0
 
 # Everything of dynamic resource allocation that is beta in 1.36, whether it is on by default there or not.
 DRA_FEATURES: Mapping[str, bool] = {
@@ -53,119 +45,20 @@ DRA_FEATURES: Mapping[str, bool] = {
 }
 # DeviceTaintRule is not in v1 before 1.37.
 DRA_RUNTIME_CONFIG = ("resource.k8s.io/v1beta1=true", "resource.k8s.io/v1beta2=true")
-
-
-class NotBuiltError(RuntimeError):
-    """The binaries of the control plane are not there."""
+DRA_RUNTIME_CONFIG_135 = (*DRA_RUNTIME_CONFIG, "resource.k8s.io/v1alpha3=true")
 
 
 class KubectlError(RuntimeError):
     """kubectl refused, or was refused; the text is what it said."""
 
 
-class ComponentError(RuntimeError):
-    """A component did not start, or ended on its own."""
-
-
-def assets() -> Path:
-    """The folder with the binaries; raises NotBuiltError, saying what to do, when one is missing."""
-    folder = Path(os.environ.get("KUBEBUILDER_ASSETS") or BUILT)
-    missing = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
-    if missing:
-        raise NotBuiltError(
-            f"{', '.join(missing)} missing in {folder}: run `make -C tests/controlplane` (needs Go), "
-            "or set KUBEBUILDER_ASSETS to a folder that has them"
-        )
-    return folder
-
-
-@dataclass
-class Component:
-    """One running process, its log and how to ask it whether it is ready."""
-
-    name: str
-    process: subprocess.Popen[bytes]
-    log: Path
-    ready_url: str
-
-    def wait_ready(self, trust: ssl.SSLContext) -> None:
-        """Return when the component says it is ready; raises ComponentError with the end of its log."""
-        deadline = time.monotonic() + READY_SECONDS
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                raise ComponentError(f"{self.name} ended with {self.process.returncode}:\n{self.log_tail()}")
-            if _answers(self.ready_url, trust):
-                return
-            time.sleep(0.1)
-        raise ComponentError(f"{self.name} was not ready after {READY_SECONDS:.0f} s:\n{self.log_tail()}")
-
-    def stop(self) -> None:
-        """End the process: politely, then for certain."""
-        if self.process.poll() is None:
-            self.process.terminate()
-        try:
-            self.process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-    def kill(self) -> None:
-        """End the process at once, as a crash would."""
-        self.process.kill()
-        self.process.wait()
-
-    def log_tail(self, lines: int = 20) -> str:
-        """The last lines of the log."""
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
-
-
-@dataclass
-class Credentials:
-    """The certificate authority of one control plane and what it has issued, as files in one folder."""
-
-    folder: Path
-    authority: trustme.CA = field(default_factory=trustme.CA)
-
-    def __post_init__(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.authority.cert_pem.write_to_path(str(self.ca_file))
-
-    @property
-    def ca_file(self) -> Path:
-        return self.folder / "ca.crt"
-
-    def serving(self, name: str) -> tuple[Path, Path]:
-        """Certificate and key for a server on loopback."""
-        return self._write(name, self.authority.issue_cert("127.0.0.1", "localhost", common_name=name))
-
-    def client(self, name: str, user: str, group: str | None = None) -> tuple[Path, Path]:
-        """Certificate and key that the API server takes for `user` in `group`."""
-        # The host name is not looked at, but Go refuses a certificate with an empty list of them.
-        issued = self.authority.issue_cert("localhost", common_name=user, organization_name=group or "nobody")
-        return self._write(name, issued)
-
-    def signing_key(self) -> Path:
-        """The key that signs service account tokens."""
-        return self._write("service-accounts", self.authority.issue_cert(common_name="service-accounts"))[1]
-
-    def trust(self) -> ssl.SSLContext:
-        """A context that believes this authority and nobody else."""
-        return ssl.create_default_context(cafile=str(self.ca_file))
-
-    def _write(self, name: str, issued: trustme.LeafCert) -> tuple[Path, Path]:
-        certificate, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
-        issued.cert_chain_pems[0].write_to_path(str(certificate))
-        key.touch(mode=0o600)
-        issued.private_key_pem.write_to_path(str(key))
-        return certificate, key
-
-
 class ControlPlane:
     """The control plane as a context manager.
 
-    `feature_gates` go to every component, `runtime_config` to the API server. Without `node_lifecycle` nodes are
-    schedulable as soon as they are created and stay so without heartbeats; with it they need a kubelet's. `audit`
-    writes every write request, in order, to `audit_log`. `controllers=False` leaves kube-controller-manager out.
+    `feature_gates` go to every component, `runtime_config` to the API server: by default all of device allocation that
+    is beta. Without `node_lifecycle` nodes are schedulable as soon as they are created and stay so without heartbeats;
+    with it they need a kubelet's. `audit` writes every write request, in order, to `audit_log`. `controllers=False`
+    leaves kube-controller-manager out.
     """
 
     def __init__(
@@ -173,13 +66,15 @@ class ControlPlane:
         directory: Path,
         *,
         feature_gates: Mapping[str, bool] = DRA_FEATURES,
-        runtime_config: Sequence[str] = DRA_RUNTIME_CONFIG,
+        runtime_config: Sequence[str] | None = None,
         controllers: bool = True,
         node_lifecycle: bool = False,
         audit: bool = False,
     ) -> None:
         self.directory = directory.resolve()
         self.feature_gates = dict(feature_gates)
+        if runtime_config is None:
+            runtime_config = DRA_RUNTIME_CONFIG if release() > (1, 35) else DRA_RUNTIME_CONFIG_135
         self.runtime_config = tuple(runtime_config)
         self.controllers = controllers
         self.node_lifecycle = node_lifecycle
@@ -428,26 +323,10 @@ class ControlPlane:
         return component
 
 
-def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
-
-
 def _gates(gates: Mapping[str, bool]) -> list[str]:
     if not gates:
         return []
     return ["--feature-gates=" + ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))]
-
-
-def _answers(url: str, trust: ssl.SSLContext) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2, context=trust if url.startswith("https") else None) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -459,7 +338,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     up.add_argument("--no-controllers", action="store_true", help="without kube-controller-manager")
     up.add_argument("--node-lifecycle", action="store_true", help="nodes need heartbeats")
     up.add_argument("--feature-gates", default="", help="Name=true,... on top of all beta gates of DRA")
-    up.add_argument("--runtime-config", default=",".join(DRA_RUNTIME_CONFIG), help="of the API server")
+    up.add_argument("--runtime-config", help="of the API server (default: all beta versions of resource.k8s.io)")
     up.add_argument("--audit", action="store_true", help="log every write to logs/audit.json")
     return parser.parse_args(arguments)
 
@@ -469,7 +348,7 @@ def _up(options: argparse.Namespace, directory: Path) -> NoReturn:
     plane = ControlPlane(
         directory,
         feature_gates={**DRA_FEATURES} | {name: value.lower() == "true" for name, value in changed.items()},
-        runtime_config=[entry for entry in options.runtime_config.split(",") if entry],
+        runtime_config=None if options.runtime_config is None else options.runtime_config.split(","),
         controllers=not options.no_controllers,
         node_lifecycle=options.node_lifecycle,
         audit=options.audit,

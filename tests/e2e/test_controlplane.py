@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.controlplane import ComponentError, ControlPlane, KubectlError, NotBuiltError, assets
+from tests.e2e.components import ComponentError, NotBuiltError, assets
+from tests.e2e.controlplane import ControlPlane, KubectlError
 
 pytestmark = pytest.mark.e2e
 

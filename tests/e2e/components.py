@@ -1,0 +1,101 @@
+"""The binaries of a control plane and the processes they become: where they are, when they are ready, how they end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+BUILT = Path(__file__).resolve().parents[1] / "controlplane" / "bin" / "current"
+BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+READY_SECONDS = 90.0
+STOP_SECONDS = 10.0
+
+
+class NotBuiltError(RuntimeError):
+    """The binaries of the control plane are not there."""
+
+
+class ComponentError(RuntimeError):
+    """A component did not start, or ended on its own."""
+
+
+def assets() -> Path:
+    """The folder with the binaries; raises NotBuiltError, saying what to do, when one is missing."""
+    folder = Path(os.environ.get("KUBEBUILDER_ASSETS") or BUILT)
+    missing = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+    if missing:
+        raise NotBuiltError(
+            f"{', '.join(missing)} missing in {folder}: run `make -C tests/controlplane` (needs Go), "
+            "or set KUBEBUILDER_ASSETS to a folder that has them"
+        )
+    return folder
+
+
+def release() -> tuple[int, int]:
+    """Major and minor number of the Kubernetes release that the binaries are of."""
+    said = subprocess.run([assets() / "kube-apiserver", "--version"], capture_output=True, text=True, check=True).stdout
+    major, minor = said.split()[1].removeprefix("v").split(".")[:2]
+    return int(major), int(minor)
+
+
+@dataclass
+class Component:
+    """One running process, its log and how to ask it whether it is ready."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    ready_url: str
+
+    def wait_ready(self, trust: ssl.SSLContext) -> None:
+        """Return when the component says it is ready; raises ComponentError with the end of its log."""
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise ComponentError(f"{self.name} ended with {self.process.returncode}:\n{self.log_tail()}")
+            if _answers(self.ready_url, trust):
+                return
+            time.sleep(0.1)
+        raise ComponentError(f"{self.name} was not ready after {READY_SECONDS:.0f} s:\n{self.log_tail()}")
+
+    def stop(self) -> None:
+        """End the process: politely, then for certain."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def kill(self) -> None:
+        """End the process at once, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The last lines of the log."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+    return port
+
+
+def _answers(url: str, trust: ssl.SSLContext) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2, context=trust if url.startswith("https") else None) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
