@@ -64,6 +64,7 @@ class ClaimWrite:
         if self.hold is None or self.allocation is None:
             raise ValueError("only a claim to be allocated can be created")
         ledger, owner = self._state.cluster.ledger, self.hold.owner
+        self._state.learn(created)
         ledger.release(self.hold)
         self.hold = ledger.hold(created, self.allocation, owner=owner)
         self.claim = created

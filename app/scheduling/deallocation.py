@@ -77,7 +77,9 @@ class Deallocations:
             return
         age = state.clock.monotonic() - candidate.since
         pod = state.pods.get(pod_uid)
-        if state.running(pod_uid) is not None or state.pods.leaving(pod_uid) or (pod and pod.spec.node_name):
+        if state.running(pod_uid) is not None:
+            return
+        if state.pods.leaving(pod_uid) or (pod is not None and pod.spec.node_name):
             self.withdraw(pod_uid)
         elif age >= state.limits.deallocate_seconds and pod is not None and reported_unschedulable(pod):
             self.withdraw(pod_uid)

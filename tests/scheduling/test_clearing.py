@@ -1,0 +1,211 @@
+"""Allocations that nobody uses are cleared, all others never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.api.decoding import convert
+from app.api.errors import ConflictError
+from app.api.resource import ResourceClaimConsumerReference
+from app.scheduling.limits import Limits
+from tests.scheduling.objects import make_claim, make_pod
+from tests.scheduling.world import Replay, Service, World
+
+OURS = Limits(scheduler_names=frozenset({"dra-scheduler"}))
+NO_SWEEP = Limits(sweep_seconds=0.0)
+
+
+def report(world: World, name: str, **status: Any) -> None:
+    """Give the pod this status, by default that of an attempt without a node."""
+    pod = world.api.pod(name)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    found = convert(type(pod), {"metadata": {}, "status": {"conditions": [condition]} | status}).status
+    world.api.put(type(pod)(metadata=pod.metadata, spec=pod.spec, status=found))
+
+
+def consumer(name: str) -> ResourceClaimConsumerReference:
+    return ResourceClaimConsumerReference(resource="pods", name=name, uid=f"uid-{name}")
+
+
+async def allocated(world: World, small: list[Any], *consumers: str, limits: Limits = NO_SWEEP) -> Service:
+    """The claim c is allocated on n1 and reserved for these pods; the pod p wants it."""
+    world.add(*small, make_claim("c"), make_pod("first", "c"), make_pod("p", "c"))
+    maker = world.service()
+    assert await maker.bind(world.api.pod("first"), "n1") == ""
+    world.api.set_status("c", reserved_for=tuple(consumer(name) for name in consumers))
+    world.api.drop(world.api.pod("first"))
+    await maker.kill()
+    service = world.service(limits=limits)
+    service.start()
+    return service
+
+
+# --- in the way of a pod ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("consumers", [(), ("p",)])
+def test_an_allocation_in_the_way_of_its_only_pod_is_cleared(
+    replay: Replay, small: list[Any], consumers: tuple[str, ...]
+) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small, *consumers)
+        assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == []
+        report(world, "p")
+        await world.settle(5.0)
+        assert world.api.claim("c").allocation is None
+        assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == ["n2"]
+        assert service.client.rings >= 2
+
+    replay(story)
+
+
+def test_an_allocation_that_others_use_stays(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small, "other")
+        await service.filter(world.api.pod("p"), "n2")
+        report(world, "p")
+        await world.settle(200.0)
+        assert world.api.claim("c").allocation is not None
+
+    replay(story)
+
+
+def test_a_pod_the_scheduler_has_not_given_up_keeps_its_allocation(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small)
+        await service.filter(world.api.pod("p"), "n2")
+        await world.settle(200.0)
+        assert world.api.claim("c").allocation is not None
+
+    replay(story)
+
+
+def test_a_probe_of_a_nominated_node_clears_nothing(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small)
+        report(world, "p", nominatedNodeName="n2")
+        await service.filter(world.api.pod("p"), "n2")
+        await world.settle(200.0)
+        assert world.api.claim("c").allocation is not None
+
+    replay(story)
+
+
+def test_a_later_filter_that_finds_a_node_keeps_the_allocation(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small)
+        await service.filter(world.api.pod("p"), "n2")
+        assert (await service.filter(world.api.pod("p"), "n1", "n2")).NodeNames == ["n1"]
+        report(world, "p")
+        await world.settle(200.0)
+        assert world.api.claim("c").allocation is not None
+
+    replay(story)
+
+
+def test_a_claim_that_changed_meanwhile_is_judged_anew(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small)
+        await service.filter(world.api.pod("p"), "n2")
+        report(world, "p")
+        world.api.hooks["deallocate"] = lambda: world.api.set_status("c", reserved_for=(consumer("late"),))
+        await world.settle(200.0)
+        claim = world.api.claim("c")
+        assert claim.allocation is not None
+        assert [entry.name for entry in claim.status.reserved_for] == ["late"]
+
+    replay(story)
+
+
+def test_clearing_can_be_switched_off(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small, limits=Limits(sweep_seconds=0.0, deallocate=False))
+        await service.filter(world.api.pod("p"), "n2")
+        report(world, "p")
+        await world.settle(200.0)
+        assert world.api.claim("c").allocation is not None
+
+    replay(story)
+
+
+def test_while_an_allocation_is_being_cleared_no_bind_counts_on_it(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small, "p")
+        await service.filter(world.api.pod("p"), "n2")
+        report(world, "p")
+        service.client.latency = 1.0
+        while "deallocate" not in service.client.calls:
+            await world.settle(0.01)
+        error = await service.bind(world.api.pod("p"), "n1")
+        assert error == "resource claim default/c is in the process of being allocated"
+        await world.settle(5.0)
+        assert await service.bind(world.api.pod("p"), "n2") == ""
+
+    replay(story)
+
+
+# --- left behind ------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_allocation_is_swept(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        await allocated(world, small, limits=Limits())
+        await world.settle(20.0)
+        assert world.api.claim("c").allocation is not None
+        await world.settle(20.0)
+        assert world.api.claim("c").allocation is None
+
+    replay(story)
+
+
+def test_an_idle_allocation_that_a_pod_asks_about_is_kept(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small, limits=Limits())
+        for _ in range(20):
+            assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
+            await world.settle(10.0)
+        assert world.api.claim("c").allocation is not None
+
+    replay(story)
+
+
+@pytest.mark.parametrize(("limits", "seconds"), [(OURS, 40.0), (Limits(), 675.0)])
+def test_an_allocation_of_a_pod_that_is_never_bound_is_swept(
+    replay: Replay, small: list[Any], limits: Limits, seconds: float
+) -> None:
+    async def story(world: World) -> None:
+        await allocated(world, small, "p", limits=limits)
+        await world.settle(seconds - 20.0)
+        assert world.api.claim("c").allocation is not None
+        await world.settle(20.0)
+        assert world.api.claim("c").allocation is None
+
+    replay(story)
+
+
+@pytest.mark.parametrize("limits", [OURS, Limits()])
+def test_allocations_of_bound_pods_and_of_several_pods_stay(replay: Replay, small: list[Any], limits: Limits) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small, limits=limits)
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+        world.add(make_claim("d"), make_pod("q", "d"), make_pod("r", "d"))
+        assert await service.bind(world.api.pod("q"), "n2") == ""
+        world.api.set_status("d", reserved_for=(consumer("q"), consumer("r")))
+        await world.settle(2000.0)
+        assert world.api.claim("c").allocation is not None
+        assert world.api.claim("d").allocation is not None
+
+    replay(story)
+
+
+def test_sweeping_goes_on_after_a_conflict(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await allocated(world, small, limits=Limits())
+        service.client.fail("deallocate", ConflictError(409, "Conflict"), times=2)
+        await world.settle(100.0)
+        assert world.api.claim("c").allocation is None
+        assert service.counted["cleared", "failed"] == 2
+
+    replay(story)

@@ -1,0 +1,179 @@
+"""Pods that ask for devices by the name of an extended resource."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.api.core import Pod
+from app.api.errors import OutcomeUnknownError, RejectedError
+from app.api.features import FeatureGates
+from app.api.resource import ResourceClaim
+from app.scheduling import extended
+from tests.scheduling.api import devices
+from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.scheduling.world import Replay, World
+
+GPU = "example.com/gpu"
+
+
+def asking(name: str, count: int = 1, *claims: str) -> Pod:
+    return make_pod(name, *claims, containers=[{"name": "main", "resources": {"requests": {GPU: str(count)}}}])
+
+
+def nodes(**allocatable: str) -> list[Any]:
+    """Two nodes with two devices each; the second one also offers this by device plugins."""
+    return [
+        make_class(resource=GPU),
+        make_node("n1"),
+        make_node("n2", **allocatable),
+        make_slice("n1", ["a", "b"]),
+        make_slice("n2", ["a", "b"]),
+    ]
+
+
+def made(world: World) -> list[ResourceClaim]:
+    return [claim for claim in world.api.all(ResourceClaim) if extended.is_extended_claim(claim)]
+
+
+def test_a_claim_is_made_allocated_and_told_to_kubelet(replay: Replay) -> None:
+    async def story(world: World) -> None:
+        world.add(*nodes(), asking("p", 2))
+        service = world.service()
+        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+        world.api.log.clear()
+        assert await service.bind(world.api.pod("p"), "n2") == ""
+        order = ["create_claim", "add_finalizer", "write_status", "patch_pod_status", "bind"]
+        assert [operation for operation, _ in world.api.log] == order
+        (claim,) = made(world)
+        assert len(devices(claim)) == 2
+        assert claim.reserved_for("uid-p")
+        told = world.api.pod("p").status.extended_resource_claim_status
+        assert told is not None
+        assert told.resource_claim_name == claim.metadata.name
+        assert [mapping.request_name for mapping in told.request_mappings] == ["container-0-request-0"]
+        assert service.scheduling.state.cluster.ledger.holds() == ()
+
+    replay(story)
+
+
+def test_a_node_with_a_device_plugin_needs_no_claim(replay: Replay) -> None:
+    async def story(world: World) -> None:
+        world.add(*nodes(**{GPU: "8"}), asking("p", 3))
+        service = world.service()
+        answer = await service.filter(world.api.pod("p"))
+        assert answer.NodeNames == ["n2"]
+        assert answer.FailedAndUnresolvableNodes == {"n1": "cannot allocate all claims"}
+        assert await service.bind(world.api.pod("p"), "n2") == ""
+        assert made(world) == []
+
+    replay(story)
+
+
+def test_claims_and_extended_resources_go_together(replay: Replay) -> None:
+    async def story(world: World) -> None:
+        world.add(*nodes(), make_claim("c"), asking("p", 1, "c"), asking("q", 2, "c"))
+        service = world.service()
+        assert (await service.filter(world.api.pod("q"))).NodeNames == []
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+        (claim,) = made(world)
+        assert devices(claim) != devices(world.api.claim("c"))
+        assert world.api.doubles() == []
+
+    replay(story)
+
+
+def test_the_order_of_nodes_is_kept_when_they_differ(replay: Replay) -> None:
+    async def story(world: World) -> None:
+        world.add(*nodes(**{GPU: "8"}), make_node("n0"), make_slice("n0", ["a"]), asking("p"))
+        answer = await world.service().filter(world.api.pod("p"), "n2", "n0", "n1")
+        assert answer.NodeNames == ["n2", "n0", "n1"]
+
+    replay(story)
+
+
+@pytest.mark.parametrize("operation", ["add_finalizer", "write_status", "patch_pod_status", "bind_pod"])
+def test_a_failed_bind_leaves_no_claim(replay: Replay, operation: str) -> None:
+    async def story(world: World) -> None:
+        world.add(*nodes(), asking("p"))
+        service = world.service()
+        service.client.fail(operation, RejectedError(403, "Forbidden"))
+        assert await service.bind(world.api.pod("p"), "n1") != ""
+        assert made(world) == []
+        assert service.scheduling.state.cluster.ledger.holds() == ()
+        await world.settle()
+        assert await service.bind(world.api.pod("p"), "n2") == ""
+
+    replay(story)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_lost_reply_to_the_creation_makes_no_second_claim(replay: Replay, when: Any) -> None:
+    async def story(world: World) -> None:
+        world.add(*nodes(), asking("p"))
+        service = world.service()
+        service.client.fail("create_claim", OutcomeUnknownError(0, "Timeout"), when)
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+        assert len(made(world)) == 1
+
+    replay(story)
+
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_at_any_write_is_recovered_from(replay: Replay, number: int, when: Any) -> None:
+    async def story(world: World) -> None:
+        world.add(*nodes(), asking("p"))
+        first = world.service()
+        first.client.kill_at = (number, when)
+        first.spawn(first.bind(world.api.pod("p"), "n1"))
+        await world.settle(0.1)
+        await first.kill()
+        second = world.service()
+        second.start()
+        for _ in range(10):
+            pod = world.api.pod("p")
+            if not pod.spec.node_name:
+                fits = (await second.filter(pod)).NodeNames
+                if fits:
+                    await second.bind(pod, fits[-1])
+            await world.settle(1.0)
+        (claim,) = made(world)
+        assert world.api.pod("p").spec.node_name in {pool for _, pool, _ in devices(claim)}
+        told = world.api.pod("p").status.extended_resource_claim_status
+        assert told is not None
+        assert told.resource_claim_name == claim.metadata.name
+
+    replay(story)
+
+
+def test_a_name_that_somebody_else_has_taken_is_reported(replay: Replay) -> None:
+    async def story(world: World) -> None:
+        pod = asking("p")
+        world.add(*nodes(), pod, make_claim(extended.claim_name(pod)))
+        error = await world.service().bind(world.api.pod("p"), "n1")
+        assert error == "another claim has the name of the pod's claim for extended resources"
+
+    replay(story)
+
+
+def test_without_the_gate_the_resource_is_an_ordinary_one(replay: Replay) -> None:
+    async def story(world: World) -> None:
+        world.add(*nodes(), asking("p", 5))
+        service = world.service(features=FeatureGates(DRAExtendedResource=False))
+        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+
+    replay(story)
+
+
+def test_a_class_that_gets_the_name_later_counts_at_once(replay: Replay) -> None:
+    async def story(world: World) -> None:
+        world.add(make_class(), make_node("n1"), asking("p"))
+        service = world.service()
+        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
+        world.add(make_class(resource=GPU))
+        await world.settle()
+        assert (await service.filter(world.api.pod("p"))).NodeNames == []
+
+    replay(story)
