@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from app.cli import allocate, explain, selector, serve, version
+from app.cli import allocate, demo, explain, selector, serve, version
 
 _COMMANDS = {
     "serve": serve.serve,
+    "demo": demo.demo,
     "explain": explain.explain,
     "allocate": allocate.allocate,
     "selector": selector.selector,

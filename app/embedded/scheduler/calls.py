@@ -6,6 +6,7 @@ POST of plain JSON, answer 200 only, one JSON value, field names matched without
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -155,7 +156,8 @@ class Extenders:
 def _told(problem: Exception) -> str:
     """A transport problem in Go's words where it has them."""
     if isinstance(problem, aiohttp.ClientConnectorError):
-        reason = (problem.os_error.strerror or str(problem.os_error)).lower()
+        number = problem.os_error.errno
+        reason = os.strerror(number).lower() if number else str(problem.os_error)
         return f"dial tcp {problem.host}:{problem.port}: connect: {reason}"
     return "EOF" if isinstance(problem, aiohttp.ServerDisconnectedError) else str(problem) or type(problem).__name__
 

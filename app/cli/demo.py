@@ -1,0 +1,40 @@
+"""`dra-extender demo`: the flags. What happens then is in show.py, which takes a moment to load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    nodes: Annotated[int, typer.Option(min=1, max=5000, help="nodes of the embedded cluster")] = 4,
+    devices: Annotated[int, typer.Option(min=0, max=128, help="GPUs per node; every fourth node has small ones")] = 8,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="of the API server; 0 picks a free one")] = 0,
+    service_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="of the service; 0: 8888, or a free one if that is taken")
+    ] = 0,
+    directory: Annotated[Path, typer.Option(help="where kubeconfig and log are put")] = Path(".demo"),
+    with_samples: Annotated[bool, typer.Option("--samples/--no-samples", help="apply the sample workloads")] = True,
+    once: Annotated[
+        bool, typer.Option("--once", help="exit 0 when everything is where it should be, 1 after --timeout")
+    ] = False,
+    timeout: Annotated[float, typer.Option(min=1, help="seconds that --once waits")] = 60.0,
+) -> None:
+    """Show the main job live: a cluster in this process, the service beside it, pods that need devices."""
+    import uvloop
+
+    from app import logs
+    from app.cli.show import Options, Show, console
+
+    logs.configure("error")
+    options = Options(nodes, devices, port, service_port, directory, with_samples, once, timeout)
+    try:
+        status = uvloop.run(Show(options, console()).run())
+    except KeyboardInterrupt:
+        status = 0
+    except OSError as problem:
+        typer.secho(f"dra-extender: {problem}", err=True, fg=typer.colors.RED)
+        status = 1
+    raise typer.Exit(status)

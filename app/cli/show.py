@@ -1,0 +1,232 @@
+"""One run of the demo: an embedded cluster, the service as a process beside it, samples, and what becomes of them.
+
+The service is a child process on purpose: kill it, and see that nothing is lost and nothing is doubled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+
+import aiohttp
+import msgspec
+from rich.console import Console
+from rich.live import Live
+
+from app.cli import board
+from app.cli.board import Header, Row
+from app.cli.companion import Companion
+from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
+from app.embedded.manifests import FIRST_SAMPLES, samples
+
+_PREFERRED_PORT = 8888
+_FRAME = 0.25
+"""Seconds between looks at the cluster."""
+_PLAIN_WIDTH = 160
+_CALM = 1.0
+"""Seconds for which everything must stay settled before --once believes it."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """The flags."""
+
+    nodes: int
+    devices: int
+    port: int
+    service_port: int
+    directory: Path
+    with_samples: bool
+    once: bool
+    timeout: float
+
+
+class Show:
+    """One run of the demo."""
+
+    def __init__(self, options: Options, console: Console) -> None:
+        self._options = options
+        self._console = console
+        self._log: deque[str] = deque(maxlen=200)
+        self._rows: dict[str, Row] = {}
+        self._plain = not console.is_terminal or options.once
+
+    async def run(self) -> int:
+        """The exit status."""
+        options = self._options
+        started = time.monotonic()
+        directory = _usable(options.directory)
+        async with EmbeddedCluster(options.nodes, options.devices, port=options.port) as cluster:
+            kubeconfig = cluster.server.write_kubeconfig(directory / "kubeconfig")
+            listen = f"127.0.0.1:{_free_port(options.service_port)}"
+            companion = Companion(service_command(cluster.url, listen), directory / "service.log", self._note)
+            header = self._header(cluster, kubeconfig, companion)
+            supervision = asyncio.create_task(companion.run())
+            try:
+                self._note(f"embedded cluster of {options.nodes} nodes with {options.devices} GPUs each: {cluster.url}")
+                await _ready(f"http://{listen}", options.timeout)
+                await cluster.schedule_with(f"http://{listen}")
+                if options.with_samples:
+                    await cluster.apply_samples()
+                    self._note(f"applied {len(FIRST_SAMPLES)} samples from {_short(samples())}")
+                if options.once:
+                    return await self._once(cluster, companion, header, started)
+                await self._stay(cluster, companion, header)
+                return 0
+            finally:
+                supervision.cancel()
+                await companion.stop()
+
+    # --- once
+
+    async def _once(self, cluster: EmbeddedCluster, companion: Companion, header: Header, started: float) -> int:
+        """Wait until everything is settled and stays so for a moment."""
+        deadline = started + self._options.timeout
+        settled_at: float | None = None
+        while time.monotonic() < deadline:
+            self._look(cluster)
+            settled = bool(self._rows) and all(row.settled for row in self._rows.values())
+            settled_at = (settled_at or time.monotonic()) if settled or not self._options.with_samples else None
+            if settled_at is not None and time.monotonic() - settled_at >= _CALM:
+                return self._verdict(cluster, started)
+            await asyncio.sleep(_FRAME)
+        self._console.print(board.table(list(self._rows.values()), width=self._console.width))
+        waiting = [row.pod for row in self._rows.values() if not row.settled]
+        self._note(f"not settled after {self._options.timeout:g} s: {', '.join(waiting) or 'no pods at all'}")
+        for line in companion.tail():
+            self._note(f"service: {line}")
+        return 1
+
+    def _verdict(self, cluster: EmbeddedCluster, started: float) -> int:
+        self._console.print(board.table(list(self._rows.values()), width=self._console.width))
+        wrong = cluster.audit()
+        for line in wrong:
+            self._note(f"WRONG: {line}")
+        unplaced = sum(1 for row in self._rows.values() if row.expected)
+        seconds = time.monotonic() - started
+        self._note(f"{len(self._rows) - unplaced} pods run, {unplaced} waits and says why, after {seconds:.1f} s")
+        return 1 if wrong else 0
+
+    # --- staying up
+
+    async def _stay(self, cluster: EmbeddedCluster, companion: Companion, header: Header) -> None:
+        """Until Ctrl-C."""
+        if self._plain:
+            for line in (f"export KUBECONFIG={header.kubeconfig}", *header.commands):
+                self._note(f"try: {line}")
+            while True:
+                cluster.check()
+                self._look(cluster)
+                await asyncio.sleep(_FRAME)
+        with Live(console=self._console, screen=True, auto_refresh=False) as live:
+            while True:
+                cluster.check()
+                self._look(cluster)
+                current = msgspec.structs.replace(
+                    header, service=self._service_line(cluster, companion), commands=commands(companion.pid)
+                )
+                width, height = self._console.size
+                shown = list(self._rows.values())
+                live.update(board.screen(current, shown, list(self._log), width=width, height=height), refresh=True)
+                await asyncio.sleep(_FRAME)
+
+    def _header(self, cluster: EmbeddedCluster, kubeconfig: Path, companion: Companion) -> Header:
+        size = f"{self._options.nodes} nodes × {self._options.devices} GPUs"
+        return Header(cluster.url, size, "", _short(kubeconfig), commands(companion.pid))
+
+    def _service_line(self, cluster: EmbeddedCluster, companion: Companion) -> str:
+        made = cluster.scheduler.extenders.made if cluster.scheduler is not None else {}
+        calls = ", ".join(f"{made.get(verb, 0)} {verb}" for verb in ("filter", "prioritize", "bind"))
+        process = f"process {companion.pid}" if companion.pid else "down"
+        again = f", started {companion.starts} times" if companion.starts > 1 else ""
+        return f"service: {process}{again}   calls of the scheduler: {calls}"
+
+    # --- telling
+
+    def _look(self, cluster: EmbeddedCluster) -> None:
+        """Take a look at all pods and note what is new."""
+        claims = {claim.metadata.key: claim for claim in cluster.claims()}
+        now = {row.pod: row for row in board.rows(cluster.pods(), claims)}
+        for line in board.changes(self._rows, now):
+            self._note(line)
+        self._rows = now
+
+    def _note(self, line: str) -> None:
+        """Something happened: a line of its own, or one of the last lines on the screen."""
+        stamped = f"{time.strftime('%H:%M:%S')}  {line}"
+        self._log.append(stamped)
+        if self._plain:
+            self._console.print(stamped, markup=False, highlight=False, soft_wrap=True)
+
+
+def console() -> Console:
+    """Standard output; where that is no terminal, lines are not cut to the usual 80 characters."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
+
+
+def commands(pid: int | None) -> tuple[str, ...]:
+    """What to try."""
+    return (
+        "kubectl get pods,resourceclaims,resourceslices -A",
+        "kubectl delete pod pod0 -n dra-tutorial         # its GPU is free again",
+        f"kill -9 {pid or 'PID'}                                  # the service: nothing is lost, nothing doubled",
+    )
+
+
+def service_command(server: str, listen: str) -> Sequence[str]:
+    """How to start the service for the embedded cluster."""
+    return (
+        sys.executable, "-m", "app.cli", "serve", "--server", server, "--listen", listen,
+        "--scheduler-names", ",".join(SCHEDULER_NAMES),
+    )  # fmt: skip
+
+
+async def _ready(url: str, timeout: float) -> None:
+    """Wait until the service is ready, or give up waiting: the demo shows that pods wait for it as well."""
+    deadline = time.monotonic() + timeout / 2
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session:
+        while time.monotonic() < deadline:
+            try:
+                async with session.get(f"{url}/readyz") as reply:
+                    if reply.ok:
+                        return
+            except (aiohttp.ClientError, TimeoutError):
+                pass
+            await asyncio.sleep(_FRAME / 2)
+
+
+def _free_port(wanted: int) -> int:
+    """The wanted port; without a wish the usual one, or any that is free."""
+    if wanted:
+        return wanted
+    for port in (_PREFERRED_PORT, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            number: int = probe.getsockname()[1]
+            return number
+    raise OSError("no free port on 127.0.0.1")
+
+
+def _usable(directory: Path) -> Path:
+    """The directory, empty of what an earlier run left."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in ("service.log", "kubeconfig"):
+        (directory / name).unlink(missing_ok=True)
+    return directory
+
+
+def _short(path: Path) -> str:
+    """As people would type it: relative when it is below the current directory."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path.resolve())
