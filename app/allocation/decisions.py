@@ -15,7 +15,8 @@ from app.allocation.allocator import STEP_BUDGET, Allocator, random_share_ids
 from app.allocation.explanation import explain
 from app.allocation.lens import Lens, LensKey
 from app.allocation.plan import Explanation, Failure, Plan, Refusal
-from app.allocation.requests import PreparedClaims, prepare
+from app.allocation.reduction import Reads, Reduction, reads_of
+from app.allocation.requests import Filter, PreparedClaims, prepare
 from app.allocation.score import score
 from app.allocation.verdicts import UNKNOWN_NODE, Search, Table, Verdicts
 from app.api.resource import AllocationResult, ResourceClaim
@@ -23,9 +24,11 @@ from app.devices.blocks import digest
 from app.devices.cluster import Cluster
 from app.devices.holdings import NodeHoldings
 from app.devices.pools import NodeView
+from app.devices.poolstate import PoolStates
 
 REMEMBERED_TABLES = 256
-REMEMBERED_LENSES = 64
+REMEMBERED_LENSES = 256
+REMEMBERED_REDUCTIONS = 16
 
 Signature = tuple[tuple[bytes, ...], tuple[int, ...]]
 """What claims ask for, and the versions of the classes they ask for it."""
@@ -48,6 +51,8 @@ class Decisions:
         self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
         self._tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_TABLES)
         self._lenses: LRUCache[LensKey, Lens] = LRUCache(REMEMBERED_LENSES)
+        self._reductions: LRUCache[Reads, Reduction] = LRUCache(REMEMBERED_REDUCTIONS)
+        self._states = PoolStates()
 
     # --- many nodes --------------------------------------------------------------------------------------------------
 
@@ -87,8 +92,15 @@ class Decisions:
         key = Lens.key(prepared)
         lens = self._lenses.get(key)
         if lens is None:
-            lens = self._lenses[key] = Lens(*key)
+            lens = self._lenses[key] = Lens(*key, reduction=self._reduction(*key[:2]), states=self._states)
         return Table(prepared, lens, self._cluster.inventory.nodes, self._cluster.ledger)
+
+    def _reduction(self, filters: Sequence[Filter], attributes: Sequence[str]) -> Reduction:
+        reads = reads_of(filters, attributes)
+        reduction = self._reductions.get(reads)
+        if reduction is None:
+            reduction = self._reductions[reads] = Reduction(reads)
+        return reduction
 
     def _problem(self, claims: Sequence[ResourceClaim], known: Failure) -> str:
         """The text names claims, so it is made anew for these."""

@@ -1,13 +1,10 @@
 """How a pod's claims look at nodes: through a lens, nodes that must get the same verdict look the same.
 
 Promises: two nodes with equal fingerprints make the search take the same turns. A fingerprint holds, per pool and in
-search order, what the search can notice: what the claims' selectors, tolerations and capacity requests say about
-each device, the values of the attributes that constraints compare, what the device consumes and offers, whether it
-is free, and what the pool's counters still have. Names of nodes, pools and devices, and devices no request wants,
-are left out. A device that somebody owns is left out too, unless a request looks at devices in use (mode All, admin
-access).
-
-Fingerprints are kept per pool and made anew only when the pool, or who holds its devices, changed.
+search order, what the search can notice: what the claims' selectors, tolerations and capacity requests say about each
+device, the values of the attributes that constraints compare, what the device consumes and offers, whether it is free,
+and what the pool's counters still have. Names of nodes, pools and devices, and devices no request wants, are left out.
+A device that somebody owns is left out too, unless a request looks at devices in use (mode All, admin access).
 """
 
 from __future__ import annotations
@@ -15,36 +12,52 @@ from __future__ import annotations
 from collections.abc import Hashable
 from itertools import count
 
+from app.allocation.reduction import Reduction, Shape
 from app.allocation.requests import Filter, PreparedClaims
 from app.allocation.selection import judge
-from app.devices.holdings import Amounts, PoolHoldings, remaining_counters
 from app.devices.ledger import Ledger
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenNode, Sight
-from app.devices.pools import NodeSelection, Pool
+from app.devices.pools import Pool
+from app.devices.poolstate import PoolState, PoolStates
 
-REMEMBERED_MODELS = 200_000
-REMEMBERED_PARTS = 100_000
+REMEMBERED = 50_000
 
 Fingerprint = tuple[Hashable, ...]
 
 LensKey = tuple[tuple[Filter, ...], tuple[str, ...], bool]
 
 IRRELEVANT = 0
-"""The kind of devices that no request can have."""
+"""The kind of devices that no request can have, and the part of pools that make no difference."""
+
+INCOMPLETE, INVALID = -1, -2
+"""Parts of pools without devices."""
 
 
 class Lens:
-    """What is looked at: `filters` of requests, `attributes` of constraints. `whole`: devices in use matter as well."""
+    """What is looked at: `filters` of requests, `attributes` of constraints. `whole`: devices in use matter as well.
 
-    def __init__(self, filters: tuple[Filter, ...], attributes: tuple[str, ...], whole: bool) -> None:
+    `reduction` has to be made for what these read; lenses that read the same may share it.
+    """
+
+    def __init__(
+        self,
+        filters: tuple[Filter, ...],
+        attributes: tuple[str, ...],
+        whole: bool,
+        *,
+        reduction: Reduction,
+        states: PoolStates,
+    ) -> None:
         self._filters = filters
         self._attributes = attributes
         self._whole = whole
+        self._reduction = reduction
+        self._states = states
         self._kinds: dict[Hashable, int] = {}
         self._kind_of: dict[DeviceModel, int] = {}
-        self._parts: dict[Hashable, int] = {}
-        self._part_of: dict[Sight, tuple[int, int]] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._parts: dict[tuple[Shape, PoolState], int] = {}
         self._next = count(1)
 
     @staticmethod
@@ -67,68 +80,61 @@ class Lens:
         found: list[int] = []
         for sight in seen.sights:
             pool = sight.pool
-            if pool is None:
-                continue
-            revision = ledger.revision(pool.id)
-            known = self._part_of.get(sight)
-            if known is None or known[0] != revision:
-                part = self._identify(self._part(pool, ledger.holdings(pool.id)))
-                if len(self._part_of) > REMEMBERED_PARTS:
-                    self._part_of.clear()
-                self._part_of[sight] = known = revision, part
-            if known[1]:
-                found.append(known[1])
+            if pool is not None:
+                shape, state = self._reduction.shape(sight, pool), self._state(sight, pool, ledger)
+                part = self._parts.get((shape, state))
+                if part is None:
+                    part = self._part(shape, state)
+                if part != IRRELEVANT:
+                    found.append(part)
         return tuple(found)
 
-    def _identify(self, part: tuple[Hashable, ...]) -> int:
-        """A number for the part; never given to another one, also when it was forgotten."""
-        if not part:
-            return 0
-        known = self._parts.get(part)
-        if known is None:
-            if len(self._parts) > REMEMBERED_PARTS:
-                self._parts.clear()
-            known = self._parts[part] = next(self._next)
-        return known
+    def _state(self, sight: Sight, pool: Pool, ledger: Ledger) -> PoolState:
+        revision = ledger.revision(pool.id)
+        if sight.state is None or sight.revision != revision:
+            sight.revision, sight.state = revision, self._states.of(pool, ledger.holdings(pool.id))
+        return sight.state
 
     # --- pools -------------------------------------------------------------------------------------------------------
 
-    def _part(self, pool: Pool, held: PoolHoldings | None) -> tuple[Hashable, ...]:
-        """What the search can notice of a pool; empty when that is nothing."""
-        if pool.invalid:
-            return ("invalid",)
-        if pool.incomplete:
-            return ("incomplete",) if self._whole else ()
+    def _part(self, shape: Shape, state: PoolState) -> int:
+        """A number for what the search can notice of a pool. A number that was forgotten is never given again."""
+        content = self._content(shape, state)
+        if isinstance(content, int):
+            return content
+        if len(self._parts) >= REMEMBERED:
+            self._parts.clear()
+            self._numbers.clear()
+        number = self._numbers.get(content)
+        if number is None:
+            number = self._numbers[content] = next(self._next)
+        self._parts[shape, state] = number
+        return number
+
+    def _content(self, shape: Shape, state: PoolState) -> tuple[Hashable, ...] | int:
+        if shape.invalid:
+            return INVALID
+        if shape.incomplete:
+            return INCOMPLETE if self._whole else IRRELEVANT
         devices: list[Hashable] = []
         consuming = False
-        for index, device in enumerate(pool.devices):
-            kind = self._kind(device.model)
-            if kind == IRRELEVANT:
+        for index, (model, place) in enumerate(shape.devices):
+            kind = self._kind(model)
+            owned = bool(state.owned >> index & 1)
+            if kind == IRRELEVANT or (owned and not self._whole):
                 continue
-            name = device.id[2]
-            owned = held is not None and name in held.owned
-            if owned and not self._whole:
-                continue
-            place = _place(pool, index, device.selection)
-            used = held.shared.get(name) if held is not None else None
-            if owned or place or used is not None:
-                devices.append((kind, owned, place, _amounts(used)))
-            else:
-                devices.append(kind)
-            consuming = consuming or bool(device.model.consumes)
+            used = state.shared.get(index)
+            devices.append((kind, owned, place, used) if owned or place or used is not None else kind)
+            consuming = consuming or bool(model.consumes)
         if not devices:
-            return ()
-        if consuming and pool.counters:
-            left = remaining_counters(pool, held)
-            counters = tuple(sorted((name, *sorted(values.items())) for name, values in left.items()))
-            return (*devices, counters)
-        return tuple(devices)
+            return IRRELEVANT
+        return (*devices, state.left) if consuming and shape.counted else tuple(devices)
 
     def _kind(self, model: DeviceModel) -> int:
         """A number for what the search can notice of a device apart from its place and use."""
         known = self._kind_of.get(model)
         if known is None:
-            if len(self._kind_of) > REMEMBERED_MODELS:
+            if len(self._kind_of) >= REMEMBERED:
                 self._kind_of.clear()
             known = self._kind_of[model] = self._kind_anew(model)
         return known
@@ -140,10 +146,9 @@ class Lens:
         )
         if not any(selected or objection for _, selected, _, objection in judgements):
             return IRRELEVANT
-        attributes = tuple(_typed(model, name) for name in self._attributes)
         content = (
             judgements,
-            attributes,
+            tuple(_typed(model, name) for name in self._attributes),
             model.multi,
             bool(model.binding_conditions),
             model.binds_to_node,
@@ -159,13 +164,3 @@ def _typed(model: DeviceModel, name: str) -> Hashable:
     if isinstance(value, tuple):
         return present, "list", tuple((type(item).__name__, item) for item in value)
     return present, type(value).__name__, value
-
-
-def _place(pool: Pool, index: int, selection: NodeSelection) -> int:
-    """What node selection does to a device: 1 it is for other nodes, 2 nobody can tell, 4 it cannot be written down."""
-    terms = selection.node_selector.node_selector_terms if selection.node_selector is not None else ()
-    return (pool.elsewhere >> index & 1) | (index in pool.unmatchable) << 1 | (len(terms) > 1) << 2
-
-
-def _amounts(used: Amounts | None) -> Hashable:
-    return None if used is None else tuple(sorted(used.items()))

@@ -22,6 +22,8 @@ from app.devices.models import DeviceModel
 P = TypeVar("P")
 
 DIGEST_BYTES = 16
+MANY_ATTRIBUTES = 64
+LONG_TEXT = 256
 SHARED_VALUES = 65_536
 """How many distinct values are kept for sharing; what is rarer (serial numbers) is kept by its devices only."""
 
@@ -73,11 +75,27 @@ class Blocks:
         key = driver, digest(msgspec.structs.replace(device, name=""))
         model = self._models.get(key)
         if model is None:
-            model = self._models[key] = DeviceModel(driver, device, key[1])
+            model = self._models[key] = DeviceModel(driver, device, key[1], _rest(device))
         return model
 
     def __len__(self) -> int:
         return len(self._blocks)
+
+
+def _rest(device: Device) -> bytes:
+    """The content without ordinary attributes.
+
+    Versions, lists and unknown or overlong values are not ordinary: one that cannot be used makes every selector fail
+    on the device. Nor is an unusual number of attributes, on which the cost of a selector may depend.
+    """
+    odd = {name: value for name, value in device.attributes.items() if not _ordinary(value)}
+    many = len(device.attributes) if len(device.attributes) > MANY_ATTRIBUTES else 0
+    return digest((msgspec.structs.replace(device, name="", attributes=odd), many))
+
+
+def _ordinary(attribute: DeviceAttribute) -> bool:
+    value = attribute.value
+    return type(value) in (bool, int) or (type(value) is str and len(value) <= LONG_TEXT)
 
 
 def _shared(device: Device) -> Device:

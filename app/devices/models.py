@@ -44,6 +44,7 @@ class DeviceModel:
         "key",
         "memo",
         "multi",
+        "rest",
         "taints",
     )
 
@@ -62,11 +63,14 @@ class DeviceModel:
     """Where callers may remember what follows from the model alone. Use `remember`, which keeps it small."""
     key: bytes
     """Equal keys mean equal content, whatever the driver is; empty when nobody computed it."""
+    rest: bytes
+    """As `key`, but ordinary attributes do not count: those with a plain value that nothing but itself depends on."""
 
-    def __init__(self, driver: str, device: Device, key: bytes = b"") -> None:
+    def __init__(self, driver: str, device: Device, key: bytes = b"", rest: bytes = b"") -> None:
         self.driver = driver
         self.device = device
         self.key = key
+        self.rest = rest
         self.attributes = attribute_values(device.attributes)
         self.capacity = device.capacity
         self.consumes = consumption(device)

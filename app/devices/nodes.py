@@ -24,6 +24,7 @@ from app.devices.changes import ChangeLog
 from app.devices.models import DeviceModel
 from app.devices.nodeselector import NodeSelectorError
 from app.devices.pools import GatherError, NodeSelection, NodeView, Pool, gather_pool
+from app.devices.poolstate import PoolState
 from app.devices.usage import PoolID
 
 KEPT_VIEWS = 512
@@ -35,11 +36,14 @@ Outlook = tuple[Any, ...]
 class Sight:
     """A pool as one or more nodes see it, or the error that keeps them from seeing it."""
 
-    __slots__ = ("error", "pool")
+    __slots__ = ("error", "pool", "revision", "state")
 
     def __init__(self, pool: Pool | None, error: str = "") -> None:
         self.pool = pool
         self.error = error
+        self.revision = -1
+        """That of the ledger which `state` was made of."""
+        self.state: PoolState | None = None
 
 
 class SeenNode:

@@ -1,0 +1,166 @@
+"""Devices reduced to what is read of them, so that a serial number does not make every device unlike all others.
+
+Promises: devices with one representative give the same answers to every selector and constraint whose reads the
+reduction was made for, and are equal in everything but attributes. Pools with the same devices in this sense share
+one `Shape`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from app.allocation.requests import Filter
+from app.api.features import FeatureGates
+from app.cel import CelCompileError, CelGates, compile_selector
+from app.devices.models import DeviceModel
+from app.devices.nodes import Sight
+from app.devices.pools import NodeSelection, Pool
+
+REMEMBERED_SIGHTS = 100_000
+REMEMBERED_SHAPES = 20_000
+
+Reads = frozenset[tuple[str, str]] | None
+"""(domain, id) of the attributes that are read, ("*", domain) where only the domain's existence is; None: all."""
+
+DOMAIN = "*"
+
+
+def reads_of(filters: Iterable[Filter], attributes: Iterable[str]) -> Reads:
+    """What the selectors of filters and the constraints on these attributes (full names) read."""
+    found: set[tuple[str, str]] = set()
+    for name in attributes:
+        domain, _, identifier = name.partition("/")
+        found.add((domain, identifier))
+    for filter in filters:
+        for expression in filter.class_selectors + filter.selectors:
+            reads = _selector_reads(expression, filter.features)
+            if reads is None:
+                return None
+            found |= reads
+    return frozenset(found)
+
+
+def _selector_reads(expression: str, features: FeatureGates) -> Reads:
+    """An expression that does not compile reads nothing: it fails on every device."""
+    try:
+        gates = CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity)
+        reads = compile_selector(expression, gates).reads
+    except CelCompileError:
+        return frozenset()
+    if reads.everything:
+        return None
+    entries = {(domain, identifier) for kind, domain, identifier in reads.entries if kind == "attributes"}
+    return frozenset(entries | {(DOMAIN, domain) for kind, domain in reads.domains if kind == "attributes"})
+
+
+class Shape:
+    """What claims can tell of a pool, whoever holds it: representatives of its devices with their places, in order.
+
+    A place tells what node selection does to a device: 1 it is for other nodes, 2 nobody can tell, 4 it cannot be
+    written down.
+    """
+
+    __slots__ = ("counted", "devices", "incomplete", "invalid")
+
+    def __init__(self, devices: tuple[tuple[DeviceModel, int], ...], pool: Pool) -> None:
+        self.devices = devices
+        self.counted = bool(pool.counters)
+        self.incomplete = pool.incomplete
+        self.invalid = bool(pool.invalid)
+
+
+class Reduction:
+    """See the module. The same shape is the same object until it is forgotten."""
+
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+        self._names: dict[str, tuple[str, ...]] = {}
+        self._domains = sorted(domain for kind, domain in reads or () if kind == DOMAIN)
+        self._representatives: dict[Hashable, DeviceModel] = {}
+        self._shapes: dict[Hashable, Shape] = {}
+        self._by_content: dict[Hashable, Shape] = {}
+        self._by_sight: dict[Sight, Shape] = {}
+
+    def shape(self, sight: Sight, pool: Pool) -> Shape:
+        """The shape of what is seen; `pool` is the sight's."""
+        known = self._by_sight.get(sight)
+        if known is None:
+            if len(self._by_sight) >= REMEMBERED_SIGHTS:
+                self._by_sight.clear()
+            known = self._by_sight[sight] = self._shape(pool)
+        return known
+
+    def _shape(self, pool: Pool) -> Shape:
+        places = _places(pool)
+        flags = bool(pool.counters), pool.incomplete, bool(pool.invalid)
+        models = tuple(device.model for device in pool.devices)
+        known = self._by_content.get((models, places, flags))
+        if known is None:
+            self._make_room()
+            reduced = tuple(self._representative(model) for model in models)
+            known = self._shapes.get((reduced, places, flags))
+            if known is None:
+                listed = tuple(zip(reduced, places or (0,) * len(reduced), strict=True))
+                known = self._shapes[reduced, places, flags] = Shape(listed, pool)
+            self._by_content[models, places, flags] = known
+        return known
+
+    def _make_room(self) -> None:
+        if len(self._by_content) >= REMEMBERED_SHAPES:
+            self._by_content.clear()
+            self._shapes.clear()
+            self._representatives.clear()
+
+    def _representative(self, model: DeviceModel) -> DeviceModel:
+        if self._reads is None:
+            return model
+        names = self._names.get(model.driver)
+        if names is None:
+            names = self._names[model.driver] = _published_names(self._reads, model.driver)
+        key: tuple[Hashable, ...] = (model.driver, model.rest, *(_typed(model.attributes, name) for name in names))
+        if self._domains:
+            present = {_domain(name, model.driver) for name in model.attributes}
+            key = (*key, *(domain in present for domain in self._domains))
+        return self._representatives.setdefault(key, model)
+
+
+def _published_names(reads: Iterable[tuple[str, str]], driver: str) -> tuple[str, ...]:
+    """The names under which a driver can publish what is read: with the domain, or without it when it is the driver."""
+    names: set[str] = set()
+    for domain, identifier in reads:
+        if domain != DOMAIN:
+            names.add(f"{domain}/{identifier}")
+            if domain == driver:
+                names.add(identifier)
+    return tuple(sorted(names))
+
+
+def _domain(name: str, driver: str) -> str:
+    domain, slash, _ = name.partition("/")
+    return domain if slash else driver
+
+
+_ABSENT = ("absent",)
+
+
+def _typed(attributes: Any, name: str) -> Hashable:
+    """Presence, type and value: 1 and true are different."""
+    value = attributes.get(name, _ABSENT)
+    return value if type(value) is str else (type(value).__name__, value)
+
+
+def _places(pool: Pool) -> tuple[int, ...]:
+    """The place of each device; empty when all are 0."""
+    if not pool.elsewhere and not pool.unmatchable:
+        selections = {device.selection for device in pool.devices}
+        if not any(_many_terms(selection) for selection in selections):
+            return ()
+    return tuple(
+        (pool.elsewhere >> index & 1) | (index in pool.unmatchable) << 1 | _many_terms(device.selection) << 2
+        for index, device in enumerate(pool.devices)
+    )
+
+
+def _many_terms(selection: NodeSelection) -> bool:
+    return selection.node_selector is not None and len(selection.node_selector.node_selector_terms) > 1
