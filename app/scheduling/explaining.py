@@ -91,7 +91,7 @@ def offline_state(cluster: Cluster, decisions: Decisions, clock: Clock) -> State
         clock=clock,
         observer=Silent(),
         limits=limits,
-        waking=Waking(lambda: cluster.generation, ports.ring, limits, Silent()),
+        waking=Waking(ports.ring, limits, Silent()),
         reservations=Reservations(limits.tentative_seconds, clock),
     )
 

@@ -13,6 +13,7 @@ from cachetools import TTLCache
 from app.api.core import Pod
 from app.api.errors import ApiError
 from app.api.extender import ExtenderArgs, ExtenderFilterResult
+from app.api.resource import ResourceClaim
 from app.scheduling import extended
 from app.scheduling.claims import Refusal, find, named_claims
 from app.scheduling.deallocation import Deallocations
@@ -62,22 +63,22 @@ class Filter:
 
     async def learn_missing(self, pod: Pod) -> None:
         """Read the claims that the pod names and we have not seen: the scheduler's watch may be ahead of ours."""
-        ledger = self._state.cluster.ledger
+        state = self._state
         names = named_claims(pod)
-        if isinstance(names, Refusal):
-            return
-        for name, _ in names:
-            key = (pod.metadata.namespace, name)
-            if ledger.get(*key) is not None or key in self._absent:
+        for name, _ in [] if isinstance(names, Refusal) else names:
+            namespace = pod.metadata.namespace
+            if state.cluster.ledger.get(namespace, name) is not None:
+                continue
+            if (namespace, name) in self._absent:
                 continue
             try:
-                claim = await self._state.ports.read_claim(*key)
+                claim = await state.ports.read_claim(namespace, name)
             except ApiError:
                 return
             if claim is None:
-                self._absent[key] = True
+                self._absent[namespace, name] = True
             else:
-                self._state.learn(claim)
+                state.learn(claim)
 
     def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
         """Decide, and remember what later calls need."""
@@ -88,7 +89,11 @@ class Filter:
             return self._only(uid, running, names)
         generation = state.waking.generation
         found = find(pod, state.cluster.ledger.get, state.features)
-        claims = () if isinstance(found, Refusal) else found
+        if isinstance(found, Refusal):
+            self._miss_claims(pod)
+            claims: tuple[ResourceClaim, ...] = ()
+        else:
+            claims = found
         key = signature(claims)
         if key:
             known = self._refusals.recall(uid, key, generation, names)
@@ -109,6 +114,12 @@ class Filter:
         if judgement.error:
             return ExtenderFilterResult(Error=judgement.error)
         return ExtenderFilterResult(NodeNames=judgement.fits, FailedAndUnresolvableNodes=judgement.refused)
+
+    def _miss_claims(self, pod: Pod) -> None:
+        """The pod waits for claims that are not there, or not as they should be: a new one of that name wakes it."""
+        names = named_claims(pod)
+        for name, _ in [] if isinstance(names, Refusal) else names:
+            self._state.missed[f"{pod.metadata.namespace}/{name}"] = True
 
     def _only(self, uid: str, running: str, names: tuple[str, ...]) -> ExtenderFilterResult:
         """The scheduler has given up on a bind that is still under way: only that bind's node is of use."""

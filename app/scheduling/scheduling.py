@@ -78,7 +78,7 @@ class Scheduling:
             clock=clock,
             observer=observer,
             limits=limits,
-            waking=Waking(lambda: cluster.generation, ports.ring, limits, observer),
+            waking=Waking(ports.ring, limits, observer),
             reservations=Reservations(limits.tentative_seconds, clock),
         )
         self._deallocations = Deallocations(self.state)
@@ -125,12 +125,21 @@ class Scheduling:
             return
         if isinstance(obj, DeviceClass):
             self.state.classes_changed()
-        improved = self.state.cluster.apply(obj)
         if isinstance(obj, ResourceClaim):
-            self._sweeper.note(obj)
-            self.state.changes.notify(obj.metadata.uid)
-        if improved:
-            self.state.waking.noticed()
+            self._apply_claim(obj)
+        elif self.state.cluster.apply(obj):
+            self.state.waking.improved()
+
+    def _apply_claim(self, claim: ResourceClaim) -> None:
+        """A claim seen for the first time helps nobody but the pods that miss it; it must not wake all others."""
+        meta, state = claim.metadata, self.state
+        new = state.cluster.ledger.by_uid(meta.uid) is None
+        improved = state.cluster.apply(claim)
+        missed = state.missed.pop(meta.key, False)
+        if missed if new else improved:
+            state.waking.improved()
+        self._sweeper.note(claim)
+        state.changes.notify(meta.uid)
 
     def remove(self, obj: Watched) -> None:
         """A deleted object."""
@@ -144,12 +153,12 @@ class Scheduling:
             self._sweeper.forget(obj)
             self.state.changes.notify(obj.metadata.uid)
         if improved:
-            self.state.waking.noticed()
+            self.state.waking.improved()
 
     def poison(self, kind: str, key: str, problem: str) -> None:
         """An object (`namespace/name` or `name`) that cannot be read."""
         if self.state.cluster.poison(kind, key, problem):
-            self.state.waking.noticed()
+            self.state.waking.improved()
 
     def on_pod(self, pod: Pod) -> None:
         """A new or changed pod."""

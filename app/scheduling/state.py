@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
+from cachetools import LRUCache
+
 from app.allocation.decisions import Decisions
 from app.api.core import Pod
 from app.api.features import FeatureGates
@@ -40,6 +42,8 @@ class State:
     """The node on which a bind of the pod with this UID is under way."""
     awaited: set[str] = field(default_factory=set)
     """UIDs of claims in flight, and of pods with a bind under way, that pods were refused for."""
+    missed: LRUCache[str, bool] = field(default_factory=lambda: LRUCache(100_000))
+    """Claims (namespace/name) that pods were refused for because they are not there, or not as they should be."""
     clearing: set[str] = field(default_factory=set)
     """UIDs of claims whose allocation we are taking back."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)

@@ -25,37 +25,21 @@ log = structlog.get_logger(__name__)
 
 
 class Waking:
-    """`cluster_generation` grows with improvements that came through the watches; `improved` adds our own."""
+    """`generation` grows with everything that may let a refused pod fit."""
 
-    def __init__(
-        self,
-        cluster_generation: Callable[[], int],
-        ring: Callable[[], Awaitable[None]],
-        limits: Limits,
-        observer: Observer,
-    ) -> None:
-        self._cluster_generation = cluster_generation
+    def __init__(self, ring: Callable[[], Awaitable[None]], limits: Limits, observer: Observer) -> None:
+        self.generation = 0
         self._ring = ring
         self._limits = limits
         self._observer = observer
-        self._own = 0
         self._rung = -1
         self._strangers = False
         self._refused: LRUCache[str, int] = LRUCache(limits.remembered_pods)
         self._due = asyncio.Event()
 
-    @property
-    def generation(self) -> int:
-        """Grows with everything that may let a refused pod fit."""
-        return self._cluster_generation() + self._own
-
     def improved(self) -> None:
-        """Something became free by our own doing."""
-        self._own += 1
-        self.noticed()
-
-    def noticed(self) -> None:
-        """The generation of the cluster has grown."""
+        """A refused pod may fit now."""
+        self.generation += 1
         if self._refused:
             self._due.set()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from app.api.errors import OutcomeUnknownError
 from tests.scheduling.objects import make_claim, make_node, make_pod, make_slice
 from tests.scheduling.world import Replay, Service, World
@@ -123,5 +125,38 @@ def test_devices_that_a_failed_bind_gives_back_ring(replay: Replay, small: list[
         await world.settle(60.0)
         assert service.client.rings >= 1
         assert (await service.filter(world.api.pod("q"), "n1")).NodeNames == ["n1"]
+
+    replay(story)
+
+
+def test_a_new_claim_wakes_only_those_who_miss_it(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
+        world.add(make_claim("unrelated"))
+        await world.settle(3.0)
+        assert service.client.rings == 0
+        assert (await service.filter(make_pod("q", "missing"))).NodeNames == []
+        world.add(make_claim("missing"))
+        await world.settle(3.0)
+        assert service.client.rings == 1
+
+    replay(story)
+
+
+def test_a_claim_made_anew_wakes_the_pod_that_was_refused_for_the_old_one(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
+        old = make_claim("again")
+        meta = msgspec.structs.replace(old.metadata, deletion_timestamp="2026-01-01T00:00:00Z", uid="uid-old")
+        world.add(msgspec.structs.replace(old, metadata=meta))
+        await world.settle(3.0)
+        answer = await service.filter(make_pod("q", "again"))
+        assert set(answer.FailedAndUnresolvableNodes.values()) == {'resourceclaim "again" is being deleted'}
+        service.client.rings = 0
+        world.api.drop(world.api.claim("again"))
+        world.add(old)
+        await world.settle(3.0)
+        assert service.client.rings == 1
+        assert (await service.filter(make_pod("q", "again"))).NodeNames == ["n1", "n2"]
 
     replay(story)
