@@ -226,7 +226,7 @@ class Service:
         """Say at the start which rights are missing, not when the first pod needs them."""
         rights = rights_for_reading(taint_rules=bool(served.taint_rules)) + rights_for_binding()
         if self.settings.leader_election:
-            rights += rights_for_lease(self.settings.namespace)
+            rights += rights_for_lease(self.settings.namespace, self.settings.lease_name)
         try:
             for missing in await missing_rights(client, rights):
                 log.error("right missing", right=missing)

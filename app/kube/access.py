@@ -19,7 +19,9 @@ _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
 class Right(msgspec.Struct, frozen=True):
-    """One verb on one resource. `why` completes "needed to ..."; an empty namespace means the whole cluster."""
+    """One verb on one resource, or on its object with that name. `why` completes "needed to ..."; an empty namespace
+    means the whole cluster.
+    """
 
     verb: str
     group: str
@@ -27,6 +29,7 @@ class Right(msgspec.Struct, frozen=True):
     why: str
     subresource: str = ""
     namespace: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
         target = self.resource + (f"/{self.subresource}" if self.subresource else "")
@@ -62,11 +65,13 @@ def rights_for_binding() -> tuple[Right, ...]:
     )
 
 
-def rights_for_lease(namespace: str) -> tuple[Right, ...]:
+def rights_for_lease(namespace: str, name: str) -> tuple[Right, ...]:
     """What leader election needs."""
-    return tuple(
-        Right(verb, "coordination.k8s.io", "leases", "elect a leader", namespace=namespace)
-        for verb in ("get", "create", "update")
+    group, why = "coordination.k8s.io", "elect a leader"
+    return (
+        Right("create", group, "leases", why, namespace=namespace),
+        Right("get", group, "leases", why, namespace=namespace, name=name),
+        Right("update", group, "leases", why, namespace=namespace, name=name),
     )
 
 
@@ -88,6 +93,7 @@ async def _granted(client: KubeClient, right: Right) -> bool:
                 "resource": right.resource,
                 "subresource": right.subresource,
                 "namespace": right.namespace,
+                "name": right.name,
             }
         },
     }

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from app.service import Service
 from app.settings import load
@@ -18,7 +19,8 @@ from tests.e2e.controlplane import ControlPlane
 
 pytestmark = pytest.mark.e2e
 
-MANIFESTS = Path(__file__).parents[2] / "manifests"
+ROOT = Path(__file__).parents[2]
+MANIFESTS = ROOT / "manifests"
 DRIVER = "service.example.com"
 
 
@@ -55,7 +57,15 @@ class Cluster:
         self.plane.kubectl("delete", "namespace", self.name, "--wait=false")
         self.plane.kubectl("delete", "node,deviceclass,resourceslice", self.name)
 
-    def pod_with_claim(self, name: str) -> dict[str, Any]:
+    def publish(self, devices: int) -> None:
+        """The node's pool, with that many devices."""
+        known = json.loads(self.plane.kubectl("get", "resourceslice", self.name, "--output=json"))
+        generation = known["spec"]["pool"]["generation"] + 1
+        known["spec"]["pool"]["generation"] = generation
+        known["spec"]["devices"] = [{"name": f"device-{index}"} for index in range(devices)]
+        self.plane.kubectl("replace", "--filename=-", stdin=json.dumps(known))
+
+    def pod_with_claim(self, name: str, scheduler: str = "nobody") -> dict[str, Any]:
         where = {"name": name, "namespace": self.name}
         spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": self.name}}]}}
         self.plane.apply(
@@ -65,7 +75,7 @@ class Cluster:
                 "kind": "Pod",
                 "metadata": where,
                 "spec": {
-                    "schedulerName": "nobody",
+                    "schedulerName": scheduler,
                     "containers": [{"name": "c", "image": "none"}],
                     "resourceClaims": [{"name": "d", "resourceClaimName": name}],
                 },
@@ -137,3 +147,55 @@ async def test_the_rights_of_the_manifests_are_enough_from_filter_to_bind_and_ba
             await asyncio.sleep(0.1)
     log = capfd.readouterr()
     assert "right missing" not in log.out + log.err
+
+
+@pytest.fixture
+async def scheduler(plane: ControlPlane, service: Service) -> AsyncIterator[str]:
+    """A stock kube-scheduler with the shipped configuration, its extenders pointed at the service."""
+    config = yaml.safe_load((ROOT / "scheduler_config" / "secondary-scheduler.yaml").read_text())
+    config["leaderElection"] = {"leaderElect": False}
+    for extender in config["extenders"]:
+        extender["urlPrefix"] = service.url + "/scheduler"
+        del extender["enableHTTPS"], extender["tlsConfig"]
+    # Starting and stopping it takes seconds, in which the service has to go on.
+    await asyncio.to_thread(
+        plane.start_scheduler, "dra-scheduler", config, {**plane.feature_gates, "SchedulerPopFromBackoffQ": False}
+    )
+    yield config["profiles"][0]["schedulerName"]
+    await asyncio.to_thread(plane.stop_component, "dra-scheduler")
+
+
+async def test_a_stock_scheduler_places_pods_through_us_and_wakes_the_refused(
+    cluster: Cluster, service: Service, scheduler: str
+) -> None:
+    resources = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+    patch = json.dumps({"status": {"allocatable": resources, "capacity": resources}})
+    await asyncio.to_thread(
+        cluster.plane.kubectl, "patch", "node", cluster.name, "--subresource=status", f"--patch={patch}"
+    )
+    names = ["one", "two", "three"]
+    for name in names:
+        await asyncio.to_thread(cluster.pod_with_claim, name, scheduler)
+
+    async def bound(number: int) -> list[str]:
+        async with asyncio.timeout(60):
+            while True:
+                pods = [await asyncio.to_thread(cluster.get, "pod", name) for name in names]
+                placed = [str(pod["metadata"]["name"]) for pod in pods if pod["spec"].get("nodeName")]
+                if len(placed) == number:
+                    return placed
+                await asyncio.sleep(0.1)
+
+    await bound(1)
+    # Slices wake nobody in kube-scheduler: the doorbell has to.
+    await asyncio.to_thread(cluster.publish, 2)
+    first = (await bound(2))[0]
+    # A deleted pod frees its claim's device for the last one.
+    await asyncio.to_thread(
+        cluster.plane.kubectl, "delete", "pod", first, f"--namespace={cluster.name}", "--force", "--grace-period=0"
+    )
+    names.remove(first)
+    assert await bound(2) == names
+    claims = [await asyncio.to_thread(cluster.get, "resourceclaim", name) for name in names]
+    devices = {claim["status"]["allocation"]["devices"]["results"][0]["device"] for claim in claims}
+    assert devices == {"device-0", "device-1"}

@@ -230,7 +230,7 @@ async def test_a_lease_passes_from_hand_to_hand(client: KubeClient) -> None:
 async def test_the_administrator_has_all_rights_and_somebody_else_has_not(
     plane: ControlPlane, client: KubeClient
 ) -> None:
-    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_lease("default")
+    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_lease("default", "lease")
     assert await missing_rights(client, rights) == []
     settings = ClientSettings(kubeconfig=str(plane.user_kubeconfig("nobody-in-particular")))
     async with await KubeClient.connect(settings) as stranger:

@@ -25,7 +25,7 @@ def allow(server: Any, allowed: Any) -> None:
 
 async def test_nothing_is_missing_when_all_is_allowed(server: Any, client: KubeClient) -> None:
     allow(server, lambda asked: True)
-    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_lease("dra-system")
+    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_lease("dra-system", "lease")
     assert await missing_rights(client, rights) == []
     assert len(server.asked) == len(rights)
 
@@ -40,9 +40,11 @@ async def test_a_missing_right_is_named_with_its_purpose(server: Any, client: Ku
 
 async def test_a_namespaced_right_is_asked_for_in_its_namespace(server: Any, client: KubeClient) -> None:
     allow(server, lambda asked: asked["namespace"] != "dra-system")
-    missing = await missing_rights(client, rights_for_lease("dra-system"))
+    missing = await missing_rights(client, rights_for_lease("dra-system", "lease"))
     assert len(missing) == 3
-    assert missing[0] == "get leases.coordination.k8s.io in namespace dra-system: needed to elect a leader"
+    assert missing[0] == "create leases.coordination.k8s.io in namespace dra-system: needed to elect a leader"
+    names = [asked.json["spec"]["resourceAttributes"]["name"] for asked in server.asked]
+    assert sorted(names) == ["", "lease", "lease"], "creation cannot be granted by name, the rest is"
 
 
 async def test_a_server_without_authorization_allows_everything(client: KubeClient) -> None:
