@@ -45,13 +45,9 @@ def _prefer_better_alternatives(state: State, subject: Subject, scores: dict[str
     pending = subject.claims.pending
     if not any(request.first_available for claim in pending for request in claim.spec.devices.requests):
         return
-    raw: dict[str, int] = {}
-    for name in scores:
-        if name in state.cluster.nodes:
-            plan = state.decisions.plan(pending, name)
-            if isinstance(plan, Plan):
-                chosen = list(zip(pending, plan.allocations, strict=True))
-                raw[name] = state.decisions.score([*allocated, *chosen])
+    already = state.decisions.score(allocated)
+    known = [name for name in scores if name in state.cluster.nodes]
+    raw = {name: already + score for name, score in state.decisions.scores(pending, known).items()}
     best = max(raw.values(), default=0)
     if best > 0:
         scores.update({name: score * MOST // best for name, score in raw.items()})
