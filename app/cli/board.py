@@ -41,6 +41,11 @@ class Row(msgspec.Struct, frozen=True):
     """The reason of its PodScheduled condition."""
 
     @property
+    def waits(self) -> bool:
+        """Whether it has said why it does not run yet."""
+        return self.state in ("Pending", "Starting") and self.reason not in ("", UNTRIED)
+
+    @property
     def settled(self) -> bool:
         """Whether the pod is where it should be: it runs, or it says why it cannot."""
         if self.expected:
@@ -133,11 +138,7 @@ def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> list[str]:
             continue
         if row.state == "Running" and (old is None or old.state != "Running"):
             found.append(f"{name} runs on {row.node}" + (f" with {row.devices}" if row.devices else ""))
-        elif (
-            row.state in ("Pending", "Starting")
-            and row.reason not in ("", UNTRIED)
-            and (old is None or old.reason != row.reason)
-        ):
+        elif row.waits and (old is None or old.reason != row.reason):
             found.append(f"{name} waits: {row.reason}")
         elif old is not None and old.state != row.state:
             found.append(f"{name} is {row.state}")

@@ -31,7 +31,7 @@ def demo(
     logs.configure("error")
     options = Options(nodes, devices, port, service_port, directory, with_samples, once, timeout)
     try:
-        status = uvloop.run(Show(options, console()).run())
+        status = uvloop.run(Show(options, console()).run_until_signalled())
     except KeyboardInterrupt:
         status = 0
     except OSError as problem:

@@ -6,6 +6,7 @@ The service is a child process on purpose: kill it, and see that nothing is lost
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import sys
 import time
@@ -28,6 +29,8 @@ _PREFERRED_PORT = 8888
 _FRAME = 0.25
 """Seconds between looks at the cluster."""
 _PLAIN_WIDTH = 160
+_MOMENT = 2.0
+"""Seconds that a sample gets before the next one is applied."""
 _CALM = 1.0
 """Seconds for which everything must stay settled before --once believes it."""
 
@@ -55,6 +58,17 @@ class Show:
         self._rows: dict[str, Row] = {}
         self._plain = not console.is_terminal or options.once
 
+    async def run_until_signalled(self) -> int:
+        """As `run`; SIGTERM and a terminal that goes away end it in order, so that no service is left behind."""
+        task = asyncio.ensure_future(self.run())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return 0
+
     async def run(self) -> int:
         """The exit status."""
         options = self._options
@@ -66,31 +80,46 @@ class Show:
             companion = Companion(service_command(cluster.url, listen), directory / "service.log", self._note)
             header = self._header(cluster, kubeconfig, companion)
             supervision = asyncio.create_task(companion.run())
+            applying = asyncio.create_task(self._apply(cluster, f"http://{listen}"))
             try:
-                self._note(f"embedded cluster of {options.nodes} nodes with {options.devices} GPUs each: {cluster.url}")
-                await _ready(f"http://{listen}", options.timeout)
-                await cluster.schedule_with(f"http://{listen}")
-                if options.with_samples:
-                    await cluster.apply_samples()
-                    self._note(f"applied {len(FIRST_SAMPLES)} samples from {_short(samples())}")
                 if options.once:
-                    return await self._once(cluster, companion, header, started)
-                await self._stay(cluster, companion, header)
+                    return await self._once(cluster, companion, applying, started)
+                await self._stay(cluster, companion, applying, header)
                 return 0
             finally:
-                supervision.cancel()
+                for task in (supervision, applying):
+                    task.cancel()
                 await companion.stop()
+
+    async def _apply(self, cluster: EmbeddedCluster, service: str) -> None:
+        """The samples one after another, each when the one before is settled, or does not become so in a moment."""
+        options = self._options
+        self._note(f"embedded cluster of {options.nodes} nodes with {options.devices} GPUs each: {cluster.url}")
+        await _ready(service, options.timeout)
+        await cluster.schedule_with(service)
+        for name in FIRST_SAMPLES if options.with_samples else ():
+            self._note(f"applying {_short(samples() / name)}.yaml")
+            await cluster.apply_samples(name)
+            deadline = time.monotonic() + _MOMENT
+            while time.monotonic() < deadline:
+                await asyncio.sleep(_FRAME / 5)
+                self._look(cluster)
+                if self._rows and all(row.settled for row in self._rows.values()):
+                    break
 
     # --- once
 
-    async def _once(self, cluster: EmbeddedCluster, companion: Companion, header: Header, started: float) -> int:
+    async def _once(
+        self, cluster: EmbeddedCluster, companion: Companion, applying: asyncio.Task[None], started: float
+    ) -> int:
         """Wait until everything is settled and stays so for a moment."""
         deadline = started + self._options.timeout
         settled_at: float | None = None
         while time.monotonic() < deadline:
             self._look(cluster)
-            settled = bool(self._rows) and all(row.settled for row in self._rows.values())
-            settled_at = (settled_at or time.monotonic()) if settled or not self._options.with_samples else None
+            _check(applying)
+            settled = applying.done() and all(row.settled for row in self._rows.values())
+            settled_at = (settled_at or time.monotonic()) if settled else None
             if settled_at is not None and time.monotonic() - settled_at >= _CALM:
                 return self._verdict(cluster, started)
             await asyncio.sleep(_FRAME)
@@ -113,18 +142,22 @@ class Show:
 
     # --- staying up
 
-    async def _stay(self, cluster: EmbeddedCluster, companion: Companion, header: Header) -> None:
+    async def _stay(
+        self, cluster: EmbeddedCluster, companion: Companion, applying: asyncio.Task[None], header: Header
+    ) -> None:
         """Until Ctrl-C."""
         if self._plain:
             for line in (f"export KUBECONFIG={header.kubeconfig}", *header.commands):
                 self._note(f"try: {line}")
             while True:
                 cluster.check()
+                _check(applying)
                 self._look(cluster)
                 await asyncio.sleep(_FRAME)
         with Live(console=self._console, screen=True, auto_refresh=False) as live:
             while True:
                 cluster.check()
+                _check(applying)
                 self._look(cluster)
                 current = msgspec.structs.replace(
                     header, service=self._service_line(cluster, companion), commands=commands(companion.pid)
@@ -171,11 +204,12 @@ def console() -> Console:
 
 def commands(pid: int | None) -> tuple[str, ...]:
     """What to try."""
-    return (
-        "kubectl get pods,resourceclaims,resourceslices -A",
-        "kubectl delete pod pod0 -n dra-tutorial         # its GPU is free again",
-        f"kill -9 {pid or 'PID'}                                  # the service: nothing is lost, nothing doubled",
+    tried = (
+        ("kubectl get pods,resourceclaims,resourceslices -A", ""),
+        ("kubectl delete pod pod0 -n dra-tutorial", "its claim returns to pending, the GPU is free again"),
+        (f"kill -9 {pid or 'PID'}", "the service: nothing is lost, nothing doubled"),
     )
+    return tuple(f"{command:<41}  # {why}" if why else command for command, why in tried)
 
 
 def service_command(server: str, listen: str) -> Sequence[str]:
@@ -184,6 +218,12 @@ def service_command(server: str, listen: str) -> Sequence[str]:
         sys.executable, "-m", "app.cli", "serve", "--server", server, "--listen", listen,
         "--scheduler-names", ",".join(SCHEDULER_NAMES),
     )  # fmt: skip
+
+
+def _check(task: asyncio.Task[None]) -> None:
+    """Raise what ended the task, if it did not end well."""
+    if task.done():
+        task.result()
 
 
 async def _ready(url: str, timeout: float) -> None:

@@ -129,7 +129,9 @@ class EmbeddedCluster:
                 store.create_all(self.driver.adopt(pool, owner=owner))
 
     def _pools(self, index: int) -> list[Pool]:
-        pools = [hardware.gpus(index, self._devices)] if self._devices else []
+        # Small clusters have small GPUs too, so that selectors matter: on the last of two or three nodes.
+        small = True if 1 < self._nodes < 4 and index == self._nodes - 1 else None
+        pools = [hardware.gpus(index, self._devices, small=small)] if self._devices else []
         return [*pools, hardware.nics(index, self._devices)] if self._nics else pools
 
     # --- scheduling

@@ -35,7 +35,7 @@ TAINTED_SLICE_DEVICES = 64
 
 BIG_GPU, SMALL_GPU = ("LATEST-GPU-MODEL", "80Gi"), ("SMALL-GPU-MODEL", "8Gi")
 _SMALL_EVERY = 4
-"""Every so many nodes have small GPUs."""
+"""The last of so many nodes has small GPUs."""
 _PER_ROOT = 2
 """GPUs behind one PCIe root."""
 
@@ -130,11 +130,11 @@ def nic(index: int) -> Device:
     )
 
 
-def gpus(index: int, devices: int) -> Pool:
-    """The GPUs of the node with this number; every fourth node has small ones."""
+def gpus(index: int, devices: int, *, small: bool | None = None) -> Pool:
+    """The GPUs of the node with this number; unless `small` says otherwise, every fourth node has small ones."""
     name = node_name(index)
-    small = index % _SMALL_EVERY == _SMALL_EVERY - 1
-    return Pool(GPU_DRIVER, name, tuple(gpu(name, number, small=small) for number in range(devices)))
+    little = index % _SMALL_EVERY == _SMALL_EVERY - 1 if small is None else small
+    return Pool(GPU_DRIVER, name, tuple(gpu(name, number, small=little) for number in range(devices)))
 
 
 def nics(index: int, devices: int) -> Pool:

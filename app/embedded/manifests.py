@@ -19,8 +19,11 @@ FIELD_MANAGER = "dra-extender-demo"
 
 Manifest = dict[str, Any]
 
-FIRST_SAMPLES = ("tutorial", "shared", "deployment", "all", "matched-pair", "prioritized", "unschedulable")
-"""The samples that the demo applies, in this order; each needs nothing but the GPUs of the embedded cluster."""
+FIRST_SAMPLES = ("tutorial", "all", "shared", "deployment", "matched-pair", "prioritized", "unschedulable")
+"""The samples that the demo applies, in this order; each needs nothing but the GPUs of the embedded cluster.
+
+`all` comes early: it wants every small GPU of a node, and others are content with any.
+"""
 
 _PLURALS = {"DeviceClass": "deviceclasses", "PriorityClass": "priorityclasses", "NetworkPolicy": "networkpolicies"}
 _CLUSTER_WIDE = frozenset(
