@@ -145,9 +145,9 @@ QUANTITIES: Final = frozenset(
     }
 )
 
-_VERSION: Final = re.compile(r"^V\d+(?:(?:alpha|beta)\d+)?|^(?=CoreV1|EventsV1)")
+_VERSION: Final = re.compile(r"^(?:[A-Z][a-z]+)?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
 
 
 def base_name(model: str) -> str:
-    """`V1beta1PodSpec` -> `PodSpec`."""
+    """`V1beta1PodSpec` -> `PodSpec`, `RbacV1Subject` -> `Subject`."""
     return _VERSION.sub("", model)
