@@ -34,6 +34,8 @@ _BREATH = 100
 """Objects decoded in one go before other work on the event loop gets a turn."""
 _QUIET = 30.0
 """Seconds between log lines about the same problem."""
+_STEADY = 5.0
+"""Seconds after which a watch that ends counts as having worked: the next attempt need not wait long."""
 _LIST_TIMEOUT = 60.0
 _TOO_NEW = "Too large resource version"
 
@@ -78,6 +80,7 @@ class Reflector(Generic[T]):
         self._clock = clock
         self._synced = False
         self._alive_at = clock()
+        self._opened_at = self._alive_at
         self._watching = False
         self._lists = self._watches = self._events = 0
         self._problem = ""
@@ -170,13 +173,17 @@ class Reflector(Generic[T]):
                 self._backoff.reset()
 
     def _alive(self) -> None:
-        self._watching = True
+        if not self._watching:
+            self._watching = True
+            self._opened_at = self._clock()
         self._problem = ""
 
     def _left(self) -> None:
         if self._watching:
             self._watching = False
             self._alive_at = self._clock()
+            if self._alive_at - self._opened_at > _STEADY:
+                self._backoff.reset()
 
     def _failed(self, problem: ApiError) -> float:
         if _TOO_NEW in problem.message:

@@ -42,8 +42,7 @@ class Harness:
             NODES,
             Callbacks(self.apply, self.remove, lambda *_: None),
             on_synced=self.on_synced,
-            backoff=Backoff(0.001, 0.002),
-            **options,
+            **{"backoff": Backoff(0.001, 0.002), **options},
         )
 
     def apply(self, node: Node) -> None:
@@ -184,6 +183,25 @@ async def test_progress_shows_how_long_nobody_has_been_watching(
     await asyncio.gather(task, return_exceptions=True)
     now = 507.0
     assert harness.reflector.progress().behind == 7.0
+
+
+async def test_after_a_watch_that_worked_for_a_while_pauses_are_short_again(
+    server: Any, client: KubeClient, watch_lines: Any
+) -> None:
+    now = 0.0
+
+    async def long_watch(request: Any) -> Any:
+        nonlocal now
+        now += 60.0
+        return await watch_lines()(request)
+
+    backoff = Backoff(1.0, 64.0, chance=lambda: 1.0)
+    harness = Harness(client, clock=lambda: now, backoff=backoff)
+    server.on("GET", PATH, (503, {}), (503, {}), (503, {}), page("10"))
+    server.on("GET", PATH, long_watch, (503, {}), watch=True)
+    assert [await harness.reflector.step() for _ in range(3)] == [1.0, 2.0, 4.0]
+    await harness.reflector.step()
+    assert await harness.reflector.step() == 1.0
 
 
 async def test_a_run_survives_a_watch_that_ends_at_once_again_and_again(
