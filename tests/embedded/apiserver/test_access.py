@@ -1,0 +1,74 @@
+"""Who may do what, and what the audit remembers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from app.embedded.apiserver import Access, Attributes, EmbeddedAPIServer
+from app.embedded.apiserver.access import DEFAULT_USER
+from tests.embedded.apiserver.client import ALLOCATION, CLAIMS, CONFIG_MAPS, MERGE, PODS, Client, claim
+
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+def only_reading(asked: Attributes) -> bool:
+    return (
+        asked.user == DEFAULT_USER
+        or asked.verb in ("get", "list", "watch")
+        or asked.resource == "resourceclaims/status"
+    )
+
+
+@pytest.fixture
+async def limited() -> AsyncIterator[Client]:
+    """A client whose user may read everything and write the status of claims."""
+    access = Access(only_reading, {"secret": "reader"})
+    async with EmbeddedAPIServer(access=access) as server:
+        server.store.create(claim("c"))
+        async with aiohttp.ClientSession(headers={"Authorization": "Bearer secret"}) as session:
+            yield Client(server, session)
+
+
+async def test_without_a_policy_everything_is_allowed(client: Client) -> None:
+    review = {"spec": {"resourceAttributes": {"verb": "delete", "resource": "nodes"}}}
+    assert (await client.post(REVIEWS, review))["status"] == {"allowed": True}
+
+
+async def test_what_the_policy_denies_is_forbidden(limited: Client) -> None:
+    await limited.get(CONFIG_MAPS)
+    code, answer = await limited.request("DELETE", f"{CLAIMS}/c")
+    assert (code, answer["reason"]) == (403, "Forbidden")
+    assert 'User "reader" cannot delete resource "resourceclaims"' in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "subresource", "allowed"), [("list", "", True), ("create", "", False), ("update", "status", True)]
+)
+async def test_a_review_says_what_the_policy_says(limited: Client, verb: str, subresource: str, allowed: bool) -> None:
+    limited.server.access.policy = lambda asked: asked.resource == REVIEWS.rpartition("/")[2] or only_reading(asked)
+    attributes = {"verb": verb, "group": "resource.k8s.io", "resource": "resourceclaims", "subresource": subresource}
+    answer = await limited.post(REVIEWS, {"spec": {"resourceAttributes": attributes}})
+    assert answer["status"]["allowed"] == allowed
+
+
+async def test_allocating_takes_the_right_to_bind(limited: Client) -> None:
+    body = {"status": {"allocation": ALLOCATION}}
+    code, answer = await limited.request("PATCH", f"{CLAIMS}/c/status", body, content_type=MERGE)
+    assert (code, answer["details"]["causes"][0]["field"]) == (422, "status.allocation")
+
+
+async def test_the_audit_tells_who_did_what(client: Client) -> None:
+    await client.post(CLAIMS, claim("c"))
+    await client.patch(f"{CLAIMS}/c/status", {"status": {}})
+    await client.request("GET", f"{PODS}/none")
+    assert [(s.verb, s.resource, s.name, s.user_agent, s.code) for s in client.server.audit] == [
+        ("create", "resourceclaims", "", "test/1", 201),
+        ("patch", "resourceclaims/status", "c", "test/1", 200),
+        ("get", "pods", "none", "test/1", 404),
+    ]
+    assert [served.code for served in client.server.audit.find("get", "pods", "none")] == [404]
+    client.server.audit.clear()
+    assert (len(client.server.audit), client.server.audit.total) == (0, 3)
