@@ -14,7 +14,7 @@ the first solution in the documented order is never cut off. Cheap bounds come f
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from app.allocation.budgets import CounterBudgets
 from app.allocation.constraints import Constraint
@@ -36,6 +36,8 @@ class Bounds:
         self._task = task
         self._budgets = CounterBudgets(task) if task.counters is not None else None
         self._fitting = Fitting(task)
+        self._viable: dict[Hashable, int] = {}
+        """For claims of one shape, the devices that can serve the first matchAttribute: equal claims are common."""
 
     @property
     def steps(self) -> int:
@@ -88,11 +90,19 @@ class Bounds:
         if not matches:
             return members if self._diverse(members, distincts) else None
         first, rest = matches[0], matches[1:]
-        viable = 0
-        for group in _groups(every[first], state.pins[first].tokens):
-            inside = _within(members, group, first)
-            if inside is not None and self._consistent(state, inside, rest, distincts):
-                viable |= group
+        key = (
+            tuple((every[index].match, id(every[index].table)) for index in constraints),
+            tuple(state.pins[index].tokens for index in matches),
+            _shape(members, constraints.start),
+        )
+        viable = self._viable.get(key)
+        if viable is None:
+            viable = 0
+            for group in _groups(every[first], state.pins[first].tokens):
+                inside = _within(members, group, first)
+                if inside is not None and self._consistent(state, inside, rest, distincts):
+                    viable |= group
+            self._viable[key] = viable
         return _within(members, viable, first)
 
     def _consistent(self, state: State, members: list[Demand], matches: list[int], distincts: list[int]) -> bool:
@@ -140,8 +150,22 @@ def _groups(constraint: Constraint, pinned: Sequence[int] | None) -> Iterable[in
     yield 0  # alternatives that are not covered may need none
 
 
+def _shape(members: list[Demand], first: int) -> Hashable:
+    """What demands of a claim look like, however claims and constraints are numbered."""
+    return tuple(
+        tuple(
+            (choice.mask, choice.need, choice.option.admin, *(index - first for index in choice.option.constraints))
+            for choice in demand.choices
+        )
+        for demand in members
+    )
+
+
 def _within(members: list[Demand], group: int, constraint: int) -> list[Demand] | None:
     """The demands when devices covered by the constraint have to be in the group; None when that is impossible."""
+    for demand in members:
+        if (demand.mask & group).bit_count() < demand.need and demand.covered(constraint):
+            return None
     inside: list[Demand] = []
     for demand in members:
         part = demand.within(group, constraint)

@@ -43,7 +43,7 @@ class AttributeTable:
     `disjoint`: no device has several tokens.
     """
 
-    __slots__ = ("disjoint", "groups", "known", "present", "tokens")
+    __slots__ = ("_islands", "disjoint", "groups", "known", "present", "tokens")
 
     def __init__(self, view: NodeView, name: str, lists: bool) -> None:
         numbers: dict[Token, int] = {}
@@ -65,6 +65,19 @@ class AttributeTable:
                     self.known |= bit
             self.tokens.append(tuple(found))
         self.disjoint = all(len(tokens) < 2 for tokens in self.tokens)
+        self._islands: list[int] | None = None
+
+    @property
+    def islands(self) -> list[int]:
+        """Disjoint masks: devices that have a token in common, directly or through others."""
+        if self._islands is None:
+            self._islands = []
+            for group in self.groups:
+                for other in [island for island in self._islands if island & group]:
+                    self._islands.remove(other)
+                    group |= other
+                self._islands.append(group)
+        return self._islands
 
     def union(self, tokens: tuple[int, ...]) -> int:
         """The devices that have any of the tokens."""

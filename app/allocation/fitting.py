@@ -6,8 +6,6 @@ is a proof. Three kinds of pieces are looked at, each only where a task has them
 - shares: requests that only shared devices can serve, into the capacity left on those devices;
 - groups: claims whose devices must have one value of an attribute in common, into the devices of each value;
 - sets: requests for devices that consume counters, into the counter sets (together with those a device links).
-
-A placement that was found is kept: as long as the search follows it, nothing is computed again.
 """
 
 from __future__ import annotations
@@ -18,7 +16,8 @@ from typing import Final
 
 from app.allocation.constraints import AttributeTable
 from app.allocation.demands import Choice, Demand
-from app.allocation.packing import MAX_ITEMS, Packing, Row, Size
+from app.allocation.filling import Filling
+from app.allocation.packing import MAX_ITEMS, Packing, Row, Size, flat
 from app.allocation.selection import judge
 from app.allocation.state import State
 from app.allocation.task import Task
@@ -38,7 +37,7 @@ class Fitting:
         self.steps = 0
         self._task = task
         self._clusters = _clusters(task)
-        self._witness: dict[tuple[int, int], int] = {}
+        self._filling = Filling()
 
     def refutes(self, state: State, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
         """Why there is no solution, as far as packing can tell; empty when it cannot."""
@@ -50,14 +49,18 @@ class Fitting:
             return "no distribution of the requests over counter sets is possible"
         return ""
 
-    def _fits(self, items: list[Row], room: list[Size], solution: list[int] | None = None) -> bool:
+    def _fits(self, items: list[Row], room: list[Size]) -> bool:
         if len(items) > MAX_ITEMS:
             return True
+        sizes = flat(items, room)
+        if sizes is not None:
+            before = self._filling.steps
+            fits = self._filling.feasible(sizes, [left[0] for left in room], PLACEMENTS)
+            self.steps += self._filling.steps - before
+            return fits
         packing = Packing(items, room, PLACEMENTS)
         fits = packing.feasible()
         self.steps += packing.steps
-        if solution is not None and fits:
-            solution.extend(packing.solution)
         return fits
 
     # --- shares ------------------------------------------------------------------------------------------------------
@@ -72,18 +75,11 @@ class Fitting:
             mask |= demand.mask
         devices = _bits(mask)
         room = [self._room(state, device) for device in devices]
-        keys = [(demand.request, place) for demand in wanting for place in range(demand.need)]
         items: list[Row] = []
         for demand in wanting:
             row = tuple(self._share(demand.choices, device) for device in devices)
             items.extend([row] * demand.need)
-        if self._follows(keys, items, devices, room):
-            return True
-        solution: list[int] = []
-        if not self._fits(items, room, solution):
-            return False
-        self._witness = {key: devices[bin] for key, bin in zip(keys, solution, strict=True)} if solution else {}
-        return True
+        return self._fits(items, room)
 
     def _room(self, state: State, device: int) -> Size:
         capacity = self._task.view.devices[device].model.capacity
@@ -104,21 +100,6 @@ class Fitting:
         ]
         return tuple(map(min, zip(*sizes, strict=True))) if sizes else None
 
-    def _follows(self, keys: list[tuple[int, int]], items: list[Row], devices: list[int], room: list[Size]) -> bool:
-        """Whether the latest placement is still possible for what remains."""
-        left = dict(zip(devices, room, strict=True))
-        bins = {device: bin for bin, device in enumerate(devices)}
-        for key, row in zip(keys, items, strict=True):
-            device = self._witness.get(key, -1)
-            size = row[bins[device]] if device in bins else None
-            if size is None:
-                return False
-            rest = tuple(before - part for before, part in zip(left[device], size, strict=True))
-            if any(part < 0 for part in rest):
-                return False
-            left[device] = rest
-        return True
-
     # --- groups ------------------------------------------------------------------------------------------------------
 
     def _groups_fit(self, found: Sequence[Demand], narrowed: Sequence[Demand]) -> bool:
@@ -132,7 +113,7 @@ class Fitting:
             if not plain.admin and plain.need and not plain.mask & shareable
         ]
         kinds = _kinds(plain.mask for plain, _ in members)
-        groups = [*table.groups, ~table.known]
+        groups = [*table.islands, ~table.known]
         room = [tuple((group & kind).bit_count() for kind in kinds) for group in groups]
         items: list[Row] = []
         together: dict[int, list[tuple[Demand, Demand]]] = defaultdict(list)
@@ -149,13 +130,13 @@ class Fitting:
             large = large or max(size) > 1
             row = [
                 size if all((viable.mask & group).bit_count() >= viable.need for _, viable in parts) else None
-                for group in table.groups
+                for group in table.islands
             ]
             items.append((*row, None))
         return not large or self._fits(items, room)
 
     def _common_table(self, found: Sequence[Demand]) -> AttributeTable | None:
-        """The attribute that most claims want to match, when its values divide the devices."""
+        """The attribute that most claims want to match, if any."""
         tables: Counter[AttributeTable] = Counter()
         for claim in {demand.claim for demand in found}:
             constraints = (self._task.constraints[index] for index in self._task.claim_constraints[claim])
@@ -163,7 +144,7 @@ class Fitting:
         if not tables:
             return None
         table = tables.most_common(1)[0][0]
-        return table if table.disjoint and table.present == table.known and len(found) > 1 else None
+        return table if table.present == table.known and len(found) > 1 else None
 
     def _binding(self, demand: Demand, table: AttributeTable) -> int | None:
         """The constraint that keeps the devices of the request together with those of others."""
