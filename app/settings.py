@@ -110,7 +110,7 @@ class Settings(BaseSettings):
         "", description="as kube-scheduler's --feature-gates: Name=true,Other=false"
     )
     step_budget: int = Field(
-        100_000, ge=100, description="allocation steps per node after which the answer is undecided"
+        20_000, ge=100, description="allocation steps per node after which the answer is undecided"
     )
     scheduler_names: str = Field("", description="schedulers that call this service, comma separated; empty: not known")
     deallocate: bool = Field(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.allocation.allocator import STEP_BUDGET
 from app.settings import (
     CONFIG_VARIABLE,
     PREFIX,
@@ -155,6 +156,10 @@ def test_settings_reach_the_parts_they_are_for() -> None:
     assert settings.client.server == "http://127.0.0.1:1"
     assert (settings.bell.namespace, settings.bell.name) == ("ns", "dra-extender-doorbell")
     assert flag("bind_timeout") == "--bind-timeout"
+
+
+def test_the_step_budget_is_that_of_allocation_itself() -> None:
+    assert load().step_budget == STEP_BUDGET
 
 
 def test_a_replica_without_a_name_gets_one_of_its_own() -> None:
