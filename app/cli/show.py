@@ -96,6 +96,7 @@ class Show:
         options = self._options
         self._note(f"embedded cluster of {options.nodes} nodes with {options.devices} GPUs each: {cluster.url}")
         await _ready(service, options.timeout)
+        self._note("the service is ready")
         await cluster.schedule_with(service)
         for name in FIRST_SAMPLES if options.with_samples else ():
             self._note(f"applying {_short(samples() / name)}.yaml")

@@ -66,6 +66,11 @@ class EvictionController:
         await asyncio.gather(*(informer.synced.wait() for informer in informers))
         await self._queue.run()
 
+    @property
+    def pending(self) -> dict[str, float]:
+        """Pods that will have to go: UID -> seconds since the epoch."""
+        return dict(self._pending)
+
     # --- what to look at
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:

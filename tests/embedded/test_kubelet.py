@@ -1,0 +1,103 @@
+"""The kubelet stand-in: what lets a pod run, and how pods end."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from app.api.decoding import convert
+from app.api.errors import NotFoundError
+from app.api.resource import ResourceClaim
+from app.embedded.cluster import EmbeddedCluster
+from app.embedded.kubelet import RUN_SECONDS, obstacle
+from app.embedded.objects import FullPod
+
+Make = Callable[..., dict[str, Any]]
+Write = Callable[..., Awaitable[None]]
+
+ALLOCATED: dict[str, Any] = {"allocation": {"devices": {}}}
+RESERVED = ALLOCATED | {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u1"}]}
+OWNED = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1", "controller": True}]
+
+
+@pytest.mark.parametrize(
+    ("entry", "statuses", "claim", "want"),
+    [
+        ({"resourceClaimName": "c"}, [], None, 'could not find ResourceClaim "ns/c"'),
+        ({"resourceClaimName": "c"}, [], ({}, []), "ResourceClaim ns/c is not allocated"),
+        ({"resourceClaimName": "c"}, [], (ALLOCATED, []), "ResourceClaim ns/c is not reserved for this pod"),
+        ({"resourceClaimName": "c"}, [], (RESERVED, []), ""),
+        ({"resourceClaimTemplateName": "t"}, [], None, 'pod "ns/p": ResourceClaim not created yet'),
+        ({"resourceClaimTemplateName": "t"}, [{"name": "gpu"}], None, ""),
+        (
+            {"resourceClaimTemplateName": "t"},
+            [{"name": "gpu", "resourceClaimName": "c"}],
+            (RESERVED, []),
+            "ResourceClaim ns/c was not created for Pod ns/p (Pod is not owner)",
+        ),
+        ({"resourceClaimTemplateName": "t"}, [{"name": "gpu", "resourceClaimName": "c"}], (RESERVED, OWNED), ""),
+    ],
+)
+def test_a_pod_starts_only_with_all_its_claims(
+    entry: dict[str, str], statuses: list[dict[str, str]], claim: tuple[dict[str, Any], list[Any]] | None, want: str
+) -> None:
+    pod = convert(
+        FullPod,
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u1"},
+            "spec": {"resourceClaims": [{"name": "gpu", **entry}]},
+            "status": {"resourceClaimStatuses": statuses},
+        },
+    )
+    stored = None
+    if claim is not None:
+        meta = {"name": "c", "namespace": "ns", "ownerReferences": claim[1]}
+        stored = convert(ResourceClaim, {"metadata": meta, "status": claim[0]})
+    assert obstacle(pod, lambda namespace, name: stored) == want
+
+
+async def test_a_bound_pod_without_its_claim_says_why_and_starts_when_it_is_there(
+    cluster: EmbeddedCluster, pod: Make, claim: Make, allocate: Write
+) -> None:
+    await cluster.apply([claim("c"), pod("p", claims={"gpu": "c"}, nodeName="node-1")])
+    await cluster.wait_until(lambda: cluster.events("default", "p"))
+    told = "Failed to prepare dynamic resources: ResourceClaim default/c is not allocated"
+    assert cluster.events("default", "p") == [("FailedPrepareDynamicResources", told)]
+    found = cluster.store.get("pods", "p", "default")
+    assert found is not None
+    assert found["status"]["containerStatuses"][0]["state"]["waiting"]["message"].endswith("c is not allocated")
+    await allocate("default", "c", pods=("p",))
+    await cluster.wait_until(lambda: cluster.running("default", "p"))
+
+
+async def test_a_deleted_pod_leaves_after_its_grace_period_only_if_it_was_bound(
+    cluster: EmbeddedCluster, pod: Make
+) -> None:
+    await cluster.apply([pod("bound", nodeName="node-1"), pod("unbound")])
+    await cluster.wait_until(lambda: cluster.running("default", "bound"))
+    for name in ("bound", "unbound"):
+        await cluster.delete("pods", name, "default")
+    assert cluster.pod("default", "unbound") is None
+    assert cluster.pod("default", "bound") is not None
+    await cluster.wait_until(lambda: cluster.pod("default", "bound") is None)
+
+
+async def test_a_pod_can_be_told_how_long_to_run(cluster: EmbeddedCluster, pod: Make) -> None:
+    await cluster.apply([pod("p", nodeName="node-1", annotations={RUN_SECONDS: "0.1"})])
+    await cluster.wait_until(lambda: _phase(cluster, "p") == "Succeeded")
+
+
+async def test_pods_end_on_request(cluster: EmbeddedCluster, pod: Make) -> None:
+    await cluster.apply([pod("p", nodeName="node-1")])
+    await cluster.wait_until(lambda: cluster.running("default", "p"))
+    await cluster.kubelet.finish("default", "p", "Failed")
+    assert _phase(cluster, "p") == "Failed"
+    with pytest.raises(NotFoundError):
+        await cluster.kubelet.finish("default", "absent")
+
+
+def _phase(cluster: EmbeddedCluster, name: str) -> str:
+    found = cluster.pod("default", name)
+    return found.status.phase if found is not None else ""

@@ -1,0 +1,68 @@
+"""Sets of equal pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from app.api.decoding import convert
+from app.embedded import replicas
+from app.embedded.cluster import EmbeddedCluster
+from app.embedded.objects import Deployment, FullPod
+
+
+def deployment(count: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d", "namespace": "default"},
+        "spec": {
+            "replicas": count,
+            "selector": {"matchLabels": {"app": "d"}},
+            "template": {
+                "metadata": {"labels": {"app": "d"}},
+                "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "example"}]},
+            },
+        },
+    }
+
+
+def pod(name: str, version: int, phase: str = "Pending", node: str = "", **meta: Any) -> FullPod:
+    metadata = {"name": name, "resourceVersion": str(version), **meta}
+    return convert(FullPod, {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}})
+
+
+def test_missing_pods_are_made_and_those_that_ended_replaced() -> None:
+    pods = [
+        pod("a", 1, "Running", "n"),
+        pod("b", 2, "Succeeded", "n"),
+        pod("c", 3, deletionTimestamp="2026-01-01T00:00:00Z"),
+    ]
+    assert replicas.plan(convert(Deployment, deployment(3)), pods) == replicas.Plan(2, ())
+
+
+def test_of_too_many_the_least_valuable_go() -> None:
+    pods = [pod("runs", 1, "Running", "n"), pod("starts", 2, "Pending", "n"), pod("old", 3), pod("new", 4)]
+    plan = replicas.plan(convert(Deployment, deployment(1)), pods)
+    assert [gone.metadata.name for gone in plan.delete] == ["new", "old", "starts"]
+
+
+async def test_the_set_follows_its_size(cluster: EmbeddedCluster) -> None:
+    await cluster.apply([deployment(3)])
+    await cluster.wait_until(lambda: len(cluster.pods()) == 3)
+    (owner,) = {reference.name for found in cluster.pods() for reference in found.metadata.owner_references}
+    assert owner == "d"
+    await cluster.delete("pods", cluster.pods()[0].metadata.name, "default")
+    await cluster.wait_until(lambda: len(cluster.pods()) == 3)
+    path = "/apis/apps/v1/namespaces/default/deployments/d"
+    await cluster.client.patch(path, msgspec.json.encode({"spec": {"replicas": 1}}))
+    await cluster.wait_until(lambda: len(cluster.pods()) == 1)
+
+    def status() -> dict[str, Any]:
+        found = cluster.store.get("deployments", "d", "default") or {}
+        return {key: found.get("status", {}).get(key) for key in ("replicas", "unavailableReplicas")}
+
+    await cluster.wait_until(lambda: status() == {"replicas": 1, "unavailableReplicas": 1})
+    await cluster.delete("deployments", "d", "default")
+    await cluster.wait_until(lambda: not cluster.pods())
