@@ -26,6 +26,22 @@ Arguments = tuple[Any, ...]
 Cost = Callable[[Arguments, Any], int]
 
 
+class Constant:
+    """A constant, evaluated: costs nothing, nor does a list of constants."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __call__(self, frame: object) -> Any:
+        return self._value
+
+
+def is_constant(evaluate: object) -> bool:
+    return isinstance(evaluate, Constant)
+
+
 def _size(value: Any) -> int:
     """Characters, elements, or the bytes of an address."""
     if isinstance(value, Ip):

@@ -16,7 +16,7 @@ from app.api.quantity import Quantity
 from app.api.semver import Semver, VersionText
 from app.cel.environment import CelGates
 from app.cel.errors import CelRuntimeError
-from app.cel.values import EMPTY, Domains
+from app.cel.values import Domains
 
 Scalar = int | bool | str | VersionText
 AttributeValue = Scalar | tuple[Scalar, ...] | list[Scalar]
@@ -25,6 +25,7 @@ Read = tuple[str, str, str]
 
 _LONG: Final = 1024
 _MANY: Final = 256
+_POISON_HINT: Final = "the device cannot be used until it is fixed"
 
 
 class ReadSet(msgspec.Struct, frozen=True):
@@ -39,20 +40,33 @@ class ReadSet(msgspec.Struct, frozen=True):
 
 
 class DeviceView:
-    """A device at run time. `attributes` and `capacity` map domain to id to value.
+    """A device at run time.
 
-    `poison` is the error of every evaluation, if the device has a value that cannot be used. `modest` tells that it has
-    no more and no longer values than the API allows, so that the cost of simple expressions is bounded.
+    `attribute_values` and `capacity_values` map "domain/id" to value. `poison` is the error of every evaluation, if the
+    device has a value that cannot be used. `modest` tells that there is none, and that the device has no more and no
+    longer values than the API allows, so that the cost of simple expressions is bounded.
     """
 
-    __slots__ = ("_everything", "allow_multiple", "attributes", "capacity", "driver", "modest", "poison")
+    __slots__ = (
+        "_attributes",
+        "_capacity",
+        "_everything",
+        "allow_multiple",
+        "attribute_values",
+        "capacity_values",
+        "driver",
+        "modest",
+        "poison",
+    )
 
     driver: str
     allow_multiple: bool
-    attributes: Domains
-    capacity: Domains
+    attribute_values: dict[str, Any]
+    capacity_values: dict[str, Quantity]
     poison: CelRuntimeError | None
     modest: bool
+    _attributes: Domains | None
+    _capacity: Domains | None
     _everything: Hashable
 
     @classmethod
@@ -73,26 +87,44 @@ class DeviceView:
         self = cls()
         self.driver = driver
         self.allow_multiple = allow_multiple
-        self.attributes = Domains()
-        self.capacity = Domains()
         self.poison = None
-        self.modest = len(attributes) + len(capacity) <= _MANY and len(driver) <= _LONG
-        self._everything = None
+        self._attributes = self._capacity = self._everything = None
+        self.attribute_values = values = {}
         for name, raw in sorted(attributes.items(), key=_qualified_first):
             try:
-                value = _value(raw, gates)
+                values[name if "/" in name else f"{driver}/{name}"] = _value(raw, gates)
             except ValueError as error:
-                self.poison = CelRuntimeError(
-                    f"attribute {name}: {error}", "the device cannot be selected until it is fixed"
-                )
+                self.poison = CelRuntimeError(f"attribute {name}: {error}", _POISON_HINT)
                 break
-            domain, id_ = split_name(name, driver)
-            self.attributes.setdefault(domain, {})[id_] = value
-            self.modest = self.modest and not (value.__class__ in (str, list) and len(value) > _LONG)
-        for name, quantity in sorted(capacity.items(), key=_qualified_first):
-            domain, id_ = split_name(name, driver)
-            self.capacity.setdefault(domain, {})[id_] = quantity
+        self.capacity_values = {
+            name if "/" in name else f"{driver}/{name}": quantity
+            for name, quantity in sorted(capacity.items(), key=_qualified_first)
+        }
+        self.modest = self.poison is None and self._is_modest()
         return self
+
+    def _is_modest(self) -> bool:
+        values = self.attribute_values
+        return (
+            len(values) + len(self.capacity_values) <= _MANY
+            and len(self.driver) <= _LONG
+            and not any(value.__class__ is list and len(value) > _MANY for value in values.values())
+            and not any(_length(value) > _LONG for value in values.values())
+        )
+
+    @property
+    def attributes(self) -> Domains:
+        """Domain to id to value."""
+        if self._attributes is None:
+            self._attributes = _by_domain(self.attribute_values)
+        return self._attributes
+
+    @property
+    def capacity(self) -> Domains:
+        """Domain to id to quantity."""
+        if self._capacity is None:
+            self._capacity = _by_domain(self.capacity_values)
+        return self._capacity
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -116,27 +148,20 @@ class DeviceView:
             key.append(self.driver)
         if reads.allow_multiple:
             key.append(self.allow_multiple)
-        attributes, capacity = self.attributes, self.capacity
         for kind, domain, id_ in reads.entries:
-            value = (attributes if kind == "attributes" else capacity).get(domain, EMPTY).get(id_)
-            kind_ = value.__class__
-            if kind_ is str:
-                key.append(value)
-            else:
-                key.append(_typed(value))
+            values = self.attribute_values if kind == "attributes" else self.capacity_values
+            value = values.get(f"{domain}/{id_}")
+            key.append(value if value.__class__ is str else _typed(value))
         for kind, domain in reads.domains:
-            key.append(domain in (attributes if kind == "attributes" else capacity))
+            key.append(domain in (self.attributes if kind == "attributes" else self.capacity))
         return tuple(key)
 
     def _all_values(self) -> Hashable:
         """Everything there is, in the order in which it would be iterated."""
         if self._everything is None:
             parts = tuple(
-                tuple(
-                    (domain, tuple((id_, _typed(value)) for id_, value in entries.items()))
-                    for domain, entries in domains.items()
-                )
-                for domains in (self.attributes, self.capacity)
+                tuple((name, _typed(value)) for name, value in values.items())
+                for values in (self.attribute_values, self.capacity_values)
             )
             self._everything = (self.driver, self.allow_multiple, *parts)
         return self._everything
@@ -154,10 +179,19 @@ def _typed(value: Any) -> Hashable:
     return (kind, value)
 
 
-def split_name(name: str, driver: str) -> tuple[str, str]:
-    """Domain and id of the name of an attribute or capacity; the domain is the driver's unless there is a slash."""
-    domain, slash, id_ = name.partition("/")
-    return (domain, id_) if slash else (driver, name)
+def _by_domain(values: Mapping[str, Any]) -> Domains:
+    domains = Domains()
+    for name, value in values.items():
+        domain, _, id_ = name.partition("/")
+        domains.setdefault(domain, {})[id_] = value
+    return domains
+
+
+def _length(value: Any) -> int:
+    """The length of the longest text in a value."""
+    if value.__class__ is str:
+        return len(value)
+    return max(map(_length, value), default=0) if value.__class__ is list else 0
 
 
 def _qualified_first(item: tuple[str, Any]) -> tuple[bool, str]:

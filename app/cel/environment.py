@@ -31,7 +31,7 @@ from app.cel.types import Type, map_of
 _LIBRARIES: Final = tuple(
     module.LIBRARY
     for module in (
-        operators, conversions, times, strings, formatting, lists, optionals, quantities, versions, network, urls,
+        operators, conversions, times, lists, strings, formatting, optionals, quantities, versions, network, urls,
         formats, regexes, authorization,
     )
 )  # fmt: skip

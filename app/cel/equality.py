@@ -145,7 +145,7 @@ def _others_equal(left: Any, right: Any) -> bool:
     if kind is not other:
         return False
     if kind is Option:
-        return left is right if left is NONE or right is NONE else equal(left.value, right.value)
+        return left is right if left is NONE or right is NONE else equal(left.content, right.content)
     if kind is Duration or kind is Timestamp:
         return bool(left.nanos == right.nanos)
     if kind is TypeValue:

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from app.cel.cost import CALLS, LIMIT, LIST, MAP, MESSAGE, Cost
+from app.api.quantity import Quantity
+from app.api.semver import Semver
+from app.cel.cost import CALLS, LIMIT, LIST, MAP, MESSAGE, Constant, Cost
 from app.cel.declarations import Declarations, Function, Overload, no_such_overload
 from app.cel.device import DeviceView
 from app.cel.equality import describe, equal, equal_joined
 from app.cel.errors import Abort, Fault
+from app.cel.library.network import Cidr, Ip
+from app.cel.library.urls import Url
 from app.cel.loops import LOOPS
 from app.cel.messages import MESSAGES
 from app.cel.syntax import (
@@ -34,8 +38,11 @@ from app.cel.syntax import (
 )
 from app.cel.values import (
     NONE,
+    Lost,
     Map,
     Option,
+    SumQuantity,
+    TypeValue,
     UInt,
     find,
     is_unhashable,
@@ -143,6 +150,7 @@ def _index(key: Any) -> int:
 
 
 _KEYS: Final = (str, int, bool, UInt, float)
+_CHANGING: Final = frozenset((Option, TypeValue, Quantity, SumQuantity, Semver, Ip, Cidr, Url))
 
 
 def _qualify(frame: Frame, value: Any, qualifiers: tuple[Qualifier, ...]) -> tuple[Any, bool]:
@@ -151,21 +159,36 @@ def _qualify(frame: Frame, value: Any, qualifiers: tuple[Qualifier, ...]) -> tup
     if optional:
         if value is NONE:
             return NONE, False
-        value = value.value
+        value = value.content
     for evaluate, key, is_optional in qualifiers:
         optional = optional or is_optional
         if evaluate is not None:
             key = evaluate(frame)
             if key.__class__ not in _KEYS:
                 raise Fault(f"invalid qualifier type: {type_name(key)}")
-        frame.cost += 1
-        if not optional:
+        if optional:
+            value, present = _look_up(value, key)
+            if not present:
+                return NONE, False
+        else:
             value = select(value, key)
-            continue
-        value, present = _look_up(value, key)
-        if not present:
-            return NONE, False
+        frame.cost += 1
     return value, optional
+
+
+def renewed(option: Option) -> Option:
+    """An optional after upstream took the value out and put it in again, which happens to variables and branches.
+
+    Values of extension types do not survive that, a type becomes its name, an optional in an optional loses one level.
+    """
+    value = option.value
+    if option is NONE or value.__class__ not in _CHANGING:
+        return option
+    if value.__class__ is Option:
+        return Option(None) if value is NONE else renewed(value)
+    if value.__class__ is TypeValue:
+        return Option(value.name)
+    return Option(Lost(type_name(value)))
 
 
 # --- Building -------------------------------------------------------------------------------------------------------
@@ -189,36 +212,35 @@ class _Builder:
     # --- Names ------------------------------------------------------------------------------------------------------
 
     def _literal(self, node: Literal) -> Evaluate:
-        value = node.value
-        return lambda frame: value
+        return Constant(node.value)
 
-    def _ident(self, node: Ident) -> Evaluate:
+    def _ident(self, node: Ident, cost: int = 1) -> Evaluate:
         variable = node.variable
         if variable is None:
-            return _device
-        index = variable.index
-        if index in self._lazy:
 
-            def evaluate_lazily(frame: Frame) -> Any:
-                frame.cost += 1
-                return frame.values[index].get(frame)
+            def evaluate_device(frame: Frame) -> dict[str, Any]:
+                frame.cost += cost
+                return frame.view.fields
 
-            return evaluate_lazily
+            return evaluate_device
+        index, lazy = variable.index, variable.index in self._lazy
 
         def evaluate(frame: Frame) -> Any:
-            frame.cost += 1
-            return frame.values[index]
+            frame.cost += cost
+            value = frame.values[index]
+            if lazy:
+                value = value.get(frame)
+            return renewed(value) if value.__class__ is Option else value
 
         return evaluate
 
-    def _selection(self, node: Select | Index) -> Evaluate:
+    def _selection(self, node: Select | Index, cost: int = 1) -> Evaluate:
         """A chain of selections, evaluated as one: what is optional in it makes all that follows optional."""
         base, qualifiers = self._chain(node)
-        evaluate_base = self.build(base)
-        own_cost = 0 if isinstance(base, Ident) else 1
+        evaluate_base = self._ident(base, 0) if isinstance(base, Ident) else self.build(base)
 
         def evaluate(frame: Frame) -> Any:
-            frame.cost += own_cost
+            frame.cost += cost
             value, optional = _qualify(frame, evaluate_base(frame), qualifiers)
             return Option(value) if optional else value
 
@@ -226,7 +248,7 @@ class _Builder:
             value, _ = _qualify(frame, evaluate_base(frame), qualifiers[:-1])
             if value is NONE:
                 return False
-            frame.cost += own_cost
+            frame.cost += 1
             return _look_up(value, qualifiers[-1][1])[1]
 
         return test if isinstance(node, Select) and node.test else evaluate
@@ -241,7 +263,7 @@ class _Builder:
                 if isinstance(key, Literal):
                     qualifiers.append((None, key.value, node.optional))
                 else:
-                    qualifiers.append((self.build(key), None, node.optional))
+                    qualifiers.append((self._part(key), None, node.optional))
             else:
                 return node, tuple(reversed(qualifiers))
             node = node.operand
@@ -271,7 +293,7 @@ class _Builder:
         return evaluate
 
     def _conditional(self, node: Conditional) -> Evaluate:
-        test, then, otherwise = self.build_all(node.children)
+        test, then, otherwise = self.build(node.test), self._branch(node.then), self._branch(node.otherwise)
 
         def evaluate(frame: Frame) -> Any:
             value = test(frame)
@@ -282,6 +304,20 @@ class _Builder:
             raise Fault("no such overload")
 
         return evaluate
+
+    def _part(self, node: Node) -> Evaluate:
+        """A branch or an index: there a selection is cheaper by one."""
+        if isinstance(node, Ident):
+            return self._ident(node, 0)
+        if isinstance(node, Select | Index):
+            return self._selection(node, 0)
+        return self.build(node)
+
+    def _branch(self, node: Node) -> Evaluate:
+        evaluate = self._part(node)
+        if isinstance(node, Literal | Ident | Select | Index | Conditional):
+            return evaluate
+        return lambda frame: _renewed_if_optional(evaluate(frame))
 
     # --- Calls ------------------------------------------------------------------------------------------------------
 
@@ -296,7 +332,7 @@ class _Builder:
         if name == "@in" and isinstance(node.args[1], Literal):
             members = _members(node)
             if members is not None:
-                return _membership(operands[0], members, len(node.args[1].value))
+                return _membership(operands[0], members)
         run = self._implementation(node)
         if len(operands) == 1:
             return _unary(operands[0], run, cost)
@@ -305,10 +341,10 @@ class _Builder:
         return _many(operands, run, cost)
 
     def _cost(self, node: Call) -> Cost | None:
-        """How to compute the cost; None when it is 1, as for operators that are resolved only at run time."""
+        """How to compute the cost; None when it is 1, as for some calls that are resolved at run time."""
         if node.function == "matches" and node.target is None:
             return None
-        if len(node.overloads) > 1 and node.function in _OVERLOADED_OPERATORS:
+        if len(node.overloads) > 1 and node.function in _BY_OVERLOAD:
             return None
         return CALLS.get(node.function)
 
@@ -317,7 +353,7 @@ class _Builder:
         if function.shared is not None:
             return function.shared
         if len(node.overloads) == 1:
-            return _guarded(node.overloads[0])
+            return guarded(node.overloads[0])
         return function.dispatch
 
     def _or_else(self, node: Call) -> Evaluate:
@@ -331,7 +367,7 @@ class _Builder:
                 raise Fault(f"no such overload: {node.function}")
             if value is NONE:
                 return other(frame)
-            return value.value if unwrap else value
+            return value.content if unwrap else value
 
         return evaluate
 
@@ -351,7 +387,7 @@ class _Builder:
                         )
                     if value is NONE:
                         continue
-                    value = value.value
+                    value = value.content
                 values.append(value)
             frame.charge(LIST)
             return values
@@ -373,7 +409,7 @@ class _Builder:
                     if value is NONE:
                         result.pop(map_key(key), None)
                         continue
-                    value = value.value
+                    value = value.content
                 result[map_key(key)] = value
             frame.charge(MAP)
             return result
@@ -394,7 +430,7 @@ class _Builder:
                     if value is NONE:
                         values.pop(name, None)
                         continue
-                    value = value.value
+                    value = value.content
                 values[name] = value
             frame.charge(MESSAGE)
             return message.build(values)
@@ -431,12 +467,14 @@ class _Builder:
     }  # fmt: skip
 
 
-_OVERLOADED_OPERATORS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in"))
+_BY_OVERLOAD: Final = frozenset(
+    ("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten")
+)
+"""What costs only 1 when it is resolved at run time."""
 
 
-def _device(frame: Frame) -> dict[str, Any]:
-    frame.cost += 1
-    return frame.view.fields
+def _renewed_if_optional(value: Any) -> Any:
+    return renewed(value) if value.__class__ is Option else value
 
 
 def _unwrapping(node: Macro, option: Evaluate, body: Evaluate) -> Evaluate:
@@ -449,9 +487,9 @@ def _unwrapping(node: Macro, option: Evaluate, body: Evaluate) -> Evaluate:
         frame.cost += 2
         if value is NONE:
             return NONE
-        frame.values[index] = value.value
+        frame.values[index] = value.content
         result = body(frame)
-        return Option(result) if wrap else result
+        return renewed(Option(result)) if wrap else _renewed_if_optional(result)
 
     return evaluate
 
@@ -459,19 +497,19 @@ def _unwrapping(node: Macro, option: Evaluate, body: Evaluate) -> Evaluate:
 # --- Calls ----------------------------------------------------------------------------------------------------------
 
 
-def _guarded(overload: Overload) -> Callable[..., Any]:
+def guarded(overload: Overload) -> Callable[..., Any]:
     """The overload, for values that may be of any type."""
     run = overload.run
     if run is None:
         raise TypeError(f"nothing carries out {overload.function}")
     implementation = run
 
-    def guarded(*values: Any) -> Any:
+    def run_guarded(*values: Any) -> Any:
         if overload.accepts(values):
             return implementation(*values)
         raise no_such_overload(overload.function, values)
 
-    return guarded
+    return run_guarded
 
 
 def _unary(operand: Evaluate, run: Callable[..., Any], cost: Cost | None) -> Evaluate:
@@ -557,13 +595,12 @@ def _numeric_twins(element: Any) -> tuple[type, ...]:
     return ()
 
 
-def _membership(operand: Evaluate, members: frozenset[tuple[type, Any]], size: int) -> Evaluate:
+def _membership(operand: Evaluate, members: frozenset[tuple[type, Any]]) -> Evaluate:
     if not members:
         return lambda frame: False
 
     def evaluate(frame: Frame) -> bool:
         value = operand(frame)
-        frame.charge(size)
         if value.__class__ in (list, dict, Map) or not value.__hash__:
             return False
         if is_unhashable(value):

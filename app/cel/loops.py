@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from app.cel.cost import LIST
+from app.cel.cost import CALLS, LIST, is_constant
 from app.cel.errors import Fault
 from app.cel.library.lists import sort_by_keys
 from app.cel.values import Map, find, key_value, keys_of, map_key, type_name
@@ -84,8 +84,8 @@ def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Ev
             assign(frame, item)
             if _holds(predicate(frame)):
                 count += 1
-                frame.cost += 1
-            frame.charge(1)
+                frame.cost += 2
+            frame.charge(0)
         frame.cost += 2
         return count == 1
 
@@ -107,8 +107,8 @@ def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluat
             assign(frame, item)
             if _holds(predicate(frame)):
                 kept.append(item)
-                frame.cost += LIST + 2
-            frame.charge(1)
+                frame.cost += LIST + 3
+            frame.charge(0)
         frame.cost += 1
         return kept
 
@@ -119,6 +119,7 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
     """`map` and `transformList`, with or without a condition."""
     assign, two, transform = _assigner(indexes), len(indexes) == 2, arguments[-1]
     condition = arguments[0] if len(arguments) == 2 else None
+    step_cost = 2 if is_constant(transform) else LIST + 2
 
     def evaluate(frame: Frame) -> list[Any]:
         results = []
@@ -126,8 +127,8 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
             assign(frame, item)
             if condition is None or _holds(condition(frame)):
                 results.append(transform(frame))
-                frame.cost += LIST + 1
-            frame.charge(1)
+                frame.cost += step_cost
+            frame.charge(0)
         frame.cost += 1
         return results
 
@@ -145,8 +146,8 @@ def _transform_map(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[
             assign(frame, item)
             if condition is None or _holds(condition(frame)):
                 _insert(result, item[0], transform(frame))
-                frame.cost += 2
-            frame.charge(1)
+                frame.cost += 3
+            frame.charge(0)
         frame.cost += 1
         return result
 
@@ -168,8 +169,8 @@ def _transform_entries(range_: Evaluate, indexes: tuple[int, ...], arguments: tu
                     raise Fault("no such overload: cel.@mapInsert")
                 for key, value in entries.items():
                     _insert(result, key_value(key), value)
-                frame.cost += 1
-            frame.charge(1)
+                frame.cost += 2
+            frame.charge(0)
         frame.cost += 1
         return result
 
@@ -184,6 +185,7 @@ def _insert(entries: Map, key: Any, value: Any) -> None:
 
 def _sort_by(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
     assign, key = _assigner(indexes), arguments[0]
+    step_cost = 2 if is_constant(key) else LIST + 2
 
     def evaluate(frame: Frame) -> list[Any]:
         values = range_(frame)
@@ -191,8 +193,8 @@ def _sort_by(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evalua
         for item in _iterated(values, False):
             assign(frame, item)
             keys.append(key(frame))
-            frame.charge(LIST + 2)
-        frame.charge(LIST + 3 + 2 * len(keys) ** 2)
+            frame.charge(step_cost)
+        frame.charge(3 + CALLS["@sortByAssociatedKeys"]((values, keys), None))
         return sort_by_keys(values, keys)
 
     return evaluate

@@ -8,12 +8,14 @@ from typing import Any, Final
 from cachetools import LRUCache
 
 from app.cel.checker import check
-from app.cel.device import DeviceView, ReadSet
+from app.cel.device import DeviceView
 from app.cel.environment import CelGates, environment
 from app.cel.errors import Abort, CelCompileError, CelRuntimeError, Fault
+from app.cel.generator import generate
 from app.cel.hints import hint_for_fault
 from app.cel.interpreter import Interpreter
 from app.cel.parser import parse
+from app.cel.paths import collect_reads
 from app.cel.recursion import make_room
 from app.cel.syntax import depth
 from app.cel.validation import check_result, fold, validate
@@ -23,9 +25,9 @@ _CACHE_SIZE: Final = 4096
 
 
 class Program:
-    """A compiled selector."""
+    """A compiled selector. `reads` is what it reads of a device: devices that agree in that get the same answer."""
 
-    __slots__ = ("_interpreter", "expression", "gates", "reads")
+    __slots__ = ("_fast", "_interpreter", "expression", "gates", "reads")
 
     def __init__(self, expression: str, gates: CelGates) -> None:
         language = environment(gates)
@@ -37,17 +39,28 @@ class Program:
         tree = fold(expression, tree, language.declarations)
         self.expression = expression
         self.gates = gates
-        self.reads = ReadSet(everything=True)
+        self.reads = collect_reads(tree)
+        self._fast = generate(tree, language.declarations)
         self._interpreter = Interpreter(tree, language.declarations)
 
     def evaluate(self, view: DeviceView) -> bool:
         """Whether the device matches. Raises CelRuntimeError."""
+        if view.modest and self._fast is not None:
+            try:
+                return self._fast(view)
+            except Exception:  # whatever it was, the interpreter knows better
+                pass
         return self.evaluate_exactly(view)[0]
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the expression is one for the fast way."""
+        return self._fast is not None
 
     def evaluate_exactly(self, view: DeviceView) -> tuple[bool, int]:
         """Whether the device matches, and the cost of finding out. Raises CelRuntimeError."""
         if view.poison is not None:
-            raise view.poison
+            raise view.poison.with_traceback(None)
         try:
             value, cost = self._interpreter.evaluate(view)
         except (Fault, Abort) as error:

@@ -17,11 +17,12 @@ The classes are told apart by `value.__class__`, because to Python True is an in
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Final
 
 from app.api.quantity import Quantity
 from app.api.semver import Semver
-from app.cel.errors import Abort
+from app.cel.errors import Abort, Fault
 
 INT_MAX: Final = 2**63 - 1
 INT_MIN: Final = -(2**63)
@@ -74,12 +75,29 @@ class TypeValue:
 
 
 class Option:
-    """An optional value; `NONE` is the empty one."""
+    """An optional value; `NONE` is the empty one. Whoever needs the value takes `content`."""
 
     __slots__ = ("value",)
 
     def __init__(self, value: Any) -> None:
         self.value = value
+
+    @property
+    def content(self) -> Any:
+        """The value. Raises Fault if it was lost."""
+        value = self.value
+        if value.__class__ is Lost:
+            raise Fault(f"unsupported conversion to ref.Val: {value.kind}")
+        return value
+
+
+class Lost:
+    """What became of a value of an extension type that upstream cannot put back into an optional."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
 
 
 NONE: Final = Option(None)
@@ -111,6 +129,11 @@ class Opaque:
     __slots__ = ()
     type_name: str = ""
     hashable: bool = True
+
+    @property
+    def identity(self) -> Hashable:
+        """What makes it the same key in a map."""
+        return id(self)
 
     def same(self, other: Any) -> bool:
         """Whether `other`, of the same class, is equal."""
@@ -158,9 +181,25 @@ def size_of(value: Any) -> int:
 # --- Maps -----------------------------------------------------------------------------------------------------------
 #
 # In a map 1, 1u, 1.0 and true are four keys, to Python they are one. Keys other than strings and ints are therefore
-# stored as tuples of type name and value.
+# wrapped.
 
 Key = Any
+
+
+class OtherKey:
+    """A key that is neither string nor int: equal to keys of the same identity."""
+
+    __slots__ = ("identity", "value")
+
+    def __init__(self, value: Any, identity: Hashable) -> None:
+        self.value = value
+        self.identity = identity
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OtherKey) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
 
 
 def is_unhashable(value: Any) -> bool:
@@ -170,33 +209,29 @@ def is_unhashable(value: Any) -> bool:
 
 
 def map_key(value: Any) -> Key:
-    """The stored form of a key. Raises Abort for what upstream cannot hash, which makes its evaluator panic."""
+    """The stored form of a key. Raises Abort for what upstream cannot hash."""
     kind = value.__class__
     if kind is str or kind is int:
         return value
-    if kind is bool or kind is float:
-        return (kind.__name__, value)
-    if kind is UInt:
-        return ("uint", int(value))
+    if kind is bool or kind is float or kind is UInt or value is None:
+        return OtherKey(value, (kind, value))
     if is_unhashable(value):
         raise Abort(f"internal error: a value of type {type_name(value)} cannot be hashed")
     if kind is Duration or kind is Timestamp:
-        return (type_name(value), value.nanos, value)
-    if kind is TypeValue or value is None:
-        return ("value", value)
-    return ("object", id(value), value)
+        return OtherKey(value, (kind, value.nanos))
+    if kind is TypeValue:
+        return OtherKey(value, (kind, value.name))
+    return OtherKey(value, (kind, value.identity if isinstance(value, Opaque) else id(value)))
 
 
 def key_value(key: Key) -> Any:
     """The key a stored key stands for."""
-    if key.__class__ is not tuple:
-        return key
-    return UInt(key[1]) if key[0] == "uint" else key[-1]
+    return key.value if key.__class__ is OtherKey else key
 
 
 def keys_of(entries: dict[Key, Any]) -> list[Any]:
     """The keys of a map, in the order of insertion."""
-    return [key if key.__class__ is str else key_value(key) for key in entries]
+    return [key_value(key) for key in entries]
 
 
 _MISSING: Final = object()
@@ -229,12 +264,14 @@ def contains_key(entries: dict[Key, Any], value: Any) -> bool:
 
 
 def _numeric_twins(value: Any) -> tuple[Key, ...]:
+    """The keys of other numeric types that a number finds."""
     kind = value.__class__
     if kind is int:
-        return (("uint", value),)
+        return (OtherKey(value, (UInt, value)),)
     if kind is UInt:
         return (int(value),)
     if kind is float and value.is_integer():
         whole = int(value)
-        return (whole, ("uint", whole)) if INT_MIN < whole < INT_MAX else (("uint", whole),)
+        uint = OtherKey(whole, (UInt, whole))
+        return (whole, uint) if INT_MIN < whole < INT_MAX else (uint,)
     return ()

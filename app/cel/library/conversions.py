@@ -35,7 +35,8 @@ _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE: Final = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 _DECIMAL: Final = re.compile(r"[+-]?(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9_]+)?")
 _HEXADECIMAL: Final = re.compile(r"[+-]?0[xX]_?(?:[0-9a-fA-F_]+\.?[0-9a-fA-F_]*|\.[0-9a-fA-F_]+)[pP][+-]?[0-9_]+")
-_LONE_UNDERSCORE: Final = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
+_LONE_UNDERSCORE: Final = re.compile(r"(?<![0-9])_|_(?![0-9])")
+_LONE_HEX_UNDERSCORE: Final = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
 _SPECIAL: Final = {"inf": inf, "infinity": inf, "nan": nan}
 
 
@@ -69,14 +70,7 @@ def string_to_bytes(text: str) -> bytes:
     return text.encode()
 
 
-# --- To numbers -----------------------------------------------------------------------------------------------------
-
-
-@LIBRARY.function("int", "string -> int")
-def string_to_int(text: str) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,4000}", text) or not -(2**63) <= int(text) < 2**63:
-        raise _failed("string", "int")
-    return int(text)
+# --- To numbers ------------------------------------------------------------------------------------------------------
 
 
 @LIBRARY.function("int", "double -> int")
@@ -86,14 +80,16 @@ def double_to_int(value: float) -> int:
     return int(value)
 
 
-@LIBRARY.function("int", "uint -> int")
-def uint_to_int(value: int) -> int:
-    return int64(int(value))
-
-
 @LIBRARY.function("int", "duration -> int")
 def duration_to_int(span: Duration) -> int:
     return span.nanos
+
+
+@LIBRARY.function("int", "string -> int")
+def string_to_int(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,4000}", text) or not -(2**63) <= int(text) < 2**63:
+        raise _failed("string", "int")
+    return int(text)
 
 
 @LIBRARY.function("int", "timestamp -> int")
@@ -101,11 +97,9 @@ def timestamp_to_int(time: Timestamp) -> int:
     return to_seconds(time)
 
 
-@LIBRARY.function("uint", "string -> uint")
-def string_to_uint(text: str) -> UInt:
-    if not re.fullmatch(r"[0-9]{1,4000}", text) or int(text) >= 2**64:
-        raise _failed("string", "uint")
-    return UInt(text)
+@LIBRARY.function("int", "uint -> int")
+def uint_to_int(value: int) -> int:
+    return int64(int(value))
 
 
 @LIBRARY.function("uint", "double -> uint")
@@ -120,7 +114,14 @@ def int_to_uint(value: int) -> UInt:
     return uint64(value)
 
 
-@LIBRARY.function("double", "int -> double", "uint -> double")
+@LIBRARY.function("uint", "string -> uint")
+def string_to_uint(text: str) -> UInt:
+    if not re.fullmatch(r"[0-9]{1,4000}", text) or int(text) >= 2**64:
+        raise _failed("string", "uint")
+    return UInt(text)
+
+
+@LIBRARY.function("double", "int -> double")
 def integer_to_double(value: int) -> float:
     return float(value)
 
@@ -138,20 +139,22 @@ def string_to_double(text: str) -> float:
     return value
 
 
+LIBRARY.function("double", "uint -> double")(integer_to_double)
+
+
 def _parse_number(text: str) -> float | None:
-    if _LONE_UNDERSCORE.search(text) is not None or "__" in text:
-        return None
+    """A finite number; underscores only between digits."""
     try:
-        if _DECIMAL.fullmatch(text):
+        if _DECIMAL.fullmatch(text) and not _LONE_UNDERSCORE.search(text):
             return float(text.replace("_", ""))
-        if _HEXADECIMAL.fullmatch(text):
+        if _HEXADECIMAL.fullmatch(text) and not _LONE_HEX_UNDERSCORE.search(text):
             return float.fromhex(text.replace("_", ""))
     except (ValueError, OverflowError):
         return None
     return None
 
 
-# --- To text --------------------------------------------------------------------------------------------------------
+# --- To text ---------------------------------------------------------------------------------------------------------
 
 
 @LIBRARY.function("string", "bool -> string")
@@ -165,11 +168,6 @@ def bytes_to_string(value: bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         raise Fault("invalid UTF-8 in bytes, cannot convert to string") from None
-
-
-@LIBRARY.function("string", "int -> string", "uint -> string")
-def integer_to_string(value: int) -> str:
-    return str(int(value))
 
 
 @LIBRARY.function("string", "double -> string")
@@ -199,9 +197,17 @@ def duration_to_string(span: Duration) -> str:
     return fixed(repr(total_seconds(span))) + "s"
 
 
+@LIBRARY.function("string", "int -> string")
+def integer_to_string(value: int) -> str:
+    return str(int(value))
+
+
 @LIBRARY.function("string", "timestamp -> string")
 def timestamp_to_string(time: Timestamp) -> str:
     return format_timestamp(time)
+
+
+LIBRARY.function("string", "uint -> string")(integer_to_string)
 
 
 @LIBRARY.function("string", "IP -> string")
@@ -217,21 +223,21 @@ def cidr_to_string(block: Cidr) -> str:
 # --- To times -------------------------------------------------------------------------------------------------------
 
 
-@LIBRARY.function("duration", "string -> duration")
-def string_to_duration(text: str) -> Duration:
-    return parse_duration(text)
-
-
 @LIBRARY.function("duration", "int -> duration")
 def int_to_duration(value: int) -> Duration:
     raise _failed("int", "google.protobuf.Duration")
 
 
-@LIBRARY.function("timestamp", "string -> timestamp")
-def string_to_timestamp(text: str) -> Timestamp:
-    return parse_timestamp(text)
+@LIBRARY.function("duration", "string -> duration")
+def string_to_duration(text: str) -> Duration:
+    return parse_duration(text)
 
 
 @LIBRARY.function("timestamp", "int -> timestamp")
 def int_to_timestamp(seconds: int) -> Timestamp:
     return from_seconds(seconds)
+
+
+@LIBRARY.function("timestamp", "string -> timestamp")
+def string_to_timestamp(text: str) -> Timestamp:
+    return parse_timestamp(text)

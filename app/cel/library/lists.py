@@ -54,13 +54,14 @@ def slice_(values: list[Any], start: int, end: int) -> list[Any]:
     return values[start:end]
 
 
-@LIBRARY.method("flatten", "list(list(T)) -> list(T)")
-def flatten(values: list[Any]) -> list[Any]:
-    return flatten_levels(values, 1)
+LIBRARY.declare("flatten", "list(list(T)) -> list(T)", "list(dyn), int -> list(dyn)", member=True)
 
 
-@LIBRARY.method("flatten", "list(dyn), int -> list(dyn)")
-def flatten_levels(values: list[Any], levels: int) -> list[Any]:
+@LIBRARY.share("flatten")
+def flatten(values: Any, levels: Any = 1) -> list[Any]:
+    """The elements of lists in the list, down to a number of levels."""
+    if values.__class__ is not list or levels.__class__ is not int:
+        raise Fault("no such overload: flatten")
     if levels < 0:
         raise Fault("level must be non-negative")
     while levels and any(value.__class__ is list for value in values):
@@ -72,7 +73,7 @@ def flatten_levels(values: list[Any], levels: int) -> list[Any]:
                 flat.append(value)
             _affordable(len(flat))
         values, levels = flat, levels - 1
-    return values
+    return list(values)
 
 
 @LIBRARY.method("reverse", "list(T) -> list(T)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
@@ -31,6 +31,10 @@ class Ip(Opaque):
         return bool(self.address == other.address)
 
     @property
+    def identity(self) -> Hashable:
+        return self.address
+
+    @property
     def text(self) -> str:
         return self.address.compressed
 
@@ -47,6 +51,10 @@ class Cidr(Opaque):
 
     def same(self, other: Any) -> bool:
         return bool(self.address == other.address and self.bits == other.bits)
+
+    @property
+    def identity(self) -> Hashable:
+        return self.address, self.bits
 
     @property
     def text(self) -> str:
@@ -165,24 +173,24 @@ def is_cidr(text: str) -> bool:
     return _parses(_parse_block, text)
 
 
-@LIBRARY.method("containsIP", "CIDR, IP -> bool")
-def contains_ip(block: Cidr, value: Ip) -> bool:
-    return block.covers(value.address)
-
-
 @LIBRARY.method("containsIP", "CIDR, string -> bool")
 def contains_ip_text(block: Cidr, text: str) -> bool:
     return block.covers(ip(text).address)
 
 
-@LIBRARY.method("containsCIDR", "CIDR, CIDR -> bool")
-def contains_cidr(block: Cidr, other: Cidr) -> bool:
-    return block.bits <= other.bits and block.covers(other.address)
+@LIBRARY.method("containsIP", "CIDR, IP -> bool")
+def contains_ip(block: Cidr, value: Ip) -> bool:
+    return block.covers(value.address)
 
 
 @LIBRARY.method("containsCIDR", "CIDR, string -> bool")
 def contains_cidr_text(block: Cidr, text: str) -> bool:
     return contains_cidr(block, cidr(text))
+
+
+@LIBRARY.method("containsCIDR", "CIDR, CIDR -> bool")
+def contains_cidr(block: Cidr, other: Cidr) -> bool:
+    return block.bits <= other.bits and block.covers(other.address)
 
 
 @LIBRARY.method("ip", "CIDR -> IP")

@@ -1,4 +1,7 @@
-"""Operators, `size`, `type` and `dyn` (cel-go common/stdlib, v0.26)."""
+"""Operators, `size`, `type` and `dyn` (cel-go common/stdlib, v0.26).
+
+The order of the overloads is upstream's: where types are unknown, the first one that fits decides for the others.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,6 @@ from app.cel.values import (
 
 LIBRARY: Final = Library()
 
-_ORDERED: Final = ("bool", "string", "bytes", "timestamp", "duration")
-_NUMERIC: Final = ("int", "uint", "double")
 MAX_SIZE: Final = 10_000_000
 """Characters or elements a value may have: building it would cost the whole budget of an evaluation."""
 
@@ -39,21 +40,24 @@ LIBRARY.declare("_[_]", "list(A), int -> A", "map(A, B), A -> B")
 LIBRARY.declare("_[_]", "optional(list(V)), int -> optional(V)", "optional(map(K, V)), K -> optional(V)")
 LIBRARY.declare("_[?_]", "list(V), int -> optional(V)", "optional(list(V)), int -> optional(V)")
 LIBRARY.declare("_[?_]", "map(K, V), K -> optional(V)", "optional(map(K, V)), K -> optional(V)")
-LIBRARY.declare("_-_", "duration, duration -> duration", "timestamp, duration -> timestamp")
-LIBRARY.declare("_-_", "timestamp, timestamp -> duration", *(f"{kind}, {kind} -> {kind}" for kind in _NUMERIC))
 LIBRARY.declare("_+_", "bytes, bytes -> bytes", "double, double -> double", "duration, duration -> duration")
 LIBRARY.declare("_+_", "duration, timestamp -> timestamp", "timestamp, duration -> timestamp", "int, int -> int")
 LIBRARY.declare("_+_", "list(A), list(A) -> list(A)", "string, string -> string", "uint, uint -> uint")
+LIBRARY.declare("_-_", "double, double -> double", "duration, duration -> duration", "int, int -> int")
+LIBRARY.declare("_-_", "timestamp, duration -> timestamp", "timestamp, timestamp -> duration", "uint, uint -> uint")
 for _name in ("_*_", "_/_"):
-    LIBRARY.declare(_name, *(f"{kind}, {kind} -> {kind}" for kind in _NUMERIC))
+    LIBRARY.declare(_name, "double, double -> double", "int, int -> int", "uint, uint -> uint")
 LIBRARY.declare("_%_", "int, int -> int", "uint, uint -> uint")
-LIBRARY.declare("-_", "int -> int", "double -> double")
+LIBRARY.declare("-_", "double -> double", "int -> int")
 for _name in ("_<_", "_<=_", "_>_", "_>=_"):
-    LIBRARY.declare(_name, *(f"{left}, {right} -> bool" for left in _NUMERIC for right in _NUMERIC))
-    LIBRARY.declare(_name, *(f"{kind}, {kind} -> bool" for kind in _ORDERED))
-_SIZES: Final = ("bytes -> int", "list(A) -> int", "map(A, B) -> int", "string -> int")
-LIBRARY.declare("size", *_SIZES)
-LIBRARY.declare("size", *_SIZES, member=True)
+    LIBRARY.declare(_name, "bool, bool -> bool")
+    LIBRARY.declare(_name, "int, int -> bool", "int, double -> bool", "int, uint -> bool")
+    LIBRARY.declare(_name, "uint, uint -> bool", "uint, double -> bool", "uint, int -> bool")
+    LIBRARY.declare(_name, "double, double -> bool", "double, int -> bool", "double, uint -> bool")
+    LIBRARY.declare(_name, *(f"{kind}, {kind} -> bool" for kind in ("string", "bytes", "timestamp", "duration")))
+for _sized in ("bytes", "list(A)", "map(A, B)", "string"):
+    LIBRARY.declare("size", f"{_sized} -> int")
+    LIBRARY.declare("size", f"{_sized} -> int", member=True)
 LIBRARY.declare("type", "A -> type(A)")
 LIBRARY.declare("dyn", "A -> dyn")
 LIBRARY.declare("cel.@mapInsert", "map(K, V), K, V -> map(K, V)", "map(K, V), map(K, V) -> map(K, V)")

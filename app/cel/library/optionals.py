@@ -20,7 +20,7 @@ def unwrap(option: Option) -> Any:
     """The value of an optional. Raises Fault when there is none."""
     if option is NONE:
         raise Fault("optional.none() dereference")
-    return option.value
+    return option.content
 
 
 @LIBRARY.function("optional.of", "V -> optional(V)")
@@ -68,4 +68,4 @@ def unwrap_all(options: list[Any]) -> list[Any]:
     for option in options:
         if option.__class__ is not Option:
             raise Fault("no such overload: optional.unwrap")
-    return [option.value for option in options if option is not NONE]
+    return [option.content for option in options if option is not NONE]

@@ -11,6 +11,8 @@ from app.cel.values import SumQuantity
 
 LIBRARY: Final = Library()
 
+_INT_MIN: Final = -(2**63)
+
 
 @LIBRARY.function("quantity", "string -> Quantity")
 def quantity(text: str) -> Quantity:
@@ -79,12 +81,16 @@ def add_int(left: Quantity, right: int) -> Quantity:
 
 @LIBRARY.method("sub", "Quantity, Quantity -> Quantity")
 def subtract(left: Quantity, right: Quantity) -> Quantity:
+    if left.fast and right.fast and right.nano == _INT_MIN * 10 ** (9 + right.scale):
+        wrapped = left + right  # upstream adds the negated int64, and the smallest one is its own negation
+        if wrapped.fast:
+            return _sum(wrapped)
     return _sum(left - right)
 
 
 @LIBRARY.method("sub", "Quantity, int -> Quantity")
 def subtract_int(left: Quantity, right: int) -> Quantity:
-    return _sum(left - Quantity.of_value(right, Format.DECIMAL_EXPONENT))
+    return subtract(left, Quantity.of_value(right, Format.DECIMAL_EXPONENT))
 
 
 def _sum(value: Quantity) -> SumQuantity:

@@ -182,8 +182,9 @@ def _named_offset(time: Timestamp, zone: str) -> int:
     if zone in ("", "UTC", "Local"):
         return 0
     try:
-        moment = _EPOCH + timedelta(seconds=time.nanos // _NANO)
-        offset = moment.astimezone(ZoneInfo(zone)).utcoffset()
+        # A local time may be beyond what datetime knows; a day more or less is the same zone rule there.
+        seconds = min(max(time.nanos // _NANO, _FIRST_SECOND + _DAY), _LAST_SECOND - _DAY)
+        offset = (_EPOCH + timedelta(seconds=seconds)).astimezone(ZoneInfo(zone)).utcoffset()
     except (OSError, ValueError, KeyError, OverflowError):
         raise Fault(f"unknown time zone {zone}") from None
     return int(offset.total_seconds()) if offset is not None else 0

@@ -1,0 +1,481 @@
+"""The fast way to evaluate a selector: the common part of the language as one flat Python function.
+
+Promises: if the function returns, its answer is the interpreter's. If anything is out of the ordinary (an attribute is
+missing or of another type than it takes, an overflow, …) the function raises, no matter what, and the interpreter
+decides. What the generator does not know, or what might be costly, it leaves to the interpreter altogether.
+
+Python's `and`, `or`, `all` and `any` are those of the language as long as nothing fails. Python's `==` and `<` are used
+where the class of an operand has been checked, because to Python True is 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any, Final, NamedTuple
+
+from app.cel.declarations import Declarations, Function
+from app.cel.device import DeviceView
+from app.cel.equality import equal
+from app.cel.errors import Fault
+from app.cel.interpreter import guarded
+from app.cel.library.quantities import quantity
+from app.cel.library.regexes import search
+from app.cel.library.versions import semver
+from app.cel.paths import Path, Paths
+from app.cel.syntax import Call, Conditional, Ident, Index, Literal, Logic, Macro, Node, Select, walk
+from app.cel.values import EMPTY
+
+Fast = Callable[[DeviceView], bool]
+
+_MAX_NODES: Final = 300
+_MAX_DEPTH: Final = 30
+_LOOP_FACTOR: Final = 256
+_NODE_COST: Final = 120
+_LONGEST: Final = 1024
+_BUDGET: Final = 900_000
+
+_CHEAP: Final = frozenset(
+    (
+        "-_", "_%_", "_*_", "_-_", "_/_", "add", "asApproximateFloat", "asInteger", "bool", "charAt", "cidr",
+        "compareTo", "contains", "containsCIDR", "containsIP", "double", "dyn", "endsWith", "family",
+        "includes", "indexOf", "int", "ip", "isCIDR", "isGreaterThan", "isIP", "isInteger", "isLessThan",
+        "isQuantity", "isSemver", "lastIndexOf", "lowerAscii", "major", "minor", "patch", "quantity", "semver",
+        "sign", "size", "split", "startsWith", "string", "sub", "substring", "trim", "upperAscii",
+    )
+)  # fmt: skip
+_RELATIONS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
+_SURE: Final = {str: "str", int: "int", bool: "bool"}
+_RESULTS: Final = {
+    "bool": "bool", "int": "int", "string": "str", "kubernetes.Semver": "semver", "list": "list",
+}  # fmt: skip
+_CLASSES: Final = {"str": "str", "int": "int", "bool": "bool"}
+
+
+class _Unsupported(Exception):
+    """Something that is left to the interpreter."""
+
+
+class Code(NamedTuple):
+    """A Python expression, and what is known of its value: its kind ("" when nothing), and the value of a constant."""
+
+    text: str
+    kind: str = ""
+    constant: Any = None
+
+
+def generate(tree: Node, declarations: Declarations) -> Fast | None:
+    """The function of an expression, or None if it is one for the interpreter."""
+    nodes = walk(tree)
+    if len(nodes) > _MAX_NODES or _worst_cost(nodes) > _BUDGET:
+        return None
+    generator = _Generator(declarations)
+    try:
+        result = generator.condition(tree)
+    except _Unsupported:
+        return None
+    return _compiled(result, generator.names)
+
+
+def _worst_cost(nodes: list[Node]) -> int:
+    """More than an evaluation on a modest device can cost."""
+    cost, factor = 0, 1
+    for node in nodes:
+        cost += _NODE_COST
+        if isinstance(node, Call) and node.function in ("matches", "contains", "@in"):
+            searched = node.operands[1]
+            length = (
+                len(searched.value)
+                if isinstance(searched, Literal) and searched.value.__class__ in (str, list)
+                else _LONGEST
+            )
+            cost += length if node.function == "@in" else _NODE_COST * ceil(length * 0.25)
+        elif isinstance(node, Macro) and node.name != "bind":
+            factor *= _LOOP_FACTOR
+    return cost * factor
+
+
+def _compiled(text: str, names: dict[str, Any]) -> Fast:
+    lines = ["def select(view):"]
+    for name, source in (("a", "attribute_values"), ("c", "capacity_values")):
+        if f"{name}[" in text or f"{name}.get(" in text or f"in {name}" in text:
+            lines.append(f"    {name} = view.{source}")
+    lines.append(f"    return {text}")
+    exec(compile("\n".join(lines), "<selector>", "exec"), names)
+    fast: Fast = names["select"]
+    return fast
+
+
+def _stop(_: Any = None) -> Any:
+    """Leave it to the interpreter."""
+    raise Fault("not for the fast way")
+
+
+def _iterable(value: Any) -> Any:
+    return value if value.__class__ is list else _stop()
+
+
+class _Generator:
+    def __init__(self, declarations: Declarations) -> None:
+        self._functions = declarations.functions
+        self._paths = Paths()
+        self._locals: dict[int, Code] = {}
+        self._temporaries = 0
+        self._loops = 0
+        self._depth = 0
+        self.names: dict[str, Any] = {
+            "E": EMPTY,
+            "equal": equal,
+            "stop": _stop,
+            "iterable": _iterable,
+            "search": search,
+        }
+
+    # --- Building blocks ----------------------------------------------------------------------------------------------
+
+    def _name(self, value: Any) -> str:
+        """A global name for a value."""
+        name = f"k{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    def _temporary(self) -> str:
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def condition(self, node: Node) -> str:
+        """A node as a Python bool; anything else stops."""
+        code = self.code(node)
+        if code.kind == "bool":
+            return code.text
+        name = self._temporary()
+        return f"(({name} := {code.text}) is True or ({name} is not False and stop()))"
+
+    def code(self, node: Node) -> Code:
+        """A node as a Python expression."""
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise _Unsupported
+        path = self._paths.resolve(node)
+        if path is not None:
+            code = self._path(path)
+        else:
+            method = self._METHODS.get(node.__class__)
+            if method is None:
+                raise _Unsupported
+            code = method(self, node)
+        self._depth -= 1
+        return code
+
+    def _path(self, path: Path) -> Code:
+        if path.optional or path.part == "device":
+            raise _Unsupported
+        if path.part == "driver":
+            return Code("view.driver", "str")
+        if path.part == "allow_multiple":
+            return Code("view.allow_multiple", "bool")
+        if path.part == "domains":
+            return Code(f"view.{path.section}", "map")
+        if path.part == "domain":
+            return Code(f"view.{path.section}.get({path.domain!r}, E)", "map")
+        if path.section == "capacity":
+            return Code(f"c[{path.key!r}]", "quantity")
+        return Code(f"a[{path.key!r}]")
+
+    def _presence(self, path: Path) -> Code:
+        """Whether an entry is there."""
+        if path.part != "entry":
+            raise _Unsupported
+        return Code(f"({path.key!r} in {path.section[0]})", "bool")
+
+    def _literal(self, node: Literal) -> Code:
+        value = node.value
+        kind = _SURE.get(value.__class__)
+        if kind is not None:
+            return Code(repr(value), kind, value)
+        if value.__class__ is list or value.__class__ is float:
+            return Code(self._name(value), value.__class__.__name__, value)
+        raise _Unsupported
+
+    def _ident(self, node: Ident) -> Code:
+        if node.variable is None or node.variable.index not in self._locals:
+            raise _Unsupported
+        return self._locals[node.variable.index]
+
+    def _select(self, node: Select) -> Code:
+        path = self._paths.tested(node) if node.test else None
+        if path is None:
+            raise _Unsupported
+        return self._presence(path)
+
+    def _index(self, node: Index) -> Code:
+        """`domain[key]` with a computed key, `list[0]`."""
+        if node.optional:
+            raise _Unsupported
+        operand, key = self.code(node.operand), self.code(node.key)
+        path = self._paths.resolve(node.operand)
+        if operand.kind == "map" and key.kind == "str":
+            if path is not None and path.part == "domain":
+                return Code(f"{operand.text}[{key.text}]", "quantity" if path.section == "capacity" else "")
+            if path is not None and path.part == "domains":
+                return Code(f"{operand.text}.get({key.text}, E)", "map")
+        if operand.kind == "list" and key.kind == "int" and key.constant is not None and key.constant >= 0:
+            return Code(f"{operand.text}[{key.text}]")
+        raise _Unsupported
+
+    # --- Logic --------------------------------------------------------------------------------------------------------
+
+    def _logic(self, node: Logic) -> Code:
+        operator = " and " if node.is_and else " or "
+        return Code(f"({operator.join(self.condition(term) for term in node.terms)})", "bool")
+
+    def _conditional(self, node: Conditional) -> Code:
+        test, then, otherwise = self.condition(node.test), self.code(node.then), self.code(node.otherwise)
+        kind = then.kind if then.kind == otherwise.kind else ""
+        return Code(f"({then.text} if {test} else {otherwise.text})", kind)
+
+    # --- Calls --------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Call) -> Code:
+        special = self._SPECIAL.get(node.function)
+        if special is not None:
+            code: Code = special(self, node)
+            return code
+        if node.function in _RELATIONS:
+            return self._relation(node)
+        return self._function(node)
+
+    def _function(self, node: Call) -> Code:
+        """A call of the function itself, which checks the classes of its arguments."""
+        if node.function not in _CHEAP:
+            raise _Unsupported
+        function: Function = self._functions[node.function]
+        operands = [self.code(operand) for operand in node.operands]
+        if len(node.overloads) == 1 and function.shared is None:
+            run = guarded(node.overloads[0])
+        else:
+            run = function.shared or function.dispatch
+        results = {overload.result.name for overload in node.overloads}
+        kind = _RESULTS.get(results.pop(), "") if len(results) == 1 else ""
+        return Code(f"{self._name(run)}({', '.join(operand.text for operand in operands)})", kind)
+
+    def _not(self, node: Call) -> Code:
+        return Code(f"(not {self.condition(node.args[0])})", "bool")
+
+    def _equal(self, node: Call) -> Code:
+        return Code(self._equality(node), "bool")
+
+    def _unequal(self, node: Call) -> Code:
+        return Code(f"(not {self._equality(node)})", "bool")
+
+    def _equality(self, node: Call) -> str:
+        if isinstance(node.args[0], Call) and node.args[0].function == "_+_":
+            raise _Unsupported
+        left, right = self.code(node.args[0]), self.code(node.args[1])
+        if left.kind == right.kind == "quantity":
+            return f"({left.text}.nano == {_nano(right)})"
+        if left.kind == right.kind and left.kind in _CLASSES:
+            return f"({left.text} == {right.text})"
+        if right.kind == "semver" and right.constant is not None and left.kind == "":
+            return f"({left.text}.key == {self._name(right.constant.key)})"
+        if left.kind == "" and right.kind in _CLASSES:
+            name = self._temporary()
+            check = f"({name} := {left.text}).__class__ is {_CLASSES[right.kind]}"
+            return f"({name} == {right.text} if {check} else equal({name}, {right.text}))"
+        if left.kind == "str" and left.constant is not None and right.kind == "":
+            return f"({left.text} == {right.text})"
+        return f"equal({left.text}, {right.text})"
+
+    def _relation(self, node: Call) -> Code:
+        operator = _RELATIONS[node.function]
+        compared = self._compared(node)
+        if compared is not None:
+            return Code(f"({compared[0]} {operator} {compared[1]})", "bool")
+        left, right = self.code(node.args[0]), self.code(node.args[1])
+        if left.kind == right.kind and left.kind in _CLASSES:
+            return Code(f"({left.text} {operator} {right.text})", "bool")
+        if left.kind == "" and right.kind in ("int", "str"):
+            name = self._temporary()
+            check = f"({name} := {left.text}).__class__ is {_CLASSES[right.kind]}"
+            return Code(f"({name} {operator} {right.text} if {check} else stop())", "bool")
+        run = self._functions[node.function].shared
+        return Code(f"{self._name(run)}({left.text}, {right.text})", "bool")
+
+    def _compared(self, node: Call) -> tuple[str, str] | None:
+        """Both sides of `x.compareTo(y) < 0`."""
+        call, zero = node.args
+        if not (isinstance(call, Call) and call.function == "compareTo" and isinstance(zero, Literal)):
+            return None
+        return self._ordered(call) if zero.value == 0 and zero.value.__class__ is int else None
+
+    def _ordered(self, call: Call) -> tuple[str, str] | None:
+        """Both sides of a comparison of quantities or versions."""
+        left, right = self.code(call.operands[0]), self.code(call.operands[1])
+        if left.kind == right.kind == "quantity":
+            return f"{left.text}.nano", _nano(right)
+        if left.kind in ("", "semver") and right.kind == "semver" and right.constant is not None:
+            return f"{left.text}.key", self._name(right.constant.key)
+        return None
+
+    def _greater(self, node: Call) -> Code:
+        return self._order(node, ">")
+
+    def _less(self, node: Call) -> Code:
+        return self._order(node, "<")
+
+    def _order(self, node: Call, operator: str) -> Code:
+        ordered = self._ordered(node)
+        if ordered is None:
+            return self._function(node)
+        return Code(f"({ordered[0]} {operator} {ordered[1]})", "bool")
+
+    def _constructor(self, node: Call) -> Code:
+        """`quantity("1Gi")` and `semver("1.0.0")` with a constant are made once."""
+        make = quantity if node.function == "quantity" else semver
+        argument = node.operands[0]
+        if len(node.operands) == 1 and isinstance(argument, Literal):
+            try:
+                value = make(argument.value)
+            except Fault:
+                raise _Unsupported from None
+            return Code(self._name(value), node.function, value)
+        code = self._function(node)
+        return code._replace(kind=node.function)
+
+    def _membership(self, node: Call) -> Code:
+        key, container = node.args
+        path = self._paths.resolve(container)
+        if path is not None and not path.optional and isinstance(key, Literal) and isinstance(key.value, str):
+            if path.part == "domain":
+                return self._presence(Path("entry", path.section, path.domain, key.value))
+            if path.part == "domains":
+                return Code(f"({key.value!r} in view.{path.section})", "bool")
+        value = self.code(key)
+        if isinstance(container, Literal) and container.value.__class__ is list and container.value:
+            return self._one_of(value, container.value)
+        members = self.code(container)
+        if members.kind == "map" and value.kind == "str":
+            return Code(f"({value.text} in {members.text})", "bool")
+        return Code(f"{self._name(self._functions['@in'].shared)}({value.text}, {members.text})", "bool")
+
+    def _one_of(self, value: Code, members: list[Any]) -> Code:
+        """`value in [constants]`"""
+        kinds = {member.__class__ for member in members}
+        kind = _SURE.get(kinds.pop()) if len(kinds) == 1 else None
+        if kind not in ("str", "int") or value.kind not in ("", kind):
+            raise _Unsupported
+        found = self._name(frozenset(members))
+        if value.kind == kind:
+            return Code(f"({value.text} in {found})", "bool")
+        name = self._temporary()
+        return Code(f"({name} in {found} if ({name} := {value.text}).__class__ is {kind} else stop())", "bool")
+
+    def _text_method(self, node: Call) -> Code:
+        """`startsWith`, `endsWith`, `contains` on anything: what is no text has no such method."""
+        target, part = self.code(node.operands[0]), self.code(node.operands[1])
+        if part.kind != "str" or target.kind not in ("", "str"):
+            raise _Unsupported
+        if node.function == "contains":
+            return Code(f"({target.text}.find({part.text}) >= 0)", "bool")
+        return Code(f"{target.text}.{node.function.lower()}({part.text})", "bool")
+
+    def _matches(self, node: Call) -> Code:
+        target, regex = self.code(node.operands[0]), self.code(node.operands[1])
+        if regex.constant is None or target.kind not in ("", "str"):
+            raise _Unsupported
+        return Code(f"search({target.text}, {regex.text})", "bool")
+
+    def _or_value(self, node: Call) -> Code:
+        option, default = node.operands
+        if isinstance(option, Macro) and option.name == "optMap":
+            path = self._entry(option.range)
+            self._paths.alias(option.bound[0], path._replace(optional=False))
+            body, other = self.code(option.arguments[0]), self.code(default)
+            if body.kind not in _CLASSES:
+                raise _Unsupported  # what the optional does to other values is for the interpreter
+            kind = body.kind if body.kind == other.kind else ""
+            return Code(f"({body.text} if {self._presence(path).text} else {other.text})", kind)
+        path, other = self._entry(option), self.code(default)
+        kind = "quantity" if path.section == "capacity" and other.kind == "quantity" else ""
+        return Code(f"{path.section[0]}.get({path.key!r}, {other.text})", kind)
+
+    def _has_value(self, node: Call) -> Code:
+        return self._presence(self._entry(node.operands[0]))
+
+    def _entry(self, node: Node) -> Path:
+        path = self._paths.resolve(node)
+        if path is None or path.part != "entry" or not path.optional:
+            raise _Unsupported
+        return path
+
+    # --- Macros -------------------------------------------------------------------------------------------------------
+
+    def _macro(self, node: Macro) -> Code:
+        if node.name == "bind":
+            return self._bind(node)
+        if self._loops or node.name not in ("all", "exists", "filter", "map") or len(node.arguments) != 1:
+            raise _Unsupported
+        self._loops += 1
+        loop = self._loop(node)
+        body = node.arguments[0]
+        if node.name == "all" or node.name == "exists":
+            function = "all" if node.name == "all" else "any"
+            code = Code(f"{function}({self.condition(body)} {loop})", "bool")
+        elif node.name == "filter":
+            code = Code(f"[{self._locals[node.bound[0].index].text} {loop} if {self.condition(body)}]", "list")
+        else:
+            code = Code(f"[{self.code(body).text} {loop}]", "list")
+        self._loops -= 1
+        return code
+
+    def _loop(self, node: Macro) -> str:
+        """The `for … in …` of a macro; its variables are known from here on."""
+        range_ = self.code(node.range)
+        if ":=" in range_.text:
+            raise _Unsupported  # Python has no assignments there
+        path = self._paths.resolve(node.range)
+        names = [f"v{variable.index}" for variable in node.bound]
+        for variable, name in zip(node.bound, names, strict=True):
+            self._locals[variable.index] = Code(name)
+        if range_.kind == "map" and path is not None:
+            self._locals[node.bound[0].index] = Code(names[0], "str")
+            if len(names) == 2:
+                if path.part != "domain":
+                    raise _Unsupported
+                kind = "quantity" if path.section == "capacity" else ""
+                self._locals[node.bound[1].index] = Code(names[1], kind)
+                return f"for {names[0]}, {names[1]} in {range_.text}.items()"
+            return f"for {names[0]} in {range_.text}"
+        if len(names) == 2 or range_.kind not in ("", "list"):
+            raise _Unsupported
+        return f"for {names[0]} in {range_.text if range_.kind == 'list' else f'iterable({range_.text})'}"
+
+    def _bind(self, node: Macro) -> Code:
+        """A part of the device is read where it is used; anything else is computed first, as nothing has effects."""
+        path = self._paths.resolve(node.range)
+        if path is not None and not path.optional and path.part != "device":
+            self._paths.alias(node.bound[0], path)
+            return self.code(node.arguments[0])
+        if self._loops:
+            raise _Unsupported
+        initial, name = self.code(node.range), self._temporary()
+        self._locals[node.bound[0].index] = Code(name, initial.kind)
+        body = self.code(node.arguments[0])
+        return Code(f"(({name} := {initial.text}), {body.text})[1]", body.kind)
+
+    _METHODS: Final[dict[type, Any]] = {
+        Literal: _literal, Ident: _ident, Select: _select, Index: _index, Logic: _logic, Conditional: _conditional,
+        Call: _call, Macro: _macro,
+    }  # fmt: skip
+
+    _SPECIAL: Final[dict[str, Any]] = {
+        "!_": _not, "_==_": _equal, "_!=_": _unequal, "isGreaterThan": _greater, "isLessThan": _less,
+        "quantity": _constructor, "semver": _constructor, "@in": _membership, "startsWith": _text_method,
+        "endsWith": _text_method, "contains": _text_method, "matches": _matches, "orValue": _or_value,
+        "hasValue": _has_value,
+    }  # fmt: skip
+
+
+def _nano(code: Code) -> str:
+    """The nano units of a quantity, computed already if it is a constant."""
+    return f"{code.text}.nano" if code.constant is None else str(code.constant.nano)
