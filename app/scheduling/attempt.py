@@ -108,7 +108,11 @@ class Attempt:
         """The pod as stored now; None when it is gone. `patient`: until the server answers, however long that takes."""
         read = partial(self._state.ports.read_pod, self._args.PodNamespace, self._args.PodName)
         go_on = (lambda: None) if patient else self._go_on
-        pod = await answered(read, self._state.limits, go_on)
+        try:
+            pod = await answered(read, self._state.limits, go_on, insist=patient)
+        except ApiError as error:
+            log.warning("a pod cannot be read", pod=self._uid, error=repr(error))
+            raise BindFailure(failure.UNREADABLE) from None
         if pod is None or pod.metadata.uid != self._uid:
             return None
         self._state.pods.learn(pod)
@@ -151,7 +155,7 @@ class Attempt:
         for name, _ in [] if isinstance(names, Refusal) else names:
             if state.cluster.ledger.get(namespace, name) is None:
                 read = partial(state.ports.read_claim, namespace, name)
-                claim = await answered(read, state.limits, self._go_on)
+                claim = await answered(read, state.limits, self._go_on, insist=True)
                 if claim is not None:
                     state.learn(claim)
         return pod

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -111,8 +112,7 @@ class ClaimWrite:
                 continue
             except ApiError as error:
                 log.warning("a claim's write was refused", claim=self.claim.metadata.key, error=repr(error))
-                refused = f"refused with {error.status} {error.reason}".rstrip()
-                raise BindFailure(self._text(f"cannot be allocated or reserved: {refused}")) from None
+                raise BindFailure(self._text(f"cannot be allocated or reserved: {_told(error)}")) from None
 
     def _refresh(self) -> None:
         """Catch up with what others have learned about the claim."""
@@ -179,12 +179,14 @@ class ClaimWrite:
             self._doubtful = earlier
             raise
 
-    async def _read(self, go_on: GoOn) -> None:
-        """The claim as stored now."""
+    async def _read(self, go_on: GoOn, *, insist: bool = False) -> None:
+        """The claim as stored now. Raises BindFailure when it is gone, or, without `insist`, cannot be read."""
         meta = self.claim.metadata
-        found = await answered(
-            lambda: self._state.ports.read_claim(meta.namespace, meta.name), self._state.limits, go_on
-        )
+        read = partial(self._state.ports.read_claim, meta.namespace, meta.name)
+        try:
+            found = await answered(read, self._state.limits, go_on, insist=insist)
+        except ApiError as error:
+            raise BindFailure(self._text(f"cannot be read: {_told(error)}")) from None
         if found is None or found.metadata.uid != meta.uid:
             self._state.gone(self.claim)
             raise BindFailure(self._text("got deleted in the meantime"), "conflict")
@@ -218,9 +220,12 @@ class ClaimWrite:
         async for number in rounds(self._state.limits):
             try:
                 if number or self._doubtful:
-                    await self._read(lambda: None)
+                    await self._read(lambda: None, insist=True)
+            except BindFailure:
+                return "gone"
+            try:
                 return await self._undo_once(clear)
-            except (BindFailure, NotFoundError):
+            except NotFoundError:
                 return "gone"
             except (ConflictError, *Unanswered):
                 continue
@@ -255,6 +260,11 @@ class ClaimWrite:
         if self.hold is not None:
             self._state.release(self.hold)
             self.hold = None
+
+
+def _told(error: ApiError) -> str:
+    """What the server said, in a constant text."""
+    return f"refused with {error.status} {error.reason}".rstrip()
 
 
 def same_devices(one: AllocationResult | None, other: AllocationResult | None) -> bool:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from app.api.errors import OutcomeUnknownError, ThrottledError, UnreachableError
+from app.api.errors import ApiError, OutcomeUnknownError, ThrottledError, UnreachableError
 from app.scheduling.limits import Limits
 
 T = TypeVar("T")
@@ -30,8 +30,17 @@ async def rounds(limits: Limits) -> AsyncIterator[int]:
         number += 1
 
 
-async def answered(read: Callable[[], Awaitable[T]], limits: Limits, go_on: Callable[[], None] = lambda: None) -> T:
-    """What `read` returns once the server answers. `go_on` is called before each repetition and may raise to end it."""
+async def answered(
+    read: Callable[[], Awaitable[T]],
+    limits: Limits,
+    go_on: Callable[[], None] = lambda: None,
+    *,
+    insist: bool = False,
+) -> T:
+    """What `read` returns once the server answers. `go_on` is called before each repetition and may raise to end it.
+
+    `insist`: ask again even when the server refuses to tell (rights may come back). Otherwise that is raised.
+    """
     async for number in rounds(limits):
         if number:
             go_on()
@@ -39,4 +48,7 @@ async def answered(read: Callable[[], Awaitable[T]], limits: Limits, go_on: Call
             return await read()
         except Unanswered:
             continue
+        except ApiError:
+            if not insist:
+                raise
     raise AssertionError("rounds never end")

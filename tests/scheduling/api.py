@@ -80,16 +80,20 @@ class Api:
 
     def delete_pod(self, name: str) -> None:
         """The pod goes, and the claim controller and the garbage collector do their work."""
-        pod = self.pod(name)
-        self.drop(pod)
+        self.drop(self.pod(name))
+        self.clean_up()
+
+    def clean_up(self) -> None:
+        """What the claim controller and the garbage collector do about pods that are gone."""
+        alive = {pod.metadata.uid for pod in self.all(Pod)}
         for claim in self.all(ResourceClaim):
             owner = claim.metadata.controller
-            rest = tuple(entry for entry in claim.status.reserved_for if entry.uid != pod.metadata.uid)
+            rest = tuple(entry for entry in claim.status.reserved_for if entry.uid in alive)
             if rest != claim.status.reserved_for:
                 allocation = claim.status.allocation if rest else None
                 status = ResourceClaimStatus(allocation=allocation, reserved_for=rest)
-                claim = self.put(msgspec.structs.replace(claim, status=status), "controller")
-            if owner is not None and owner.uid == pod.metadata.uid:
+                self.put(msgspec.structs.replace(claim, status=status), "controller")
+            if owner is not None and owner.uid not in alive:
                 self.drop(claim, "controller")
 
     # invariants
