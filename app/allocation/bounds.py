@@ -50,7 +50,7 @@ class Bounds:
             self.blocking, self.reason = found.request, found.rule
             return True
         self.blocking = place.request
-        narrowed = self._narrow(state, found)
+        narrowed = self.narrow(state, found)
         if narrowed is None:
             return True
         if not assignable(_exclusive(narrowed, self._task.shareable)):
@@ -66,7 +66,7 @@ class Bounds:
 
     # --- constraints -------------------------------------------------------------------------------------------------
 
-    def _narrow(self, state: State, found: list[Demand]) -> list[Demand] | None:
+    def narrow(self, state: State, found: list[Demand]) -> list[Demand] | None:
         """The demands without the devices whose attribute values cannot serve a whole claim."""
         if not self._task.constraints:
             return found

@@ -72,13 +72,13 @@ class Unmet(NamedTuple):
 
 def demands(task: Task, state: State, place: Place) -> list[Demand] | Unmet:
     """All demands from the place on, or the first that cannot be met on its own."""
-    dry = _dry(task, state)
+    dry = dry_devices(task, state)
     found: list[Demand] = []
     counts: dict[int, int] = {}
     for request in range(place.request, len(task.options)):
         current = place.option if request == place.request else None
         if current is not None:
-            mask = _mask(task, state, current, dry) >> place.start << place.start
+            mask = available(task, state, current, dry) >> place.start << place.start
             choices = [Choice(current, mask, place.missing)] if mask.bit_count() >= place.missing else []
         else:
             choices = list(_choices(task, state, request, dry))
@@ -96,17 +96,18 @@ def demands(task: Task, state: State, place: Place) -> list[Demand] | Unmet:
 def _choices(task: Task, state: State, request: int, dry: int) -> Iterator[Choice]:
     for option in task.options[request]:
         if not option.all:
-            mask = _mask(task, state, option, dry)
+            mask = available(task, state, option, dry)
             if mask.bit_count() >= option.need:
                 yield Choice(option, mask, option.need)
         elif option.need:
-            mask = _mask(task, state, option, dry) & ~(0 if option.admin else task.holdings.owned)
+            mask = available(task, state, option, dry) & ~(0 if option.admin else task.holdings.owned)
             wanted = sum(1 << device for device in option.devices)
             if not wanted & ~mask:
                 yield Choice(option, wanted, option.need)
 
 
-def _mask(task: Task, state: State, option: Option, dry: int) -> int:
+def available(task: Task, state: State, option: Option, dry: int) -> int:
+    """The devices the option could take now. `dry` are those whose counters do not suffice."""
     mask = state.allowed(option)
     if not option.admin:
         mask &= ~dry
@@ -116,7 +117,7 @@ def _mask(task: Task, state: State, option: Option, dry: int) -> int:
     return mask
 
 
-def _dry(task: Task, state: State) -> int:
+def dry_devices(task: Task, state: State) -> int:
     """Devices whose counters do not suffice now; those of shared devices are paid already."""
     if task.counters is None:
         return 0

@@ -1,16 +1,164 @@
-"""Why a node was refused."""
+"""Why a node can or cannot have a pod's claims, counted per request and rule.
+
+Promises: the verdict is that of the allocator, found by the same search. The counts describe the start of the search:
+each device is counted under the first rule that takes it away, in the order in which the search looks at rules; what
+is left can be refused by the other requests only, and then `blocking` and `last_rule` say at which request and why.
+"""
 
 from __future__ import annotations
 
-from app.allocation.plan import Explanation, Failure
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final
+
+from app.allocation.allocator import STEP_BUDGET, lacking
+from app.allocation.bounds import Bounds
+from app.allocation.demands import Choice, Demand, available, dry_devices
+from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, Explanation, Failure, Loss, RequestExplanation, undecided
+from app.allocation.pruning import Pruning
 from app.allocation.requests import PreparedClaims
+from app.allocation.result import allocations
+from app.allocation.search import Outcome, Search
+from app.allocation.selection import losses
+from app.allocation.state import State
+from app.allocation.task import Failed, Option, Task
 from app.devices.holdings import NodeHoldings
 from app.devices.pools import NodeView
 
+NAMED: Final = 3
+"""How many devices are named for each rule."""
+
+_ORDER: Final = (
+    "binding conditions", "class", "selector", "node", "error", "in use", "capacity", "counters", "taint", "constraint",
+)  # fmt: skip
+
 
 def explain(
-    prepared: PreparedClaims | Failure, view: NodeView, holdings: NodeHoldings, step_budget: int
+    prepared: PreparedClaims | Failure, view: NodeView, holdings: NodeHoldings, step_budget: int = STEP_BUDGET
 ) -> Explanation:
-    """Not yet."""
-    error = prepared.error if isinstance(prepared, Failure) else ""
-    return Explanation(view.node, "error" if error else "refused", error, (), "", "", (), 0)
+    """The explanation for one node. Never raises for what objects contain."""
+    pools = tuple(_pool_problems(view))
+    if isinstance(prepared, Failure):
+        return Explanation(view.node, "error", prepared.error, (), "", "", pools, 0)
+    if view.error:
+        return Explanation(view.node, "error", view.error, (), "", "", pools, 0)
+    try:
+        task = Task(prepared, view, holdings)
+    except Failed as failure:
+        return Explanation(view.node, "error", str(failure), (), "", "", pools, 0)
+    requests = tuple(_requests(task))
+    verdict, reason, blocking, rule, steps = _verdict(task, requests, step_budget)
+    return Explanation(view.node, verdict, reason, requests, blocking, rule, pools, steps)
+
+
+def _pool_problems(view: NodeView) -> Iterator[str]:
+    for pool in view.pools:
+        if pool.incomplete:
+            yield f"pool {pool.name} is incomplete: not all of its slices are published yet"
+        elif pool.invalid:
+            yield f"pool {pool.name} is invalid: {pool.invalid}"
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def _verdict(task: Task, requests: tuple[RequestExplanation, ...], step_budget: int) -> tuple[str, str, str, str, int]:
+    """(verdict, reason, blocking, last rule, steps)."""
+    refused = INVALID_POOLS if task.view.invalid else NO_SOLUTION
+    request = lacking(task)
+    if request is not None:
+        return "refused", refused, _label(task, request), _scarcity(task, request, requests), 1
+    pruning = Pruning(task)
+    search = Search(task, step_budget, pruning)
+    try:
+        outcome = search.run()
+        if outcome is Outcome.FOUND:
+            allocations(task, search.state.taken, str)
+            return "fits", "", "", "", search.steps
+    except Failed as failure:
+        return "error", str(failure), "", "", search.steps
+    stuck = pruning.blocking if pruning.blocking is not None else (search.stuck.request if search.stuck else 0)
+    rule = pruning.reason or "every combination of devices was tried"
+    if outcome is Outcome.UNDECIDED:
+        return "undecided", undecided(step_budget), _label(task, stuck), rule, search.steps
+    return "refused", refused, _label(task, stuck), rule, search.steps
+
+
+def _label(task: Task, request: int) -> str:
+    found = task.prepared.requests[request]
+    return f"claim {task.prepared.claims[found.claim].label}, request {found.name}"
+
+
+def _scarcity(task: Task, request: int, requests: tuple[RequestExplanation, ...]) -> str:
+    """The rule after which the request had too few devices."""
+    names = {option.ask.name for option in task.options[request]}
+    claim = task.prepared.claims[task.prepared.requests[request].claim].label
+    rules: list[str] = []
+    for item in requests:
+        if item.claim == claim and item.request in names:
+            left, rule = item.pooled, "pools"
+            for loss in item.losses:
+                if left < item.wanted:
+                    break
+                left, rule = left - loss.count, loss.rule
+            rules.append(rule)
+    return f"not enough devices are left after: {', '.join(dict.fromkeys(rules))}"
+
+
+# --- counts -----------------------------------------------------------------------------------------------------------
+
+
+def _requests(task: Task) -> Iterator[RequestExplanation]:
+    state = State(task)
+    dry = dry_devices(task, state)
+    bounds = Bounds(task)
+    for options in task.options:
+        for option in options:
+            taken: dict[str, int] = defaultdict(int)
+            for device, rule in losses(task.view, option.ask.filter):
+                taken[rule] |= 1 << device
+            left = option.candidates.usable
+            owned = 0 if option.admin else task.holdings.owned
+            for rule, gone in (
+                ("in use", left & owned),
+                ("capacity", left & ~owned & ~_roomy(option)),
+                ("counters", left & ~owned & _roomy(option) & ~available(task, state, option, dry)),
+            ):
+                taken[rule] |= gone
+                left &= ~gone
+            unmatched = left & ~_matching(task, state, bounds, option, left)
+            taken["constraint"] = unmatched
+            yield _explained(task, option, taken, left & ~unmatched)
+
+
+def _roomy(option: Option) -> int:
+    """Devices with enough capacity left; what mode All wants is compared when it is collected."""
+    if option.all:
+        return sum(1 << device for device in option.devices)
+    return option.usable
+
+
+def _matching(task: Task, state: State, bounds: Bounds, option: Option, left: int) -> int:
+    """The devices of which enough have an attribute value in common."""
+    if not option.constraints or left.bit_count() < option.need:
+        return left
+    narrowed = bounds.narrow(state, [Demand(option.request, option.claim, [Choice(option, left, option.need)])])
+    return narrowed[0].mask if narrowed else 0
+
+
+def _explained(task: Task, option: Option, taken: dict[str, int], left: int) -> RequestExplanation:
+    found = tuple(
+        Loss(rule, taken[rule].bit_count(), _names(task.view, taken[rule])) for rule in _ORDER if taken.get(rule)
+    )
+    claim = task.prepared.claims[option.claim].label
+    wanted = option.need
+    return RequestExplanation(claim, option.ask.name, wanted, len(task.view.devices), found, left.bit_count())
+
+
+def _names(view: NodeView, mask: int) -> tuple[str, ...]:
+    names: list[str] = []
+    while mask and len(names) < NAMED:
+        low = mask & -mask
+        names.append("/".join(view.devices[low.bit_length() - 1].id))
+        mask ^= low
+    return tuple(names)

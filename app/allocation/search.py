@@ -147,7 +147,7 @@ class Search:
             option = options[frame.todo]
             frame.todo += 1
             place = Place(request, option, option.need, 0)
-            if self._judge is None or not self._judge.hopeless(self.state, place):
+            if not self._scarce(option) and (self._judge is None or not self._judge.hopeless(self.state, place)):
                 return place
             frame.only_too_big = False
         self._stack.pop()
@@ -155,6 +155,10 @@ class Search:
             self._big_claim = self._requests[request].claim
             return Outcome.TOO_BIG
         return self._none(frame.place)
+
+    def _scarce(self, option: Option) -> bool:
+        """Whether counting is enough to see that the option is impossible, where no error can be missed."""
+        return not self._task.fragile and self.state.allowed(option).bit_count() < option.need
 
     def _pick(self, frame: _Frame, option: Option) -> Place | Outcome:
         """The next device that can be taken and does not make the rest hopeless."""
