@@ -30,7 +30,23 @@ demo: $(VENV)/runtime.stamp ## The main job, live: an embedded cluster, the serv
 
 .PHONY: test
 test: $(VENV)/dev.stamp ## All tests that need only Python
-	@$(BIN)/python -m pytest -n auto --dist worksteal
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not e2e"
+
+.PHONY: controlplane
+controlplane: ## Build the real control plane that the end-to-end tests use (needs Go; minutes the first time)
+	@$(MAKE) --no-print-directory -C tests/controlplane
+
+.PHONY: e2e
+e2e: $(VENV)/dev.stamp controlplane ## The tests against a real API server and kube-scheduler
+	@$(BIN)/python -m pytest tests/e2e tests/contract -m e2e -v
+
+.PHONY: bench
+bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md
+	@$(BIN)/python -m bench
+
+.PHONY: loadtest
+loadtest: $(VENV)/dev.stamp ## 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes
+	@$(BIN)/python -m loadtest
 
 .PHONY: unit
 unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop
