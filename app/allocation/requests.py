@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from app.allocation.plan import Failure
 from app.api.features import FeatureGates
@@ -34,10 +34,10 @@ class Filter:
     """What one request says about single devices: the part of it that several requests can have in common.
 
     `class_selectors` and `selectors` are expressions. Equal filters are one object, so what a filter says about a
-    device is remembered under it.
+    device is remembered under it. `compiled` is where the compiled selectors are kept.
     """
 
-    __slots__ = ("capacity", "class_selectors", "features", "selectors", "tolerations")
+    __slots__ = ("capacity", "class_selectors", "compiled", "features", "selectors", "tolerations")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Filter:
         self.selectors = selectors
         self.tolerations = tolerations
         self.features = features
+        self.compiled: Any = None
         self.capacity: Mapping[str, Quantity] = dict(capacity) if capacity else _NO_CAPACITY
 
 

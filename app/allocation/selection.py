@@ -9,7 +9,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -18,7 +18,7 @@ from app.allocation.capacity import Consumed, consumed
 from app.allocation.requests import Ask, Filter
 from app.allocation.taints import tolerated
 from app.api.features import FeatureGates
-from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
+from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Program, compile_selector
 from app.devices.models import DeviceModel
 from app.devices.pools import NodeView
 
@@ -69,7 +69,13 @@ class Candidates(msgspec.Struct, frozen=True):
     objectionable: int
 
 
-_NOT_SELECTED: Final = {rule: Judgement(rule, False) for rule in ("binding conditions", "class", "selector")}
+_NOT_SELECTED: Final[Mapping[str, Judgement]] = {
+    "binding conditions": Judgement("binding conditions", False),
+    "class": Judgement("class", False),
+    "selector": Judgement("selector", False),
+}
+
+_PLAIN: Final = Judgement(None, True, ())
 
 
 def candidates(view: NodeView, filter: Filter) -> Candidates:
@@ -112,18 +118,18 @@ def _judge(model: DeviceModel, filter: Filter) -> Judgement:
     features = filter.features
     if model.binding_conditions and not features.binding_conditions:
         return _NOT_SELECTED["binding conditions"]
-    for source, expressions in (("class", filter.class_selectors), ("request", filter.selectors)):
-        for index, expression in enumerate(expressions):
-            answer = evaluate(expression, model, features)
-            if answer is False:
-                return _NOT_SELECTED["class" if source == "class" else "selector"]
-            if answer is not True:
-                where: Literal["class", "request"] = "class" if source == "class" else "request"
-                return Judgement("error", False, None, Objection(where, index, answer))
+    selectors: tuple[_Selector, ...] = filter.compiled if filter.compiled is not None else _compile(filter)
+    for selector in selectors:
+        answer = selector.evaluate(_device_view(model, features))
+        if answer is False:
+            return selector.refusal
+        if answer is not True:
+            return Judgement("error", False, None, Objection(selector.source, selector.index, answer))
     takes: Consumed | None = ()
     if features.DRAConsumableCapacity and (model.capacity or filter.capacity):
         takes = consumed(model.capacity, filter.capacity)
-    return Judgement(_loss(model, filter, takes), True, takes)
+    lost = _loss(model, filter, takes)
+    return _PLAIN if lost is None and takes == () else Judgement(lost, True, takes)
 
 
 def _loss(model: DeviceModel, filter: Filter, takes: Consumed | None) -> Rule | None:
@@ -136,21 +142,53 @@ def _loss(model: DeviceModel, filter: Filter, takes: Consumed | None) -> Rule | 
     return None
 
 
-def evaluate(expression: str, model: DeviceModel, features: FeatureGates) -> bool | str:
-    """What one selector says about the model, or the text of its error."""
-    gates = CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity)
-    try:
-        return compile_selector(expression, gates).evaluate(_device_view(model, gates))
-    except CelCompileError as error:
-        return f"CEL compile error: {error}"
-    except CelRuntimeError as error:
-        return f"CEL runtime error: {error}"
+class _Selector:
+    """A compiled selector in its place. An expression that does not compile fails on every device that gets to it."""
+
+    __slots__ = ("index", "problem", "program", "refusal", "source")
+
+    def __init__(self, source: Literal["class", "request"], index: int, expression: str, gates: CelGates) -> None:
+        self.source = source
+        self.index = index
+        self.refusal = _NOT_SELECTED["class" if source == "class" else "selector"]
+        self.program: Program | None = None
+        self.problem = ""
+        try:
+            self.program = compile_selector(expression, gates)
+        except CelCompileError as error:
+            self.problem = f"CEL compile error: {error}"
+
+    def evaluate(self, view: DeviceView) -> bool | str:
+        """What the selector says, or the text of its error."""
+        if self.program is None:
+            return self.problem
+        try:
+            return self.program.evaluate(view)
+        except CelRuntimeError as error:
+            return f"CEL runtime error: {error}"
 
 
-def _device_view(model: DeviceModel, gates: CelGates) -> DeviceView:
-    key = "view", gates
+def _compile(filter: Filter) -> tuple[_Selector, ...]:
+    """All selectors of the filter in the order of evaluation; kept by the filter."""
+    gates = cel_gates(filter.features)
+    compiled = (
+        *(_Selector("class", index, text, gates) for index, text in enumerate(filter.class_selectors)),
+        *(_Selector("request", index, text, gates) for index, text in enumerate(filter.selectors)),
+    )
+    filter.compiled = compiled
+    return compiled
+
+
+def cel_gates(features: FeatureGates) -> CelGates:
+    """The features that change the language of selectors."""
+    return CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity)
+
+
+def _device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
+    key = "view", features.DRAListTypeAttributes, features.DRAConsumableCapacity
     found: DeviceView | None = model.memo.get(key)
     if found is None:
+        gates = cel_gates(features)
         found = model.remember(key, DeviceView.build(model.driver, model.attributes, model.amounts, model.multi, gates))
     return found
 
