@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 import yaml
 
+from app.embedded.apiserver import protobuf
 from app.embedded.apiserver.options import Options
 from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.routing import RequestInfo
@@ -52,8 +53,10 @@ class Incoming:
 
     def document(self) -> Any:
         """The body as JSON (or YAML where the content type says so, or when it is no JSON); raises 400 or 415."""
+        if self.content_type == protobuf.MEDIA_TYPE:
+            return protobuf.decode(self.body)
         if self.content_type and self.content_type not in (JSON_TYPE, *_YAML_TYPES) and "json" not in self.content_type:
-            raise unsupported_media_type((JSON_TYPE, "application/yaml"))
+            raise unsupported_media_type((JSON_TYPE, "application/yaml", protobuf.MEDIA_TYPE))
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError as error:

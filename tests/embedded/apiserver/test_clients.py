@@ -146,6 +146,15 @@ async def test_kubectl_lists_what_is_served(kubectl: Kubectl) -> None:
 
 
 @needs_kubectl
+async def test_kubectl_creates_without_files(kubectl: Kubectl) -> None:
+    assert await kubectl("create", "namespace", "team") == "namespace/team created\n"
+    assert await kubectl("create", "configmap", "-n", "team", "c", "--from-literal=a=b") == "configmap/c created\n"
+    assert await kubectl("get", "configmap", "-n", "team", "c", "-o", "jsonpath={.data.a}") == "b"
+    assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
+    assert await kubectl("delete", "namespace", "team", "--timeout=10s") == 'namespace "team" deleted\n'
+
+
+@needs_kubectl
 async def test_kubectl_edits_in_small_ways(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", str(kubectl.manifest))
     assert await kubectl("label", "pod", "pod", "tier=gold") == "pod/pod labeled\n"
