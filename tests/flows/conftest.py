@@ -1,0 +1,150 @@
+"""An embedded cluster with the real service, in one process: everything between them is HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
+from app.embedded.objects import FullPod
+from app.embedded.scheduler import Call
+from app.service import Service
+from app.settings import Settings
+
+
+class Flow:
+    """A cluster whose pods get their devices from a service that can be killed and started again on the same port."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+        self.calls: list[Call] = []
+        self.service: Service | None = None
+        self._listen = "127.0.0.1:0"
+
+    async def start(self, **settings: Any) -> Service:
+        """Start the service (again) and wait until it may decide."""
+        service = Service(
+            Settings(
+                server=self.cluster.url,
+                listen=self._listen,
+                scheduler_names=",".join(SCHEDULER_NAMES),
+                shutdown_grace=1.0,
+                **settings,
+            )
+        )
+        await service.start()
+        self.service = service
+        self._listen = service.url.removeprefix("http://")
+        await service.until_ready()
+        return service
+
+    async def schedule(self, *, pop_from_backoff: bool = True) -> None:
+        """Start the scheduler."""
+        assert self.service is not None
+        await self.cluster.schedule_with(self.service.url, pop_from_backoff=pop_from_backoff, on_call=self.calls.append)
+
+    async def kill(self) -> None:
+        """End the service as a crash would."""
+        assert self.service is not None
+        await self.service.kill()
+
+    async def stop(self) -> None:
+        await self.cluster.stop_scheduler()
+        if self.service is not None:
+            await self.service.stop()
+
+    def pod(self, namespace: str, name: str) -> FullPod:
+        found = self.cluster.pod(namespace, name)
+        assert found is not None, f"no pod {namespace}/{name}"
+        return found
+
+    def reason(self, namespace: str, name: str) -> tuple[str, str]:
+        """Reason and message of PodScheduled, empty when it is not False."""
+        told = self.pod(namespace, name).condition
+        return (told.reason, told.message) if told is not None and told.status == "False" else ("", "")
+
+    def devices(self, namespace: str, claim: str) -> list[str]:
+        """node/device of an allocated claim."""
+        found = self.cluster.claim(namespace, claim)
+        assert found is not None, f"no claim {namespace}/{claim}"
+        results = found.allocation.devices.results if found.allocation is not None else ()
+        return [f"{result.pool}/{result.device}" for result in results]
+
+    def wrong(self) -> list[str]:
+        """What violates an invariant now."""
+        return self.cluster.audit()
+
+
+@pytest.fixture
+async def flow() -> AsyncIterator[Flow]:
+    """Four nodes with eight GPUs each, service and scheduler running."""
+    async with EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1) as cluster:
+        running = Flow(cluster)
+        await running.start()
+        await running.schedule()
+        yield running
+        await running.stop()
+        cluster.check()
+        assert running.wrong() == []
+
+
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def claim() -> Make:
+    """A claim (or, with `template`, a claim template) for one GPU unless the request says otherwise."""
+
+    def make(
+        name: str,
+        *,
+        namespace: str = "default",
+        template: bool = False,
+        selector: str = "",
+        driver: str = "gpu.example.com",
+        **request: Any,
+    ) -> dict[str, Any]:
+        exactly = {"deviceClassName": driver, **request}
+        if selector:
+            exactly["selectors"] = [{"cel": {"expression": selector}}]
+        spec: dict[str, Any] = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"spec": spec} if template else spec,
+        }
+
+    return make
+
+
+@pytest.fixture
+def pod() -> Make:
+    """A pod of the extender's scheduler; `claims` and `templates` map entries to names."""
+
+    def make(
+        name: str,
+        *,
+        namespace: str = "default",
+        claims: dict[str, str] | None = None,
+        templates: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+        **spec: Any,
+    ) -> dict[str, Any]:
+        entries = [{"name": entry, "resourceClaimName": claim} for entry, claim in (claims or {}).items()]
+        entries += [{"name": entry, "resourceClaimTemplateName": name} for entry, name in (templates or {}).items()]
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
+            "spec": {
+                "schedulerName": "dra-scheduler",
+                "containers": [{"name": "main", "image": "example"}],
+                **({"resourceClaims": entries} if entries else {}),
+                **spec,
+            },
+        }
+
+    return make
