@@ -1,0 +1,80 @@
+"""Every recorded decision, and every hard search within the default step budget."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.allocation.allocator import STEP_BUDGET
+from app.allocation.batch import answer
+from app.api.quantity import Quantity
+from tests.allocation.checking import violations
+
+VECTORS = Path(__file__).parents[1] / "conformance"
+MAX_HARD_STEPS = 1000
+"""The hardest recorded search takes 454 steps; naive ones take up to 20 million and then give up."""
+
+
+def load(name: str) -> list[dict[str, Any]]:
+    with gzip.open(VECTORS / name, "rt") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def comparable(value: Any, key: str = "") -> Any:
+    """Without empty fields, amounts by value, any share ID."""
+    if key == "consumedCapacity":
+        return {name: Quantity.parse(amount).nano for name, amount in value.items()}
+    if isinstance(value, dict):
+        items = {name: comparable(item, name) for name, item in value.items()}
+        return items if key == "parameters" else {name: item for name, item in items.items() if item or item is False}
+    if isinstance(value, list):
+        return [comparable(item) for item in value]
+    return "*" if key == "shareID" else value
+
+
+def share_ids(allocations: list[dict[str, Any]]) -> list[str]:
+    return [
+        result["shareID"]
+        for allocation in allocations
+        for result in allocation.get("devices", {}).get("results", ())
+        if "shareID" in result
+    ]
+
+
+def test_the_vectors_are_complete() -> None:
+    assert (len(load("allocation.jsonl.gz")), len(load("hard.jsonl.gz"))) == (1500, 58)
+
+
+def test_every_recorded_decision_is_reproduced_with_devices_and_order() -> None:
+    differing = []
+    for case in load("allocation.jsonl.gz"):
+        expected, found = case["expected"], answer(case)
+        same = found["kind"] == expected["kind"] and comparable(found["allocations"]) == comparable(
+            expected["allocations"]
+        )
+        if not same:
+            differing.append((case["name"], expected, found))
+    assert differing == []
+
+
+def test_share_ids_are_unique_within_an_answer() -> None:
+    repeated = [
+        case["name"]
+        for case in load("allocation.jsonl.gz")
+        if any(count > 1 for count in Counter(share_ids(answer(case)["allocations"] or [])).values())
+    ]
+    assert repeated == []
+
+
+@pytest.mark.parametrize("case", load("hard.jsonl.gz"), ids=lambda case: case["name"])
+def test_hard_searches_end_early_with_a_valid_answer(case: dict[str, Any]) -> None:
+    found = answer(case)
+    assert found["kind"] == case["expected"]["kind"], found["error"]
+    assert found["steps"] <= MAX_HARD_STEPS < STEP_BUDGET
+    if found["kind"] == "allocated":
+        assert violations(case, found["allocations"]) == []
