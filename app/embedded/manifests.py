@@ -15,7 +15,9 @@ import yaml
 from app.kube.client import KubeClient
 
 APPLY = "application/apply-patch+yaml"
-FIELD_MANAGER = "dra-extender-demo"
+FIELD_MANAGER = "kubectl"
+"""The manager of `kubectl apply --server-side`: who applies a sample again with kubectl meets no other owner."""
+
 
 Manifest = dict[str, Any]
 

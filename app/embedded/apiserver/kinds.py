@@ -139,6 +139,14 @@ KINDS: Final = (
         status=True,
     ),
     _kind(
+        "networking.k8s.io",
+        "NetworkPolicy",
+        "networkpolicies",
+        ("netpol",),
+        strategy=Plain(generation=True),
+        printer=printing.NETWORK_POLICY,
+    ),
+    _kind(
         RBAC, "ClusterRole", "clusterroles", namespaced=False, strategy=Plain(path_names=True), printer=printing.CREATED
     ),
     _kind(

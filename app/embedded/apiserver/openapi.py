@@ -1,8 +1,9 @@
 """OpenAPI v3 documents, one per group and version, with what kubectl reads in them.
 
-kubectl asks two things: whether a kind can be validated by the server (its PATCH takes `fieldValidation`) and how
-its lists merge (`x-kubernetes-patch-*`), for the patches of `kubectl apply`. Both follow from the registry and the
-schemas; there are no descriptions. OpenAPI v2 is not served: clients fall back to it only where v3 is missing.
+kubectl asks two things: whether a kind can be validated by the server (its PATCH takes `fieldValidation`) and how its
+lists merge (`x-kubernetes-patch-*`), for the patches of `kubectl apply`. Both follow from the registry and the schemas;
+there are no descriptions. The OpenAPI v2 document is empty (and in protobuf, where no bytes are an empty document):
+kubectl looks there only for kinds that v3 does not have, and then says rightly that there is no such kind.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from app.embedded.apiserver.requests import Answer
 from app.embedded.apiserver.schema import Shape, schema
 from app.embedded.apiserver.statuses import JSON, no_such_resource
 
+_SECOND: Final = "/openapi/v2"
+_SECOND_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _ROOT: Final = "/openapi/v3"
 _REF: Final = "#/components/schemas/"
 _TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
@@ -40,6 +43,8 @@ class OpenAPI:
 
     def answer(self, path: str) -> Answer:
         """The document at `path`; raises 404."""
+        if path == _SECOND:
+            return Answer(200, b"", content_type=_SECOND_TYPE)
         if path == _ROOT:
             return Answer(200, orjson.dumps({"paths": {place: self._link(place) for place in self._places()}}))
         place = path.removeprefix(_ROOT + "/")

@@ -6,9 +6,9 @@ sends.
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Final
 
+from app.embedded.apiserver.ages import UNKNOWN, since
 from app.embedded.apiserver.registry import Column, Printer
 from app.embedded.apiserver.statuses import JSON
 
@@ -19,43 +19,8 @@ _ENDED: Final = {
     "Succeeded": "The pod has completed successfully.",
     "Failed": "The pod failed.",
 }
-_UNKNOWN: Final = "<unknown>"
 NAME: Final = Column("Name", "string", "name", "Name must be unique within a namespace.")
 AGE: Final = Column("Age", description="Time since the object was created.")
-
-
-def duration(seconds: float) -> str:
-    """A time span as kubectl shows it: 45s, 3m20s, 5h2m, 12d."""
-    total = int(seconds)
-    if total < -1:
-        return "<invalid>"
-    if total < 120:
-        return f"{max(total, 0)}s"
-    minutes, hours, days = total // 60, total // 3600, total // 86400
-    if minutes < 10:
-        return _two(minutes, "m", total % 60, "s")
-    if hours < 3:
-        return f"{minutes}m"
-    if hours < 8:
-        return _two(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if days < 8:
-        return _two(days, "d", hours % 24, "h")
-    if days < 730:
-        return f"{days}d"
-    return _two(days // 365, "y", days % 365, "d") if days < 8 * 365 else f"{days // 365}y"
-
-
-def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
-
-
-def since(moment: str | None, now: float) -> str:
-    """The age of a timestamp."""
-    if not moment:
-        return _UNKNOWN
-    return duration(now - datetime.fromisoformat(moment).timestamp())
 
 
 def _age(obj: JSON, now: float) -> str:
@@ -167,16 +132,16 @@ def _node_row(obj: JSON, now: float) -> Row:
         info.get("kubeletVersion", ""),
         addresses.get("InternalIP") or _NONE,
         addresses.get("ExternalIP") or _NONE,
-        info.get("osImage") or _UNKNOWN,
+        info.get("osImage") or UNKNOWN,
         _kernel(info),
-        info.get("containerRuntimeVersion") or _UNKNOWN,
+        info.get("containerRuntimeVersion") or UNKNOWN,
     ]
 
 
 def _kernel(info: JSON) -> str:
     version, architecture = info.get("kernelVersion"), info.get("architecture")
     if not version:
-        return _UNKNOWN
+        return UNKNOWN
     return f"{version} ({architecture})" if architecture else str(version)
 
 
@@ -362,6 +327,16 @@ def _budget_row(obj: JSON, now: float) -> Row:
 BUDGET: Final = Printer(
     (NAME, Column("Min Available"), Column("Max Unavailable"), Column("Allowed Disruptions", "integer"), AGE),
     _budget_row,
+)
+
+
+NETWORK_POLICY: Final = Printer(
+    (NAME, Column("Pod-Selector"), AGE),
+    lambda obj, now: [
+        _name(obj),
+        _labels((obj.get("spec", {}).get("podSelector") or {}).get("matchLabels")),
+        _age(obj, now),
+    ],
 )
 
 

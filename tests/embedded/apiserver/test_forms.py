@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.embedded.apiserver import EmbeddedAPIServer, conversion, names, printing, topology
+from app.embedded.apiserver import EmbeddedAPIServer, ages, conversion, names, printing, topology
 from app.embedded.apiserver.kinds import RESOURCE_VERSIONS, registry
 from app.embedded.apiserver.schema import schema
 from app.embedded.apiserver.statuses import StatusError
@@ -142,7 +142,7 @@ def test_every_listed_list_exists_in_a_model() -> None:
     ],
 )
 def test_ages_are_shown_as_kubectl_shows_them(seconds: float, shown: str) -> None:
-    assert printing.duration(seconds) == shown
+    assert ages.duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
