@@ -99,6 +99,10 @@ class Writer:
         body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": removal}}
         return await self._patch(claim, body, "status", STRATEGIC_PATCH)
 
+    async def annotate(self, claim: ResourceClaim, annotations: Mapping[str, str]) -> ResourceClaim:
+        """Set these annotations."""
+        return await self._patch(claim, {"metadata": _at(claim) | {"annotations": dict(annotations)}})
+
     async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
         """Clear allocation, reservations and device status."""
         cleared = {"allocation": None, "reservedFor": None, "devices": None}

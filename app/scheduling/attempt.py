@@ -281,16 +281,16 @@ class Attempt:
         """POST the binding until the server says what became of it. Raises BindFailure."""
         args, state = self._args, self._state
         started = state.clock.monotonic()
-        open_ = False
+        in_doubt_until = 0.0
         async for _ in rounds(state.limits):
-            if not open_:
+            if not in_doubt_until:
                 self._go_on()
                 self._check_claims()
             try:
                 await state.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
                 break
             except OutcomeUnknownError:
-                open_ = True
+                in_doubt_until = state.clock.monotonic() + state.limits.doubt_seconds
                 state.observer.count(UNKNOWN, "binding")
                 if await self._is_bound():
                     break
@@ -299,6 +299,8 @@ class Attempt:
             except ApiError as error:
                 if await self._is_bound():
                     break
+                if state.clock.monotonic() < in_doubt_until:
+                    continue
                 log.warning("a binding was refused", pod=args.PodUID, node=args.Node, error=repr(error))
                 raise BindFailure(failure.REFUSED_BINDING, "failed") from None
         state.observer.took(BINDING_SECONDS, state.clock.monotonic() - started)

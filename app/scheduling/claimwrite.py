@@ -4,7 +4,9 @@ Promises
 - The finalizer is stored before the status; allocation and reservation are one write; an allocation is written only
   onto a claim that was unallocated at the version the write is made for.
 - The reservation of somebody else is never removed, and an allocation is taken back only while nobody else counts on
-  it.
+  it. Only what this bind wrote is taken back; with `clear` also what an attempt long over has left.
+- A bind that finds the pod's reservation in place takes it over: it marks the claim, and whoever made the reservation
+  finds the mark before undoing it. So two replicas that bind one pod do not work against each other.
 - A lost reply is cleared up before anything else happens. When a write may still arrive late and the bind is given up,
   a later write to the claim makes it fail; until then the devices stay held.
 
@@ -15,6 +17,7 @@ pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from functools import partial
 
@@ -31,6 +34,9 @@ from app.scheduling.patience import Unanswered, answered, rounds
 from app.scheduling.state import State
 
 log = structlog.get_logger(__name__)
+
+ADOPTED = "dra-extender.dev/adopted"
+"""Annotation of claims: the last bind that relied on a reservation it had not made."""
 
 GoOn = Callable[[], None]
 """Raises BindFailure when the bind must not start another write."""
@@ -49,7 +55,9 @@ class ClaimWrite:
         self.consumer = consumer(claim, pod, state.features)
         self._expected = allocation or claim.allocation
         self._stored = False
+        self._adopted = False
         self._doubtful = ""
+        self._mark = claim.metadata.annotations.get(ADOPTED)
 
     @property
     def uid(self) -> str:
@@ -86,11 +94,7 @@ class ClaimWrite:
         conflicts = 0
         async for _ in rounds(self._state.limits):
             self._check()
-            if self._is_complete() and not self._stored:
-                # Nothing to write means no precondition that would notice a change we have not seen.
-                await self._read(go_on)
-                self._check()
-            if self._is_complete():
+            if self._is_complete() and (self._stored or self._adopted):
                 return
             go_on()
             try:
@@ -150,6 +154,11 @@ class ClaimWrite:
 
     async def _write_once(self, go_on: GoOn) -> None:
         state = self._state
+        if self._is_complete():
+            mark = uuid.uuid4().hex
+            self._learned(await state.ports.annotate(self.claim, {ADOPTED: mark}))
+            self._mark, self._adopted = mark, True
+            return
         if self.allocation is not None and FINALIZER not in self.claim.metadata.finalizers:
             started = state.clock.monotonic()
             self._learned(await state.ports.add_finalizer(self.claim))
@@ -169,6 +178,7 @@ class ClaimWrite:
         if not claim.reserved_for(self.consumer.uid):
             consumers = (*consumers, self.consumer)
         earlier, self._doubtful = self._doubtful, claim.metadata.resource_version
+        self._mark = claim.metadata.annotations.get(ADOPTED)
         try:
             if self.allocation is None:
                 return await ports.write_status(claim, reserved_for=consumers)
@@ -243,15 +253,17 @@ class ClaimWrite:
             # The status write may still arrive; moving the claim to another version makes it fail.
             self._learned(await ports.remove_finalizer(claim))
             return "fenced"
-        if self.consumer.resource != "pods":
-            return "kept"
-        others = any(consumer.uid != self.consumer.uid for consumer in claim.status.reserved_for)
+        abandoned = clear and self._state.is_settled(claim)
+        taken_over = claim.metadata.annotations.get(ADOPTED) != self._mark
+        if self.consumer.resource != "pods" or taken_over or not (self.touched or abandoned):
+            return "left"
+        rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != self.consumer.uid)
         ours = self.allocation is not None and same_devices(claim.allocation, self.allocation)
-        if not others and (ours or clear):
+        if not rest and (ours or abandoned):
             self._learned(await ports.deallocate(claim))
             return "deallocated"
-        if claim.reserved_for(self.consumer.uid) or self._doubtful:
-            self._learned(await ports.remove_reservation(claim, self.consumer.uid))
+        if rest != claim.status.reserved_for:
+            self._learned(await ports.write_status(claim, reserved_for=rest))
             return "unreserved"
         return "gone"
 

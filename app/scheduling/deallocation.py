@@ -5,7 +5,8 @@ full. So when a filter refused all nodes, and allocated claims were the reason o
 cleared after a short while; the change of the claim wakes the pod.
 
 Guards: the call was no probe of a nominated node, the scheduler has reported the pod as unschedulable, no later filter
-found a node, no bind of the pod is under way, and the claim is unchanged and reserved for nobody but this pod.
+found a node, no bind of the pod is under way here or, as far as time can tell, in another replica, and the claim is
+unchanged and reserved for nobody but this pod.
 
 Rules: Kubernetes 1.36, PostFilter of pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
@@ -22,8 +23,8 @@ from app.api.resource import ResourceClaim
 from app.scheduling.clearing import clear, discard
 from app.scheduling.state import State
 
-GIVE_UP_SECONDS = 60.0
-"""The scheduler reports a refused pod within milliseconds; after this time it will not."""
+GIVE_UP_SECONDS = 120.0
+"""A pod that is still refused is offered again long before."""
 
 
 class _Candidate(msgspec.Struct, frozen=True):
@@ -82,12 +83,12 @@ class Deallocations:
         if state.pods.leaving(pod_uid) or (pod is not None and pod.spec.node_name):
             self.withdraw(pod_uid)
         elif age >= state.limits.deallocate_seconds and pod is not None and reported_unschedulable(pod):
-            self.withdraw(pod_uid)
             for claim in candidate.claims:
                 if self._free_to_clear(claim, pod_uid):
+                    self.withdraw(pod_uid)
                     await clear(state, claim, "in_the_way", "the devices are released: the claim's pod fits elsewhere")
                     return
-        elif age >= GIVE_UP_SECONDS:
+        if age >= GIVE_UP_SECONDS:
             self.withdraw(pod_uid)
 
     def _free_to_clear(self, claim: ResourceClaim, pod_uid: str) -> bool:
@@ -97,6 +98,7 @@ class Deallocations:
             now is not None
             and now.metadata.resource_version == claim.metadata.resource_version
             and not self._state.in_flight(now)
+            and self._state.is_settled(now)
             and all(consumer.uid == pod_uid for consumer in now.status.reserved_for)
         )
 

@@ -38,6 +38,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     sweep_seconds: float = 30.0
     """An allocation that nobody uses and no pod asks about is cleared after this time; 0 = never."""
 
+    doubt_seconds: float = 60.0
+    """After this time no request is under way any more: the API server ends each after a minute (--request-timeout)."""
+
     write_attempts: int = 5
     """How often a write is tried in the face of conflicts."""
 

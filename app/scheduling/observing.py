@@ -17,7 +17,7 @@ UNKNOWN: Final = "unknown_outcomes"
 """The reply to a write was lost. Labels: the kind of write."""
 
 UNDONE: Final = "undone"
-"""A claim's write was taken back. Labels: deallocated, unreserved, fenced, gone."""
+"""A claim's write was taken back. Labels: deallocated, unreserved, fenced, left, gone, failed."""
 
 RUNG: Final = "rung"
 """The doorbell. Labels: rung, failed."""

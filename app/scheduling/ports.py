@@ -45,11 +45,8 @@ class ClaimWriter(Protocol):
     ) -> ResourceClaim:
         """Set all of reservedFor, and the allocation too unless it is UNSET (= keep what is stored), in one write."""
 
-    async def remove_reservation(self, claim: ResourceClaim, pod_uid: str) -> ResourceClaim:
-        """Take one consumer out of reservedFor, at whatever resourceVersion; others' entries are untouched.
-
-        The precondition is the claim's UID only. Removing what is not there succeeds.
-        """
+    async def annotate(self, claim: ResourceClaim, annotations: Mapping[str, str]) -> ResourceClaim:
+        """Set these annotations (main resource)."""
 
     async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
         """Clear allocation, reservedFor and devices in one write."""

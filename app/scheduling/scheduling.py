@@ -138,7 +138,7 @@ class Scheduling:
         missed = state.missed.pop(meta.key, False)
         if missed if new else improved:
             state.waking.improved()
-        self._sweeper.note(claim)
+        state.note_allocation(claim)
         state.changes.notify(meta.uid)
 
     def remove(self, obj: Watched) -> None:
@@ -150,7 +150,7 @@ class Scheduling:
             self.state.classes_changed()
         improved = self.state.cluster.remove(obj)
         if isinstance(obj, ResourceClaim):
-            self._sweeper.forget(obj)
+            self.state.quiet.pop(obj.metadata.uid, None)
             self.state.changes.notify(obj.metadata.uid)
         if improved:
             self.state.waking.improved()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
+import msgspec
 from cachetools import LRUCache
 
 from app.allocation.decisions import Decisions
@@ -22,6 +23,13 @@ from app.scheduling.pods import Pods
 from app.scheduling.ports import Clock, Observer, Ports
 from app.scheduling.reservations import Reservations
 from app.scheduling.waking import Waking
+
+
+class Quiet(msgspec.Struct, frozen=True):
+    """An allocation that has had these consumers (UIDs), at most one, since then (monotonic seconds)."""
+
+    since: float
+    consumers: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -46,6 +54,8 @@ class State:
     """Claims (namespace/name) that pods were refused for because they are not there, or not as they should be."""
     clearing: set[str] = field(default_factory=set)
     """UIDs of claims whose allocation we are taking back."""
+    quiet: dict[str, Quiet] = field(default_factory=dict)
+    """By claim UID: allocated claims with at most one consumer."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """By claim UID: binds write to a shared claim one after the other."""
     _class_names: dict[str, str] | None = None
@@ -68,6 +78,23 @@ class State:
         if self.cluster.ledger.forget(meta.namespace, meta.name, meta.uid):
             self.waking.improved()
         self.changes.notify(meta.uid)
+
+    def note_allocation(self, claim: ResourceClaim) -> None:
+        """A version of a claim from the watch: keep track of allocations that may come to be of no use."""
+        uid, consumers = claim.metadata.uid, tuple(entry.uid for entry in claim.status.reserved_for)
+        if claim.allocation is None or len(consumers) > 1:
+            self.quiet.pop(uid, None)
+            return
+        known = self.quiet.get(uid)
+        if known is None or known.consumers != consumers:
+            self.quiet[uid] = Quiet(since=self.clock.monotonic(), consumers=consumers)
+
+    def is_settled(self, claim: ResourceClaim) -> bool:
+        """Whether nobody can be binding the claim's only consumer any more, not even another replica."""
+        known = self.quiet.get(claim.metadata.uid)
+        if known is None:
+            return False
+        return not known.consumers or self.clock.monotonic() - known.since >= self.limits.doubt_seconds
 
     def in_flight(self, claim: ResourceClaim) -> bool:
         """Whether the claim is about to be allocated or deallocated. Who asks is woken when that has ended."""

@@ -22,23 +22,11 @@ GRACE_SECONDS = 60.0
 
 
 class Sweeper:
-    """Watches claims that are allocated without a bound pod; `work` is called every few seconds."""
+    """`work` is called every few seconds."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._idle_since: dict[str, float] = {}
         self._asked: LRUCache[str, float] = LRUCache(100_000)
-
-    def note(self, claim: ResourceClaim) -> None:
-        """A version of a claim from the watch."""
-        uid = claim.metadata.uid
-        if claim.allocation is not None and len(claim.status.reserved_for) <= 1:
-            self._idle_since.setdefault(uid, self._state.clock.monotonic())
-        else:
-            self._idle_since.pop(uid, None)
-
-    def forget(self, claim: ResourceClaim) -> None:
-        self._idle_since.pop(claim.metadata.uid, None)
 
     def asked(self, claim_uid: str) -> None:
         """A scheduler is working on a pod that uses the claim."""
@@ -49,8 +37,8 @@ class Sweeper:
         if self._state.limits.sweep_seconds <= 0:
             return
         now = self._state.clock.monotonic()
-        for uid, since in list(self._idle_since.items()):
-            idle = now - max(since, self._asked.get(uid, since))
+        for uid, quiet in list(self._state.quiet.items()):
+            idle = now - max(quiet.since, self._asked.get(uid, quiet.since))
             if idle >= self._state.limits.sweep_seconds:
                 await self._judge(uid, idle)
 
@@ -58,7 +46,7 @@ class Sweeper:
         state = self._state
         claim = state.cluster.ledger.by_uid(uid)
         if claim is None or claim.allocation is None:
-            self._idle_since.pop(uid, None)
+            state.quiet.pop(uid, None)
             return
         if state.in_flight(claim) or claim.metadata.deletion_timestamp:
             return
@@ -67,7 +55,7 @@ class Sweeper:
             return
         pod = state.pods.get(claim.status.reserved_for[0].uid)
         if pod is not None and pod.spec.node_name:
-            self._idle_since.pop(uid, None)
+            state.quiet.pop(uid, None)
         elif pod is not None and self._abandoned(claim, pod, idle):
             await clear(state, claim, "abandoned", "the devices are released: the claim's pod was not bound")
 
@@ -78,5 +66,5 @@ class Sweeper:
             return False
         ours = pod.spec.scheduler_name in state.limits.scheduler_names
         if ours and not readiness.has_conditions(claim):
-            return True
+            return state.is_settled(claim)
         return idle >= state.limits.binding_seconds + GRACE_SECONDS

@@ -178,13 +178,14 @@ class Client:
         result: ResourceClaim = await self._call("write_status", commit)
         return result
 
-    async def remove_reservation(self, claim: ResourceClaim, pod_uid: str) -> ResourceClaim:
+    async def annotate(self, claim: ResourceClaim, annotations: Mapping[str, str]) -> ResourceClaim:
         def commit() -> ResourceClaim:
-            stored = self._stored(claim, version=False)
-            rest = tuple(entry for entry in stored.status.reserved_for if entry.uid != pod_uid)
-            return self._put_status(stored, msgspec.structs.replace(stored.status, reserved_for=rest), "unreserve")
+            stored = self._stored(claim)
+            meta = msgspec.structs.replace(stored.metadata, annotations={**stored.metadata.annotations, **annotations})
+            changed: ResourceClaim = self.api.put(msgspec.structs.replace(stored, metadata=meta), "annotate")
+            return changed
 
-        result: ResourceClaim = await self._call("remove_reservation", commit)
+        result: ResourceClaim = await self._call("annotate", commit)
         return result
 
     async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:

@@ -133,7 +133,7 @@ def test_a_device_that_cannot_be_bound_any_more_fits_nowhere_until_it_is_given_b
         assert answer.FailedAndUnresolvableNodes == {"n1": "resourceclaim not available on the node"}
         assert await service.bind(world.api.pod("p"), "n1") == "resourceclaim not available on the node"
         unschedulable(world, "p")
-        await world.settle(10.0)
+        await world.settle(70.0)
         assert world.api.claim("c").allocation is None
         assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
 

@@ -21,7 +21,7 @@ from tests.scheduling.objects import make_claim, make_class, make_node, make_pod
 from tests.scheduling.world import Replay, Service, World
 
 LIMITS = Limits(bind_seconds=20.0, scheduler_names=frozenset({"dra-scheduler"}))
-WRITES = ("add_finalizer", "write_status", "bind_pod", "deallocate", "remove_reservation", "remove_finalizer")
+WRITES = ("add_finalizer", "write_status", "bind_pod", "deallocate", "annotate", "remove_finalizer")
 READS = ("read_claim", "read_pod")
 FAULTS: list[tuple[ApiError, tuple[When, ...]]] = [
     (ConflictError(409, "Conflict"), ("before",)),

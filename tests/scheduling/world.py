@@ -129,7 +129,7 @@ def replay(story: Story, seed: int | None = None) -> World:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
-    assert world.api.violations == []
+    assert world.api.violations == [], world.api.violations
     return world
 
 
