@@ -70,13 +70,11 @@ class Allocator:
 
 
 def lacking(task: Task) -> int | None:
-    """The first request that has too few devices on its own; None when there is none or errors have to be looked for
-    in order.
+    """The first request that has too few devices on its own; None when there is none before the first at which the
+    search could meet an error.
     """
-    if task.fragile:
-        return None
-    for request, options in enumerate(task.options):
-        for option in options:
+    for request in range(task.until_raising(0)):
+        for option in task.options[request]:
             if option.need <= option.usable.bit_count() and (option.need or not option.all):
                 break
         else:

@@ -43,9 +43,9 @@ class Bounds:
     def steps(self) -> int:
         return self._fitting.steps
 
-    def refutes(self, state: State, place: Place) -> bool:
-        """Whether there is provably no solution from here."""
-        found = demands(self._task, state, place)
+    def refutes(self, state: State, place: Place, end: int) -> bool:
+        """Whether there is provably no solution from here for the requests before `end`."""
+        found = demands(self._task, state, place, end)
         if isinstance(found, Unmet):
             self.blocking, self.reason = found.request, found.rule
             return True

@@ -70,12 +70,12 @@ class Unmet(NamedTuple):
     rule: str
 
 
-def demands(task: Task, state: State, place: Place) -> list[Demand] | Unmet:
-    """All demands from the place on, or the first that cannot be met on its own."""
+def demands(task: Task, state: State, place: Place, end: int) -> list[Demand] | Unmet:
+    """All demands from the place on, those of requests before `end`, or the first that cannot be met on its own."""
     dry = dry_devices(task, state)
     found: list[Demand] = []
     counts: dict[int, int] = {}
-    for request in range(place.request, len(task.options)):
+    for request in range(place.request, end):
         current = place.option if request == place.request else None
         if current is not None:
             mask = available(task, state, current, dry) >> place.start << place.start

@@ -1,8 +1,10 @@
 """What a search may skip, put together.
 
-Promises: only parts of the documented order without a solution are skipped. `Bounds` prove that there is none by what
-devices are left; they would also hide an error on the way, so a fragile task (one in which an error could be reached)
-does without them. `Nogoods` remember what was explored completely, errors included, and serve every task.
+Promises: only parts of the documented order without a solution are skipped, and none in which the order meets an
+error. `Nogoods` remember what was explored completely, errors included. `Bounds` prove from what devices are left that
+there is no solution; as they look at requests up to the next one at which an error could be met and no further, what
+they skip never gets there. Where a claim could get too many results they are left out as well, if there are errors to
+be met: then it matters for the further order whether a part ends for this or for another reason.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ class Pruning:
 
     def __init__(self, task: Task) -> None:
         self._own_steps = 0
-        self._bounds = None if task.fragile else Bounds(task)
+        self._task = task
+        self._bounds = None if task.fragile and task.bulky else Bounds(task)
         self._nogoods = Nogoods(task)
 
     @property
@@ -39,7 +42,11 @@ class Pruning:
         self._own_steps += 1
         if self._nogoods.holds(state, place):
             return True
-        return self._bounds is not None and self._bounds.refutes(state, place)
+        if self._bounds is None:
+            return False
+        harmless = place.option is not None and not place.option.raises
+        end = self._task.until_raising(place.request + 1 if harmless else place.request)
+        return end > place.request and self._bounds.refutes(state, place, end)
 
     def failed(self, state: State, place: Place) -> None:
         """See `search.Judge`."""

@@ -14,6 +14,7 @@ from app.allocation.counters import CounterLayout, counter_layout
 from app.allocation.requests import Ask, PreparedClaim, PreparedClaims, limit_problem
 from app.allocation.selection import Candidates, candidates, judge
 from app.api.features import FeatureGates
+from app.api.resource import MAX_RESULTS
 from app.devices.holdings import NodeHoldings
 from app.devices.pools import NodeView
 
@@ -44,6 +45,11 @@ class Option:
         self.constraints: tuple[int, ...] = ()
         """Indices into the constraints of the task."""
 
+    @property
+    def raises(self) -> bool:
+        """Whether the search may meet an error when it gets to the option."""
+        return bool(self.objectionable) or (self.all and self.need > 0 and bool(self.constraints))
+
 
 class Failed(Exception):
     """The attempt has to be aborted; the text is the fatal error."""
@@ -53,12 +59,12 @@ class Task:
     """See the module. `options[r]` are the ways to satisfy request r, over all claims; `constraints` likewise.
 
     `fragile`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
-    would hide it.
+    would hide it. `bulky`: some choice of alternatives would give a claim more results than it may have.
     """
 
     __slots__ = (
-        "claim_constraints", "constraints", "counters", "features", "first_left", "fragile", "holdings", "options",
-        "overdrawn", "prepared", "shareable", "view",
+        "_next_raising", "bulky", "claim_constraints", "constraints", "counters", "features", "first_left", "fragile",
+        "holdings", "options", "overdrawn", "prepared", "shareable", "view",
     )  # fmt: skip
 
     def __init__(self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings) -> None:
@@ -68,7 +74,7 @@ class Task:
         self.holdings = holdings
         self.features: FeatureGates = prepared.features
         self.shareable = view.multi if self.features.DRAConsumableCapacity else 0
-        self.fragile = False
+        self.bulky = False
         self.counters: CounterLayout | None = None
         self.first_left: list[int] = []
         self.overdrawn = 0
@@ -81,14 +87,32 @@ class Task:
         self.options: list[tuple[Option, ...]] = []
         for number, claim in enumerate(prepared.claims):
             self._add_claim(number, claim)
+        self.fragile = any(option.raises for options in self.options for option in options)
+        self._next_raising: list[int] | None = None
+
+    def until_raising(self, request: int) -> int:
+        """The first request from the given one on at which the search may meet an error; their number if there is
+        none.
+        """
+        if not self.fragile:
+            return len(self.options)
+        if self._next_raising is None:
+            following = [len(self.options)]
+            for index in range(len(self.options) - 1, -1, -1):
+                raises = any(option.raises for option in self.options[index])
+                following.append(index if raises else following[-1])
+            self._next_raising = following[::-1]
+        return self._next_raising[request]
 
     def _add_claim(self, number: int, claim: PreparedClaim) -> None:
         base = len(self.constraints)
-        least = 0
+        least = most = 0
         for request in claim.requests:
             options = tuple(self._option(ask, number, request.index, claim, base) for ask in request.asks)
             self.options.append(options)
             least += min(option.need for option in options)
+            most += max(option.need for option in options)
+        self.bulky = self.bulky or most > MAX_RESULTS
         problem = limit_problem(f"claim {claim.label}", least)
         if problem:
             raise Failed(problem)
@@ -104,12 +128,10 @@ class Task:
         if ask.all:
             option.devices = self._collect(ask, found, claim)
             option.need = len(option.devices)
-            self.fragile = self.fragile or (bool(option.constraints) and option.need > 0)
         else:
             in_use = 0 if ask.admin else self.holdings.owned
             option.usable = self._roomy(ask, found.usable & ~in_use)
             option.objectionable = found.objectionable & ~in_use
-            self.fragile = self.fragile or bool(option.objectionable)
         return option
 
     def _roomy(self, ask: Ask, mask: int) -> int:

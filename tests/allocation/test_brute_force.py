@@ -1,0 +1,144 @@
+"""The search against an independent enumeration of everything in the documented order, and what must not matter."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.allocation.allocator import Allocator
+from app.allocation.batch import Scenario, answer
+from app.allocation.plan import Failure
+from app.allocation.pruning import Pruning
+from app.allocation.requests import prepare
+from app.allocation.search import Outcome, Search
+from app.allocation.state import State
+from app.allocation.task import Failed, Task
+from app.devices.holdings import Holdings, NodeHoldings
+from app.devices.pools import node_view
+from tests.allocation.enumeration import enumerate_first
+from tests.allocation.scenarios import DRIVER, NODE, allocated, claim, device, device_class, outcome, resource_slice
+from tests.allocation.strategies import scenarios
+
+Json = dict[str, Any]
+
+
+def task_of(case: Json) -> Task | None:
+    """The task of a scenario; None when it fails before the search."""
+    parts = Scenario(case)
+    prepared = prepare(parts.claims, parts.classes, parts.features)
+    assert not isinstance(prepared, Failure)
+    view = node_view(parts.node, parts.slices, parts.rules, parts.features)
+    try:
+        return Task(prepared, view, NodeHoldings(view, Holdings.of_claims(parts.allocated, parts.features)))
+    except Failed:
+        return None
+
+
+def snapshot(state: State) -> tuple[Any, ...]:
+    return (
+        state.held, tuple(state.held_by), tuple(state.counts), tuple(state.left), tuple(state.pins), state.paid,
+        {device: dict(amounts) for device, amounts in state.consumed.items()}, dict(state.shares), len(state.taken),
+    )  # fmt: skip
+
+
+def kind_or_devices(case: Json) -> Any:
+    found = outcome(case)
+    return "error" if isinstance(found, str) and found.startswith("error") else found
+
+
+@pytest.mark.slow
+@settings(max_examples=500, deadline=None)
+@given(scenarios())
+def test_the_first_solution_in_the_documented_order_is_found(case: Json) -> None:
+    assert kind_or_devices(case) == enumerate_first(case)
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenarios())
+def test_a_search_that_finds_nothing_leaves_no_trace(case: Json) -> None:
+    task = task_of(case)
+    if task is None:
+        return
+    search = Search(task, 50_000, Pruning(task))
+    before = snapshot(search.state)
+    try:
+        result = search.run()
+    except Failed:
+        return
+    if result is Outcome.NONE:
+        assert snapshot(search.state) == before
+    else:
+        assert result is Outcome.FOUND
+        while search.state.taken:
+            search.state.give_back()
+        assert snapshot(search.state) == before
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenarios())
+def test_a_decision_changes_none_of_its_inputs_and_repeats(case: Json) -> None:
+    parts = Scenario(case)
+    prepared = prepare(parts.claims, parts.classes, parts.features)
+    assert not isinstance(prepared, Failure)
+    view = node_view(parts.node, parts.slices, parts.rules, parts.features)
+    holdings = NodeHoldings(view, Holdings.of_claims(parts.allocated, parts.features))
+    counters = {pool: {name: dict(left) for name, left in sets.items()} for pool, sets in holdings.counters.items()}
+    before = holdings.owned, {bit: dict(amounts) for bit, amounts in holdings.shared.items()}, counters
+    allocator = Allocator(share_ids=lambda: "share")
+    first = allocator.allocate(prepared, view, holdings)
+    assert (holdings.owned, holdings.shared, holdings.counters) == before
+    assert allocator.allocate(prepared, view, holdings) == first
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenarios(), st.randoms(use_true_random=False))
+def test_the_order_of_unrelated_objects_changes_nothing(case: Json, random: Any) -> None:
+    expected = kind_or_devices(case)
+    shuffled = copy.deepcopy(case)
+    shuffled["slices"].append(resource_slice([device("far")], name="zz", pool="far", where={"nodeName": "node-2"}))
+    shuffled["slices"].append(resource_slice([device("old")], name="aa", pool="pool", generation=0, count=1))
+    shuffled["classes"].append(device_class("other", "false"))
+    shuffled["allocatedClaims"].append(allocated({"device": "far", "pool": "far"}, name="far"))
+    for objects in (shuffled["slices"], shuffled["classes"], shuffled["allocatedClaims"]):
+        random.shuffle(objects)
+    assert kind_or_devices(shuffled) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenarios())
+def test_renaming_devices_in_the_same_order_keeps_the_verdict(case: Json) -> None:
+    expected = kind_or_devices(case)
+    renamed = json.loads(json.dumps(case).replace("dev-", "card-x-"))
+    found = kind_or_devices(renamed)
+    assert json.loads(json.dumps(found).replace("card-x-", "dev-")) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(scenarios())
+def test_what_was_allocated_can_be_held_and_released_again(case: Json) -> None:
+    parts = Scenario(case)
+    found = answer(case)
+    if found["kind"] != "allocated":
+        return
+    before = Holdings.of_claims(parts.allocated, parts.features)
+    prepared = prepare(parts.claims, parts.classes, parts.features)
+    assert not isinstance(prepared, Failure)
+    view = node_view(parts.node, parts.slices, parts.rules, parts.features)
+    plan = Allocator().allocate(prepared, view, NodeHoldings(view, before))
+    assert not isinstance(plan, Failure)
+    allocations = getattr(plan, "allocations", ())
+    during = before.holding(allocations)
+    after = during.releasing(allocations)
+    pool = (DRIVER, "pool")
+    assert (after.pool(pool), before.pool(pool)) == (before.pool(pool), after.pool(pool))
+    assert view.node == NODE
+
+
+def test_an_empty_list_of_claims_always_fits() -> None:
+    assert outcome({"claims": [], "node": {"metadata": {"name": NODE}}}) == []
+    assert outcome({"claims": [claim()], "node": {"metadata": {"name": NODE}}}) == [[]]
