@@ -23,7 +23,7 @@ from rich.table import Table
 
 from app import logs
 from app.cli.companion import Companion
-from app.cli.show import service_command
+from app.cli.show import selector_problem, service_command
 from app.embedded.cluster import EmbeddedCluster
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
@@ -46,7 +46,7 @@ async def run(options: argparse.Namespace, console: Console) -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dra-extender-load-") as directory:
         log = Path(directory) / "service.log"
-        async with EmbeddedCluster(options.nodes, options.devices) as cluster:
+        async with EmbeddedCluster(options.nodes, options.devices, check_cel=selector_problem) as cluster:
             cluster.store.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "loadtest"}})
             service = f"127.0.0.1:{_free_port()}"
             command = (*service_command(cluster.url, service), "--log-level", "warning")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from io import StringIO
 
 import msgspec
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +19,8 @@ EXPECTED = "dra-extender.dev/expected"
 """Annotation of sample pods that must not be placed; its value is the reason they must show."""
 
 UNTRIED = "not tried yet"
+_WIDE = 110
+"""Columns from which on namespaces are shown."""
 _STYLES = {
     "Running": "green",
     "Succeeded": "green",
@@ -153,15 +156,13 @@ def _freed(row: Row) -> str:
 # --- on a terminal
 
 
-def table(shown: Sequence[Row], *, width: int, most: int | None = None) -> Table:
-    """The pods. Reasons fold on wide terminals; on narrow ones the namespaces are left out."""
-    narrow = width < 110
+def table(shown: Sequence[Row], *, width: int, most: int | None = None, fold: bool = True) -> Table:
+    """The pods. Long reasons take more lines or, without `fold`, are cut; narrow terminals get no namespaces."""
+    narrow = width < _WIDE
     made = Table(expand=True, box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    made.add_column("POD", no_wrap=True)
-    made.add_column("NODE", no_wrap=True)
-    made.add_column("DEVICES", no_wrap=True)
-    made.add_column("STATE", no_wrap=True)
-    made.add_column("REASON", ratio=1, overflow="fold")
+    for name in ("POD", "NODE", "DEVICES", "STATE"):
+        made.add_column(name, no_wrap=True)
+    made.add_column("REASON", ratio=1, no_wrap=not fold, overflow="fold" if fold else "ellipsis")
     visible = list(shown if most is None else shown[:most])
     for row in visible:
         name = row.pod.partition("/")[2] if narrow else row.pod
@@ -174,26 +175,38 @@ def table(shown: Sequence[Row], *, width: int, most: int | None = None) -> Table
 
 
 def screen(header: Header, shown: Sequence[Row], log: Sequence[str], *, width: int, height: int) -> RenderableType:
-    """Everything, for a terminal of this size."""
+    """Everything, for a terminal of this size: what to try is always there, the pods come before the news."""
     top = [
         Text.assemble(("dra-extender demo", "bold"), "   ", header.cluster, "   API server ", header.api),
         Text(header.service, style="dim"),
         Text(),
     ]
-    bottom: list[RenderableType] = [
+    bottom = [
         Text("Try in another terminal", style="bold"),
         Text(f"  export KUBECONFIG={header.kubeconfig}", style="cyan"),
         *(Text(f"  {command}", style="cyan") for command in header.commands),
         Text("Ctrl-C ends the demo and removes everything.", style="dim"),
     ]
-    room = height - len(top) - len(bottom) - 4
-    most = max(min(len(shown) + sum(_folds(row, width) for row in shown), room - 2), 3)
-    told = max(room - most, 0)
-    news: list[RenderableType] = [Text("What happened", style="bold")] if told else []
-    news += [Text(f"  {line}", no_wrap=True, overflow="ellipsis") for line in list(log)[-told:]] if told else []
-    return Group(*top, table(shown, width=width, most=most), Text(), *news, Text(), *bottom)
+    for line in (*top, *bottom):
+        line.no_wrap, line.overflow = True, "ellipsis"
+    pods, left = _fitting(shown, width, height - len(top) - len(bottom) - 1)
+    told = left - 2
+    news = (
+        [Text(), Text("What happened", style="bold"), *(_cut(line) for line in list(log)[-told:])] if told > 0 else []
+    )
+    return Group(*top, pods, *news, Text(), *bottom)
 
 
-def _folds(row: Row, width: int) -> int:
-    """How many more lines a long reason takes."""
-    return len(row.reason) // max(width - 60, 20)
+def _cut(line: str) -> Text:
+    return Text(f"  {line}", no_wrap=True, overflow="ellipsis")
+
+
+def _fitting(shown: Sequence[Row], width: int, room: int) -> tuple[Table, int]:
+    """The table in as many lines as there is room for, and how many are left."""
+    whole = table(shown, width=width)
+    lines = len(Console(width=width, file=StringIO()).render_lines(whole))
+    if lines <= room:
+        return whole, room - lines
+    if len(shown) + 1 <= room:
+        return table(shown, width=width, fold=False), room - len(shown) - 1
+    return table(shown, width=width, fold=False, most=max(room - 2, 1)), 0

@@ -19,6 +19,7 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
+from app.cel import CelCompileError, compile_selector
 from app.cli import board
 from app.cli.board import Header, Row
 from app.cli.companion import Companion
@@ -74,7 +75,9 @@ class Show:
         options = self._options
         started = time.monotonic()
         directory = _usable(options.directory)
-        async with EmbeddedCluster(options.nodes, options.devices, port=options.port) as cluster:
+        async with EmbeddedCluster(
+            options.nodes, options.devices, port=options.port, check_cel=selector_problem
+        ) as cluster:
             kubeconfig = cluster.server.write_kubeconfig(directory / "kubeconfig")
             listen = f"127.0.0.1:{_free_port(options.service_port)}"
             companion = Companion(service_command(cluster.url, listen), directory / "service.log", self._note)
@@ -255,6 +258,15 @@ def _free_port(wanted: int) -> int:
             number: int = probe.getsockname()[1]
             return number
     raise OSError("no free port on 127.0.0.1")
+
+
+def selector_problem(expression: str) -> str | None:
+    """What the API server has to say about a device selector; None when it is good."""
+    try:
+        compile_selector(expression)
+    except CelCompileError as problem:
+        return f"compilation failed: {problem.message}"
+    return None
 
 
 def _usable(directory: Path) -> Path:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.cli.show import selector_problem
 from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.objects import FullPod
 from app.embedded.scheduler import Call
@@ -80,7 +81,7 @@ class Flow:
 @pytest.fixture
 async def flow() -> AsyncIterator[Flow]:
     """Four nodes with eight GPUs each, service and scheduler running."""
-    async with EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1) as cluster:
+    async with EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1, check_cel=selector_problem) as cluster:
         running = Flow(cluster)
         await running.start()
         await running.schedule()

@@ -1,0 +1,121 @@
+"""What the demo shows."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from rich.console import Console, RenderableType
+
+from app.api.decoding import convert
+from app.api.resource import ResourceClaim
+from app.cli import board
+from app.cli.board import EXPECTED, Header, Row
+from app.embedded.objects import FullPod
+
+MESSAGE = (
+    "0/4 nodes are available: 4 cannot allocate all claims. "
+    "preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
+)
+REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": MESSAGE}
+HEADER = Header("http://127.0.0.1:1", "4 nodes", "service: process 7", ".demo/kubeconfig", ("kubectl get pods -A",))
+
+
+def pod(phase: str = "Pending", node: str = "", *conditions: dict[str, str], **meta: Any) -> FullPod:
+    return convert(
+        FullPod,
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u", **meta},
+            "spec": {"nodeName": node, "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]},
+            "status": {"phase": phase, "conditions": list(conditions)},
+        },
+    )
+
+
+def claim(*devices: str, consumers: int = 1) -> ResourceClaim:
+    results = [{"request": "r", "driver": "d", "pool": "n", "device": device} for device in devices]
+    reserved = [{"resource": "pods", "name": str(n), "uid": str(n)} for n in range(consumers)]
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": reserved}
+    return convert(ResourceClaim, {"metadata": {"name": "c", "namespace": "ns"}, "status": status})
+
+
+def row(pod: FullPod, claim: ResourceClaim | None = None) -> Row:
+    (made,) = board.rows([pod], {"ns/c": claim} if claim is not None else {})
+    return made
+
+
+@pytest.mark.parametrize(
+    ("pod", "state", "reason"),
+    [
+        (pod(), "Pending", "not tried yet"),
+        (pod("Pending", "", REFUSED), "Pending", "0/4 nodes are available: 4 cannot allocate all claims"),
+        (pod("Pending", "n1"), "Starting", ""),
+        (pod("Running", "n1"), "Running", ""),
+        (pod("Running", "n1", deletionTimestamp="2026-01-01T00:00:00Z"), "Terminating", ""),
+        (pod("Succeeded", "n1"), "Succeeded", ""),
+    ],
+)
+def test_a_row_says_where_a_pod_is_and_why(pod: FullPod, state: str, reason: str) -> None:
+    made = row(pod)
+    assert (made.state, made.reason) == (state, reason)
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (("gpu-0",), "gpu-0"),
+        (("gpu-3", "gpu-1"), "gpu-1,3"),
+        (tuple(f"gpu-{n}" for n in range(8)), "gpu-0…7"),
+        (("gpu-0", "nic-0", "whole"), "gpu-0 nic-0 whole"),
+    ],
+)
+def test_devices_are_listed_shortly(names: tuple[str, ...], shown: str) -> None:
+    assert row(pod("Running", "n1"), claim(*names)).devices == shown
+
+
+def test_a_shared_claim_is_told() -> None:
+    assert row(pod("Running", "n1"), claim("gpu-0", consumers=2)).reason == "claim shared by 2 pods"
+
+
+@pytest.mark.parametrize(
+    ("pod", "settled"),
+    [
+        (pod("Running", "n1"), True),
+        (pod(), False),
+        (pod("Pending", "", REFUSED), False),
+        (pod("Pending", "", REFUSED, annotations={EXPECTED: "Unschedulable"}), True),
+        (pod("Pending", "", REFUSED | {"reason": "SchedulerError"}, annotations={EXPECTED: "Unschedulable"}), False),
+        (pod("Running", "n1", annotations={EXPECTED: "Unschedulable"}), False),
+    ],
+)
+def test_a_pod_is_settled_when_it_runs_or_says_the_expected_reason(pod: FullPod, settled: bool) -> None:
+    assert row(pod).settled is settled
+
+
+def test_changes_are_told_once_and_in_words() -> None:
+    waits, runs = row(pod("Pending", "", REFUSED)), row(pod("Running", "n1"), claim("gpu-0"))
+    assert board.changes({}, {"ns/p": row(pod())}) == []
+    assert board.changes({}, {"ns/p": waits}) == ["ns/p waits: 0/4 nodes are available: 4 cannot allocate all claims"]
+    assert board.changes({"ns/p": waits}, {"ns/p": waits}) == []
+    assert board.changes({"ns/p": waits}, {"ns/p": runs}) == ["ns/p runs on n1 with gpu-0"]
+    assert board.changes({"ns/p": runs}, {}) == ["ns/p is gone, gpu-0 of n1 free again"]
+
+
+def rendered(what: RenderableType, width: int) -> list[str]:
+    console = Console(width=width, file=StringIO(), force_terminal=False)
+    console.print(what)
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return text.rstrip("\n").split("\n")
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 30), (200, 50)])
+@pytest.mark.parametrize("pods", [0, 10, 200])
+def test_the_screen_fits_the_terminal_and_always_says_how_to_go_on(width: int, height: int, pods: int) -> None:
+    shown = [row(pod("Pending", "", REFUSED)) for _ in range(pods)]
+    log = [f"12:00:00  line {number} {'x' * 300}" for number in range(100)]
+    lines = rendered(board.screen(HEADER, shown, log, width=width, height=height), width)
+    assert len(lines) <= height and all(len(line) <= width for line in lines)
+    text = "\n".join(lines)
+    assert "export KUBECONFIG=.demo/kubeconfig" in text and "Ctrl-C" in text
+    assert pods < 200 or "… and" in text

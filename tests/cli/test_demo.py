@@ -1,0 +1,76 @@
+"""The demo as people run it: a process of its own with the service beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 90.0
+
+
+def demo(directory: Path, *more: str) -> list[str]:
+    return [sys.executable, "-m", "app.cli", "demo", "--directory", str(directory), *more]
+
+
+def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:
+    done = subprocess.run(demo(tmp_path, "--once"), cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "9 pods run, 1 waits and says why" in done.stdout
+    assert re.search(
+        r"unschedulable +- +- +as expected +0/4 nodes are available: 4 cannot allocate all claims", done.stdout
+    )
+
+
+def test_once_fails_when_pods_stay_without_their_devices(tmp_path: Path) -> None:
+    command = demo(tmp_path, "--once", "--devices", "1", "--timeout", "12")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1
+    assert "not settled after 12 s: " in done.stdout and "dra-samples/matched-pair" in done.stdout
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A demo that stays up, writing plain lines into a file."""
+    out = tmp_path / "out"
+    with out.open("w") as target:
+        process = subprocess.Popen(demo(tmp_path), cwd=ROOT, stdout=target, stderr=subprocess.STDOUT, text=True)
+    yield process, out
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def until(out: Path, pattern: str, count: int = 1) -> list[str]:
+    """Wait for so many matches in the output."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        found = re.findall(pattern, out.read_text())
+        if len(found) >= count:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{pattern!r} did not come in:\n{out.read_text()}")
+
+
+def test_the_service_may_be_killed_while_the_demo_runs(running: tuple[subprocess.Popen[str], Path]) -> None:
+    process, out = running
+    (first,) = until(out, r"runs as process (\d+)")
+    until(out, r"dra-samples/unschedulable waits: 0/4")
+    os.kill(int(first), signal.SIGKILL)
+    until(out, r"the service ended \(killed by SIGKILL\)")
+    pids = until(out, r"runs as process (\d+)", 2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pids[1]), 0)
+    assert "is gone" not in out.read_text(), "nothing is lost"
