@@ -33,8 +33,8 @@ _ANSWERS: Final = {
 class Fault:
     """One rule. Patterns are shell globs; `resource` is `pods` or `pods/status`.
 
-    `latency` in seconds, before the request is handled. `status` answers with that code, or `drop` breaks the
-    connection without an answer; with `after` the request takes effect first, so its outcome is unknown to the
+    `latency` in seconds. `status` answers with that code, or `drop` breaks the connection without an answer. With
+    `after`, latency, status and drop come when the request has taken effect, so its outcome is unknown to the
     client. `times` bounds how many requests are hit, `skip` lets that many matching requests through first.
     """
 
@@ -80,10 +80,11 @@ class ConnectionDropped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ordeal:
-    """What one request has to go through: seconds to wait, and what to raise before or after it takes effect."""
+    """What one request has to go through: seconds to wait and what to raise, before and after it takes effect."""
 
-    latency: float = 0.0
+    delay: float = 0.0
     before: Exception | None = None
+    delay_after: float = 0.0
     after: Exception | None = None
 
 
@@ -119,11 +120,11 @@ class Faults:
         """What happens to this request; counts the hits."""
         if not self._rules:
             return UNHARMED
-        latency, before, after = 0.0, None, None
+        delays, before, after = [0.0, 0.0], None, None
         for fault in self._rules:
             if not fault.matches(info, user_agent) or not self._strikes(fault):
                 continue
-            latency += fault.latency
+            delays[fault.after] += fault.latency
             outcome: Exception | None = None
             if fault.drop:
                 outcome = ConnectionDropped()
@@ -133,7 +134,7 @@ class Faults:
                 after = after or outcome
             else:
                 before = before or outcome
-        return Ordeal(latency, before, after)
+        return Ordeal(delays[False], before, delays[True], after)
 
     def _strikes(self, fault: Fault) -> bool:
         if fault.times is not None and fault.hits >= fault.times:

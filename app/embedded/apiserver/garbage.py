@@ -7,7 +7,6 @@ controller: a client sees the owner go first and the dependents a moment later.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from typing import Final
 
 from app.embedded.apiserver.options import Deletion, Options
@@ -33,7 +32,7 @@ class Garbage:
         self._alive: dict[str, Item] = {}
         self._dependents: dict[str, set[str]] = {}
         self._orphaned: set[str] = set()
-        self._suspects: deque[Item] = deque()
+        self._suspects: dict[str, Item] = {}
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         for collection in storage.collections.values():
@@ -112,7 +111,7 @@ class Garbage:
             self._suspect((kind, found.key, found.object["metadata"]["uid"]))
 
     def _suspect(self, item: Item) -> None:
-        self._suspects.append(item)
+        self._suspects[item[2]] = item
         self._work.set()
 
     # collecting
@@ -138,7 +137,8 @@ class Garbage:
         looked = 0
         while self._suspects:
             looked += 1
-            kind, key, uid = self._suspects.popleft()
+            uid = next(iter(self._suspects))
+            kind, key, _ = self._suspects.pop(uid)
             stored = self._storage.collection(kind).items.get(key)
             if stored is None or stored.object["metadata"]["uid"] != uid:
                 continue

@@ -75,13 +75,15 @@ class Handling:
 
     async def _through_faults(self, info: RequestInfo, incoming: Incoming, user: str) -> Answer | Streaming:
         ordeal = self._faults.judge(info, incoming.user_agent)
-        if ordeal.latency:
-            await asyncio.sleep(ordeal.latency)
+        if ordeal.delay:
+            await asyncio.sleep(ordeal.delay)
         warnings: list[str] = []
         try:
             if ordeal.before is not None:
                 raise ordeal.before
             answer = self._resource(info, incoming, user, warnings)
+            if ordeal.delay_after:
+                await asyncio.sleep(ordeal.delay_after)
             if ordeal.after is not None:
                 raise ordeal.after
         except StatusError as error:

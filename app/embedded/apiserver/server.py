@@ -37,8 +37,8 @@ from app.embedded.apiserver.strategy import CELCheck
 from app.embedded.apiserver.verbs import Verbs
 
 MOST_BODY: Final = 3 * 1024 * 1024
+LINES_AT_ONCE: Final = 256
 FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease", "dra-system")
-_BATCH: Final = 1 << 20
 
 
 class EmbeddedAPIServer:
@@ -190,8 +190,8 @@ class EmbeddedAPIServer:
             if time.monotonic() >= next_bookmark:
                 next_bookmark = time.monotonic() + self.bookmark_interval
             lines = self.faults.repeated(plural, lines)
-            for start in range(0, len(lines), 256):
-                await response.write(b"".join(lines[start : start + 256]))
+            for start in range(0, len(lines), LINES_AT_ONCE):
+                await response.write(b"".join(lines[start : start + LINES_AT_ONCE]))
 
     def _end_watches(self, pattern: str, expired: bool) -> int:
         ended = 0

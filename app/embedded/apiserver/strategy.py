@@ -1,6 +1,6 @@
 """The rules of one kind, as hooks around create, update, status update and delete.
 
-The verbs (store.py) call them in the order the Kubernetes API server does: defaults, prepare, validate. Objects
+The verbs (verbs.py) call them in the order the Kubernetes API server does: defaults, prepare, validate. Objects
 passed as `new` belong to the call and may be changed in place; `old` is stored and must not be. Validation returns
 problems and never raises for bad input.
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import aiohttp
 import pytest
 
@@ -41,6 +43,15 @@ async def test_a_broken_connection_leaves_the_outcome_open(client: Client, after
         await client.request("POST", CONFIG_MAPS, config_map("a"))
     assert (client.server.store.get("configmaps", "a", "default") is not None) == after
     assert client.server.audit.find("create", "configmaps")[0].code == 0
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_request_that_takes_too_long_has_or_has_not_taken_effect(client: Client, after: bool) -> None:
+    client.server.faults.add(Fault(verb="create", latency=60, after=after))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await client.request("POST", CONFIG_MAPS, config_map("a"))
+    assert (client.server.store.get("configmaps", "a", "default") is not None) == after
 
 
 async def test_too_many_requests_says_when_to_come_back(client: Client) -> None:

@@ -168,6 +168,15 @@ async def test_a_namespace_takes_its_contents_along(client: Client) -> None:
     await gone(client, f"{NAMESPACES}/team")
 
 
+async def test_a_large_namespace_is_emptied_at_once(client: Client) -> None:
+    store = client.server.store
+    await client.post(NAMESPACES, {"metadata": {"name": "team"}})
+    store.create_all(config_map(f"c{number}", namespace="team") for number in range(500))
+    await client.delete(f"{NAMESPACES}/team")
+    await gone(client, f"{NAMESPACES}/team")
+    assert store.count("configmaps") == 0
+
+
 async def test_namespaces_that_everybody_expects_are_there(client: Client) -> None:
     names = {item["metadata"]["name"] for item in (await client.get(NAMESPACES))["items"]}
     assert {"default", "kube-system", "kube-public", "kube-node-lease"} <= names
