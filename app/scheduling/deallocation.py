@@ -84,23 +84,36 @@ class Deallocations:
             self.withdraw(pod_uid)
         elif age >= state.limits.deallocate_seconds and pod is not None and reported_unschedulable(pod):
             for claim in candidate.claims:
-                if self._free_to_clear(claim, pod_uid):
+                if self._free_to_clear(claim, pod_uid, age):
                     self.withdraw(pod_uid)
                     await clear(state, claim, "in_the_way", "the devices are released: the claim's pod fits elsewhere")
                     return
         if age >= GIVE_UP_SECONDS:
             self.withdraw(pod_uid)
 
-    def _free_to_clear(self, claim: ResourceClaim, pod_uid: str) -> bool:
+    def _free_to_clear(self, claim: ResourceClaim, pod_uid: str, age: float) -> bool:
         """Whether the claim is as it was judged, and nobody but the pod counts on it."""
-        now = self._state.cluster.ledger.by_uid(claim.metadata.uid)
-        return (
-            now is not None
-            and now.metadata.resource_version == claim.metadata.resource_version
-            and not self._state.in_flight(now)
-            and self._state.is_settled(now)
-            and all(consumer.uid == pod_uid for consumer in now.status.reserved_for)
-        )
+        state = self._state
+        now = state.cluster.ledger.by_uid(claim.metadata.uid)
+        if (
+            now is None
+            or now.metadata.resource_version != claim.metadata.resource_version
+            or state.in_flight(now)
+            or now.metadata.deletion_timestamp
+        ):
+            return False
+        consumers = [consumer.uid for consumer in now.status.reserved_for]
+        if all(uid == pod_uid for uid in consumers):
+            return state.is_settled(now)
+        # A device in two claims keeps all pods of both from running: those that no pod runs with give way.
+        return age >= state.limits.doubt_seconds and self._is_useless(now, consumers)
+
+    def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
+        """Whether a device of the claim is in another one too, and no consumer is bound or about to be."""
+        state = self._state
+        pods = [state.pods.get(uid) for uid in consumers]
+        waiting = all(pod is not None and not pod.spec.node_name for pod in pods)
+        return waiting and not any(map(state.running, consumers)) and bool(state.cluster.ledger.rivals(claim))
 
 
 def reported_unschedulable(pod: Pod) -> bool:

@@ -2,12 +2,13 @@
 
 Promises: the same decision as filter's, on the same state; nothing is changed or remembered. What devices had to do
 with it is told by the allocator's own search; at most `EXAMINED` nodes per reason are searched again for that, so that
-an answer about thousands of nodes takes no longer than one about a few dozen.
+an answer about thousands of nodes takes no longer than one about a few dozen. `explaining` does it in small steps, so
+that a service can go on between them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NoReturn, cast
 
 import msgspec
@@ -28,6 +29,8 @@ from app.scheduling.waking import Waking
 
 EXAMINED = 32
 SHOWN = 5
+PORTION = 250
+"""Nodes judged in one step."""
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
@@ -63,21 +66,38 @@ class PodExplanation(msgspec.Struct, frozen=True):
 
 def explain_pod(state: State, pod: Pod, names: Sequence[str]) -> PodExplanation:
     """Where the pod could go now, and why nowhere else."""
+    steps = explaining(state, pod, names)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            explanation: PodExplanation = end.value
+            return explanation
+
+
+def explaining(state: State, pod: Pod, names: Sequence[str]) -> Generator[None, None, PodExplanation]:
+    """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
     subject = subject_of(state, pod)
-    judgement = judge(state, pod, names)
-    groups: list[NodeGroup] = []
+    fits: list[str] = []
     by_reason: dict[str, list[str]] = {}
-    for name, reason in judgement.refused.items():
-        by_reason.setdefault(reason, []).append(name)
-    for reason, nodes in by_reason.items():
-        groups.extend(_examined(state, subject, reason, nodes))
+    error = ""
+    for start in range(0, len(names), PORTION):
+        judgement = judge(state, pod, names[start : start + PORTION])
+        error = error or judgement.error
+        fits.extend(judgement.fits)
+        for name, reason in judgement.refused.items():
+            by_reason.setdefault(reason, []).append(name)
+        yield
+    groups: list[NodeGroup] = []
+    for reason, nodes in () if error else by_reason.items():
+        groups.extend((yield from _examined(state, subject, reason, nodes)))
     return PodExplanation(
         pod=pod.metadata.key,
         state=_state(pod),
         claims=_claims(state, pod, subject),
-        fits=tuple(judgement.fits),
+        fits=() if error else tuple(fits),
         groups=tuple(sorted(groups, key=lambda group: -len(group.nodes))),
-        error=judgement.error,
+        error=error,
     )
 
 
@@ -106,13 +126,16 @@ class _Nobody:
         raise AttributeError(f"an offline state has no port {name}")
 
 
-def _examined(state: State, subject: Any, reason: str, nodes: list[str]) -> Iterable[NodeGroup]:
+def _examined(
+    state: State, subject: Any, reason: str, nodes: list[str]
+) -> Generator[None, None, Sequence[NodeGroup]]:
     """The nodes of one reason, told apart by what the search says about the first of them."""
     if not isinstance(subject, Subject):
         return [NodeGroup(reason, tuple(nodes))]
     by_details: dict[str, list[str]] = {}
     for name in nodes[:EXAMINED]:
         by_details.setdefault(_details(state, subject, name), []).append(name)
+        yield
     if len(by_details) == 1:
         return [NodeGroup(reason, tuple(nodes), next(iter(by_details)))]
     groups = [NodeGroup(reason, tuple(alike), details) for details, alike in by_details.items()]

@@ -10,10 +10,12 @@ import asyncio
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.api.core import Pod
 from app.api.errors import ApiError, ConflictError, OutcomeUnknownError, ThrottledError, UnreachableError
+from app.api.meta import Condition
 from app.api.resource import ResourceClaim
 from app.scheduling.limits import Limits
 from tests.scheduling.client import When
@@ -94,6 +96,10 @@ class Chaos:
         fits = (await service.filter(pod)).NodeNames
         if fits:
             self.calls.append(service.spawn(service.bind(pod, self.dice.choice(fits))))
+        elif self.exists(pod) and not pod.status.conditions:
+            condition = Condition(type="PodScheduled", status="False", reason="Unschedulable")
+            status = msgspec.structs.replace(pod.status, conditions=(condition,))
+            self.world.api.put(msgspec.structs.replace(pod, status=status))
 
     async def step(self) -> None:
         action = self.dice.random()
@@ -117,13 +123,14 @@ class Chaos:
             service.client.faults.clear()
         for _ in range(30):
             for pod in self.pending():
-                if (pod.metadata.name in {known.metadata.name for known in self.pending()}) and self.exists(pod):
+                if self.exists(pod):
                     await self.schedule(self.dice.choice(self.services), pod)
             await self.world.settle(10.0)
             self.world.api.clean_up()
 
     def exists(self, pod: Pod) -> bool:
-        return (Pod, pod.metadata.key) in self.world.api.objects
+        """Whether this very version is the stored one."""
+        return self.world.api.objects.get((Pod, pod.metadata.key)) is pod
 
 
 async def check(chaos: Chaos) -> None:
