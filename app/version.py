@@ -1,8 +1,3 @@
-"""The version of this program, as installed."""
+"""The version of this program: the one place where it is written."""
 
-from importlib.metadata import PackageNotFoundError, version
-
-try:
-    VERSION = version("dra-extender")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    VERSION = "0.0.0+source"
+VERSION = "0.1.0"
