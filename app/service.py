@@ -23,9 +23,11 @@ from app.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
+from app.devices.audit import Violation
 from app.engine import Engine
 from app.http.application import create_app, create_insight_app
 from app.http.health import Check
+from app.http.insight import insight_router
 from app.http.metrics import Metrics, Reading
 from app.http.protocol import ConnectionLimits
 from app.http.server import HttpServer
@@ -35,6 +37,7 @@ from app.kube.backoff import Backoff
 from app.kube.client import KubeClient
 from app.kube.discovery import Served, discover
 from app.kube.lease import LeaderElection
+from app.scheduling.state import State
 from app.settings import Settings, split_address
 from app.version import VERSION
 
@@ -42,6 +45,7 @@ log = structlog.get_logger(__name__)
 
 _CERTIFICATE_PERIOD = 5.0
 _LAG_PERIOD = 0.25
+_UNREACHED = "the API server has not been reached yet"
 
 
 class Service:
@@ -60,6 +64,7 @@ class Service:
         self._election: LeaderElection | None = None
         self._servers: list[HttpServer] = []
         self._certificates: Certificates | None = None
+        self._missing_rights: tuple[str, ...] = ()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._failure = ""
@@ -142,18 +147,21 @@ class Service:
     def _make_servers(self) -> None:
         settings = self.settings
         separate = bool(settings.insight_listen)
+        insight = (insight_router(self),)
         app = create_app(
             self,
             unavailable=self.unavailable,
             metrics=self.metrics,
             max_body=settings.max_body,
             health=None if separate else self,
+            insight=() if separate else insight,
         )
         tls = self._certificates.context if self._certificates else None
         self._servers = [self._server(app, settings.listen, tls)]
         self.url = self.insight_url = self._servers[0].url
         if separate:
-            self._servers.append(self._server(create_insight_app(self, self.metrics), settings.insight_listen, None))
+            app = create_insight_app(self, self.metrics, insight)
+            self._servers.append(self._server(app, settings.insight_listen, None))
             self.insight_url = self._servers[1].url
 
     def _server(self, app: Any, address: str, tls: Any) -> HttpServer:
@@ -228,10 +236,11 @@ class Service:
         if self.settings.leader_election:
             rights += rights_for_lease(self.settings.namespace, self.settings.lease_name)
         try:
-            for missing in await missing_rights(client, rights):
-                log.error("right missing", right=missing)
+            self._missing_rights = tuple(await missing_rights(client, rights))
         except ApiError as problem:
             log.warning("rights not checked", problem=problem.message)
+        for missing in self._missing_rights:
+            log.error("right missing", right=missing)
 
     async def _watch_lag(self) -> None:
         loop = asyncio.get_running_loop()
@@ -254,7 +263,7 @@ class Service:
         if self._failure:
             return f"failed: {self._failure}"
         if self.engine is None:
-            return "the API server has not been reached yet"
+            return _UNREACHED
         if self._election is not None and not self._election.leading:
             return f"standby: {self._election.holder or 'nobody'} leads"
         return self.engine.unavailable()
@@ -279,6 +288,24 @@ class Service:
         if self.engine is None:
             raise RuntimeError("the verbs are not available yet")
         return self.engine
+
+    # --- insight ---
+
+    def unknown(self) -> str:
+        """Why nothing can be said about the cluster; empty when it can. A standby knows it, too."""
+        if self.engine is None:
+            return _UNREACHED
+        return "" if self.engine.watches.synced else self.engine.unavailable()
+
+    @property
+    def state(self) -> State:
+        return self._engine.scheduling.state
+
+    def violations(self) -> Sequence[Violation]:
+        return self._engine.audit.current
+
+    def missing_rights(self) -> Sequence[str]:
+        return self._missing_rights
 
     # --- health ---
 

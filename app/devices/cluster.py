@@ -103,6 +103,11 @@ class Cluster:
         return improved
 
     @property
+    def unreadable(self) -> Mapping[str, str]:
+        """`Kind name` or `Kind namespace/name`: why the object cannot be read."""
+        return self._unreadable
+
+    @property
     def problems(self) -> Mapping[str, str]:
         """`Kind name` or `Kind namespace/name`: what is wrong with the object and what to do."""
         found = dict(self._unreadable)

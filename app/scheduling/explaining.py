@@ -126,9 +126,7 @@ class _Nobody:
         raise AttributeError(f"an offline state has no port {name}")
 
 
-def _examined(
-    state: State, subject: Any, reason: str, nodes: list[str]
-) -> Generator[None, None, Sequence[NodeGroup]]:
+def _examined(state: State, subject: Any, reason: str, nodes: list[str]) -> Generator[None, None, Sequence[NodeGroup]]:
     """The nodes of one reason, told apart by what the search says about the first of them."""
     if not isinstance(subject, Subject):
         return [NodeGroup(reason, tuple(nodes))]

@@ -1,0 +1,210 @@
+"""What people may ask the running service, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import pytest
+
+from app.embedded import Fault
+from app.embedded.hardware import GPU_DRIVER
+from app.http import insight
+from app.scheduling import explaining
+from app.service import Service
+
+
+async def ask(service: Service, path: str, accept: str = "*/*") -> tuple[int, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{service.insight_url}/insight/{path}", headers={"Accept": accept}) as reply,
+    ):
+        return reply.status, await (reply.json() if "json" in reply.content_type else reply.text())
+
+
+async def follow(service: Service, *pods: str) -> None:
+    """Until the service has seen the pods."""
+    assert service.engine is not None
+    async with asyncio.timeout(20):
+        while any(service.engine.scheduling.pods.named("default", pod) is None for pod in pods):
+            await asyncio.sleep(0.01)
+
+
+# --- explain
+
+
+async def test_a_pod_that_fits_nowhere_is_told_why_as_text(world: Any, service: Service) -> None:
+    world.claim("c", count=3)
+    world.pod("p", "c")
+    await follow(service, "p")
+    status, text = await ask(service, "explain?pod=default/p")
+    assert status == 200
+    assert text.startswith(
+        "pod default/p: pending\n  claim default/c: not allocated\n3 nodes: cannot allocate all claims"
+    )
+
+
+async def test_the_same_is_there_as_json(world: Any, service: Service) -> None:
+    world.claim("c", count=3)
+    world.pod("p", "c")
+    await follow(service, "p")
+    status, found = await ask(service, "explain?pod=default/p", "application/json")
+    assert status == 200
+    assert (found["pod"], found["fits"], found["error"]) == ("default/p", [], "")
+    (group,) = found["groups"]
+    assert (group["reason"], group["nodes"]) == ("cannot allocate all claims", world.nodes)
+    assert group["details"]
+
+
+async def test_one_node_can_be_asked_about(world: Any, service: Service) -> None:
+    world.claim("c")
+    world.pod("p", "c")
+    await follow(service, "p")
+    status, found = await ask(service, f"explain?pod=default/p&node={world.nodes[1]}", "application/json")
+    assert (status, found["fits"]) == (200, [world.nodes[1]])
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "text"),
+    [
+        ("", 400, "which pod? ask for /insight/explain?pod=NAMESPACE/NAME"),
+        ("?pod=p", 400, "which pod? ask for /insight/explain?pod=NAMESPACE/NAME"),
+        ("?pod=default/a/b", 400, "which pod? ask for /insight/explain?pod=NAMESPACE/NAME"),
+        ("?pod=default/none", 404, "pod default/none is not known: it does not exist, or has finished"),
+        ("?pod=default/p&node=none", 404, "node none is not known"),
+    ],
+)
+async def test_a_question_that_cannot_be_answered_is_told_what_is_wrong_with_it(
+    world: Any, service: Service, query: str, status: int, text: str
+) -> None:
+    world.pod("p")
+    await follow(service, "p")
+    assert await ask(service, f"explain{query}") == (status, {"detail": text})
+
+
+async def test_many_nodes_are_explained_in_small_steps_with_the_same_result(
+    world: Any, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.claim("c")
+    world.pod("p", "c")
+    await follow(service, "p")
+    monkeypatch.setattr(explaining, "PORTION", 1)
+    pod = service.state.pods.named("default", "p")
+    assert pod is not None
+    assert len(list(explaining.explaining(service.state, pod, world.nodes))) == len(world.nodes)
+    assert explaining.explain_pod(service.state, pod, world.nodes).fits == tuple(world.nodes)
+
+
+# --- inventory
+
+
+async def test_the_inventory_tells_who_holds_which_device(world: Any, service: Service) -> None:
+    world.claim("c")
+    pod = world.pod("p", "c")
+    assert await world.bind(service, pod, world.nodes[0]) == ""
+    status, found = await ask(service, "inventory")
+    assert status == 200
+    assert [node["name"] for node in found["nodes"]] == world.nodes
+    (pool,) = found["nodes"][0]["pools"]
+    assert (pool["driver"], pool["name"], pool["problem"]) == (GPU_DRIVER, world.nodes[0], "")
+    held, free = (device["holders"] for device in pool["devices"])
+    assert held == [{"claim": "default/c", "share": None, "consumed": {}, "pods": ["p"], "in_flight": False}]
+    assert free == []
+
+
+async def test_a_device_of_a_bind_under_way_is_in_flight(world: Any, service: Service) -> None:
+    world.claim("c")
+    pod = world.pod("p", "c")
+    slow = world.api.faults.add(Fault(verb="patch", resource="resourceclaims/status", latency=0.5, times=1))
+    call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
+    async with asyncio.timeout(20):
+        while not slow.hits:
+            await asyncio.sleep(0.01)
+    _, found = await ask(service, f"inventory?node={world.nodes[0]}")
+    holders = [holder for device in found["nodes"][0]["pools"][0]["devices"] for holder in device["holders"]]
+    assert [(holder["claim"], holder["in_flight"]) for holder in holders] == [("default/c", True)]
+    assert await call == ""
+
+
+async def test_the_inventory_comes_in_pages(world: Any, service: Service) -> None:
+    names: list[str] = []
+    after = ""
+    while True:
+        _, page = await ask(service, f"inventory?limit=2&after={after}")
+        assert len(page["nodes"]) <= 2
+        names += [node["name"] for node in page["nodes"]]
+        after = page["next"]
+        if not after:
+            break
+    assert names == world.nodes
+
+
+async def test_a_page_ends_when_it_has_many_devices(
+    world: Any, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insight, "MOST_DEVICES", 3)
+    _, page = await ask(service, "inventory")
+    assert ([node["name"] for node in page["nodes"]], page["next"]) == (world.nodes[:2], world.nodes[1])
+
+
+async def test_an_unknown_node_has_no_inventory(service: Service) -> None:
+    assert await ask(service, "inventory?node=none") == (404, {"detail": "node none is not known"})
+
+
+# --- problems
+
+
+async def test_nothing_is_wrong_in_a_sound_cluster(service: Service) -> None:
+    assert await ask(service, "problems") == (200, {"total": 0, "problems": []})
+
+
+async def test_problems_name_the_object_and_what_to_do(world: Any, start_service: Any) -> None:
+    world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
+    async with start_service() as service:
+        assert service.engine is not None
+        service.engine.poison("ResourceSlice", "broken", "spec.devices: nonsense")
+        name = world.store.list("resourceslices")[0]["metadata"]["name"]
+        published = world.store.get("resourceslices", name)
+        published["spec"]["pool"]["resourceSliceCount"] = 2
+        world.store.update(published)
+        async with asyncio.timeout(20):
+            while (found := (await ask(service, "problems"))[1])["total"] < 3:
+                await asyncio.sleep(0.01)
+    unreadable, incomplete, denied = found["problems"]
+    assert unreadable == {
+        "object": "ResourceSlice broken",
+        "problem": "cannot be read: spec.devices: nonsense",
+        "what_to_do": "its devices are left out: the driver that publishes it has to correct or delete it",
+    }
+    assert incomplete["object"] == f"ResourceSlice {name}"
+    assert "spec.pool.resourceSliceCount is 2" in incomplete["problem"]
+    assert incomplete["what_to_do"] == "its devices are left out until the numbers agree"
+    assert "resourceclaims/binding" in denied["problem"]
+
+
+# --- where it is
+
+
+async def test_it_is_at_the_insight_address_only(world: Any, start_service: Any) -> None:
+    async with start_service(insight_listen="127.0.0.1:0") as service:
+        assert (await world.get(service.insight_url + "/insight/problems"))[0] == 200
+        assert (await world.get(service.url + "/insight/problems"))[0] == 404
+
+
+async def test_before_the_cluster_is_known_it_says_so(world: Any, start_service: Any) -> None:
+    world.api.faults.add(Fault(status=503))
+    async with start_service(wait=False) as service:
+        for path in ("explain?pod=default/p", "inventory", "problems"):
+            status, found = await ask(service, path)
+            assert status == 503, path
+            assert "has not been reached yet" in found["detail"]
+
+
+async def test_every_answer_has_a_schema(service: Service) -> None:
+    async with aiohttp.ClientSession() as session, session.get(f"{service.insight_url}/openapi.json") as reply:
+        paths = (await reply.json())["paths"]
+    for path, model in (("explain", "PodReport"), ("inventory", "Inventory"), ("problems", "Problems")):
+        answer = paths[f"/insight/{path}"]["get"]["responses"]["200"]["content"]
+        assert answer["application/json"]["schema"]["$ref"].endswith(f"/{model}")
+    assert "text/plain" in paths["/insight/explain"]["get"]["responses"]["200"]["content"]
