@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.case import Case
 from tests.e2e.components import NotBuiltError, assets
 from tests.e2e.controlplane import ControlPlane
+from tests.e2e.ground import Ground
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,3 +24,30 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """etcd, kube-apiserver and kube-controller-manager with every beta feature of device allocation."""
     with ControlPlane(tmp_path_factory.mktemp("controlplane"), audit=True) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def ground(plane: ControlPlane) -> Iterator[Ground]:
+    """Nodes whose pods run, the extender as it is shipped, and a second kube-scheduler that calls it."""
+    with Ground(plane) as ground:
+        yield ground
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_wrong(ground: Ground) -> Iterator[None]:
+    """During every test, whatever it does: no device twice, nothing overdrawn, no bound pod without its claims."""
+    before = ground.invariants.looks
+    yield
+    ground.eventually(lambda: ground.invariants.looks >= before + 2, "a look at the cluster")
+    found, ground.invariants.found = ground.invariants.found, []
+    assert found == []
+
+
+@pytest.fixture
+def case(ground: Ground) -> Iterator[Case]:
+    made = Case(ground)
+    made.set_up()
+    try:
+        yield made
+    finally:
+        made.tear_down()

@@ -1,0 +1,222 @@
+"""One test's part of the cluster: a namespace, a driver and a device class of its own, on nodes shared with others."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from app.api.errors import NotFoundError
+from app.embedded.objects import FullPod
+from tests.e2e.ground import SCHEDULER, SECONDS, Ground
+
+RESOURCE = "/apis/resource.k8s.io/v1"
+Body = dict[str, Any]
+
+
+class Case:
+    """Builders, and waits that end when it happens."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.name = f"case-{uuid.uuid4().hex[:8]}"
+        self.driver = f"{self.name}.example.com"
+        self._path = f"/api/v1/namespaces/{self.name}"
+        self._cluster_wide: list[str] = []
+        self._generation = 0
+
+    def set_up(self) -> None:
+        self.ground.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}})
+        self.device_class(self.name)
+        # Pods need the namespace's service account, which a controller makes.
+        self.ground.eventually(lambda: self._exists(f"{self._path}/serviceaccounts/default"), "the service account")
+
+    def alone(self) -> None:
+        """Wait until what other tests left behind is gone, so that nothing but this test wakes anybody."""
+
+        def others() -> bool:
+            listed = self.ground.get("/api/v1/namespaces")["items"]
+            return any(item["metadata"]["name"].startswith("case-") for item in listed if not self._is_mine(item))
+
+        self.ground.eventually(lambda: not others(), "the end of other namespaces")
+        time.sleep(2)  # the last deletions and the events about them
+
+    def _is_mine(self, namespace: Body) -> bool:
+        return bool(namespace["metadata"]["name"] == self.name)
+
+    def tear_down(self) -> None:
+        self.ground.delete(f"{self._path}/pods", gracePeriodSeconds=0)
+        for path in self._cluster_wide:
+            self.ground.delete(path)
+        self.ground.delete(self._path)
+
+    def _exists(self, path: str) -> bool:
+        try:
+            return bool(self.ground.get(path))
+        except NotFoundError:
+            return False
+
+    # --- making
+
+    def apply(self, *documents: Body) -> list[Body]:
+        """Apply; what is cluster-wide is deleted at the end."""
+        plural = {"DeviceClass": "deviceclasses"}
+        for document in documents:
+            if document["kind"] in ("DeviceClass", "ResourceSlice", "DeviceTaintRule", "PriorityClass", "Node"):
+                version, kind = document["apiVersion"], document["kind"]
+                root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+                name = document["metadata"]["name"]
+                self._cluster_wide.append(f"{root}/{plural.get(kind, kind.lower() + 's')}/{name}")
+        return self.ground.apply(*documents)
+
+    def device_class(self, name: str, **spec: Any) -> None:
+        """A class of all devices of this test's driver."""
+        selectors = [{"cel": {"expression": f"device.driver == '{self.driver}'"}}]
+        self._create("DeviceClass", {"name": name}, {"selectors": selectors, **spec})
+
+    def publish(self, node: str, devices: int | Sequence[Body], **spec: Any) -> None:
+        """The node's pool of this test's driver, from now on."""
+        self._generation += 1
+        listed = [{"name": f"device-{index}"} for index in range(devices)] if isinstance(devices, int) else devices
+        pool = {"name": node, "generation": self._generation, "resourceSliceCount": 1}
+        body = {"driver": self.driver, "nodeName": node, "pool": pool, "devices": list(listed), **spec}
+        self._create("ResourceSlice", {"name": f"{self.name}-{node}"}, body)
+
+    def claim(self, name: str, *requests: Body, **spec: Any) -> Body:
+        """A claim; one device of the class when no requests are given."""
+        devices = {"requests": list(requests) or [self.request()], **spec}
+        return self._create("ResourceClaim", self.where(name), {"devices": devices})
+
+    def template(self, name: str, *requests: Body) -> Body:
+        devices = {"requests": list(requests) or [self.request()]}
+        return self._create("ResourceClaimTemplate", self.where(name), {"spec": {"devices": devices}})
+
+    def request(self, name: str = "r", **exactly: Any) -> Body:
+        return {"name": name, "exactly": {"deviceClassName": self.name, **exactly}}
+
+    def pod(
+        self,
+        name: str,
+        *claims: str,
+        template: str = "",
+        scheduler: str = SCHEDULER,
+        node: str = "",
+        requests: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> Body:
+        """A pod that uses claims by name, or one of a template; `node` selects one by its label."""
+        entries: list[Body] = [{"name": f"c{index}", "resourceClaimName": c} for index, c in enumerate(claims)]
+        if template:
+            entries.append({"name": "t", "resourceClaimTemplateName": template})
+        container: Body = {"name": "main", "image": "none"}
+        if requests:
+            container["resources"] = {"requests": dict(requests), "limits": dict(requests)}
+        body = {"schedulerName": scheduler, "containers": [container], "terminationGracePeriodSeconds": 0, **spec}
+        if entries:
+            body["resourceClaims"] = entries
+        if node:
+            body["nodeSelector"] = {"kubernetes.io/hostname": node}
+        return self._create("Pod", self.where(name), body)
+
+    def pod_with_claim(self, name: str, **more: Any) -> Body:
+        """A pod and a claim of the same name."""
+        self.claim(name)
+        return self.pod(name, name, **more)
+
+    def where(self, name: str) -> Body:
+        return {"name": name, "namespace": self.name}
+
+    def _create(self, kind: str, metadata: Body, spec: Body) -> Body:
+        version = "v1" if kind in ("Pod", "Node") else "resource.k8s.io/v1"
+        return self.apply({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})[0]
+
+    # --- unmaking
+
+    def delete_pod(self, name: str) -> None:
+        self.ground.delete(f"{self._path}/pods/{name}", gracePeriodSeconds=0)
+
+    def delete_claim(self, name: str) -> None:
+        self.ground.delete(self.claim_path(name))
+
+    # --- looking
+
+    def claim_path(self, name: str) -> str:
+        return f"{RESOURCE}/namespaces/{self.name}/resourceclaims/{name}"
+
+    def pod_path(self, name: str) -> str:
+        return f"{self._path}/pods/{name}"
+
+    def key(self, name: str) -> str:
+        return f"{self.name}/{name}"
+
+    def stored_claim(self, name: str) -> Body:
+        return dict(self.ground.get(self.claim_path(name)))
+
+    def stored_pod(self, name: str) -> Body:
+        return dict(self.ground.get(self.pod_path(name)))
+
+    def results(self, claim: str) -> list[Body]:
+        """What the claim was given; empty when it is not allocated."""
+        allocation = self.stored_claim(claim).get("status", {}).get("allocation")
+        return list(allocation["devices"]["results"]) if allocation else []
+
+    def devices(self, claim: str) -> list[str]:
+        return [result["device"] for result in self.results(claim)]
+
+    def reserved(self, claim: str) -> set[str]:
+        """The names of the consumers."""
+        return {entry["name"] for entry in self.stored_claim(claim).get("status", {}).get("reservedFor", ())}
+
+    def node(self, name: str) -> str:
+        """The node of a pod; empty while it has none."""
+        pod = self._pod(name)
+        return pod.spec.node_name if pod is not None else ""
+
+    def told(self, name: str) -> str:
+        """reason: message of the pod's PodScheduled condition while it is False."""
+        pod = self._pod(name)
+        found = pod.condition if pod is not None else None
+        return f"{found.reason}: {found.message}" if found is not None and found.status == "False" else ""
+
+    def phase(self, name: str) -> str:
+        pod = self._pod(name)
+        return pod.status.phase if pod is not None else ""
+
+    def _pod(self, name: str) -> FullPod | None:
+        return self.ground.pod(self.key(name))
+
+    # --- waiting
+
+    def until_bound(self, name: str, seconds: float = SECONDS) -> str:
+        """The node."""
+        return self.ground.eventually(lambda: self.node(name), f"binding of {name} ({self.told(name)})", seconds)
+
+    def until_runs(self, *names: str) -> None:
+        """Until kubelet has found the claims of these pods in order and started them."""
+        for name in names:
+            self.ground.eventually(lambda name=name: self.phase(name) == "Running", f"start of {name}")  # type: ignore[misc]
+
+    def until_refused(self, name: str, *texts: str) -> str:
+        """The condition, once it says all that."""
+
+        def refused() -> str:
+            told = self.told(name)
+            return told if told and all(text in told for text in texts) else ""
+
+        return self.ground.eventually(refused, f"refusal of {name} with {texts}, now {self.told(name)!r},")
+
+    def until_free(self, claim: str) -> None:
+        """Until the claim is not allocated, or gone."""
+
+        def free() -> bool:
+            try:
+                return not self.results(claim)
+            except NotFoundError:
+                return True
+
+        self.ground.eventually(free, f"deallocation of {claim}")
+
+    def bound(self, names: Iterable[str]) -> list[str]:
+        """Those that are bound now."""
+        return [name for name in names if self.node(name)]

@@ -1,0 +1,151 @@
+"""The service as a process, with the settings of the shipped Deployment: only addresses and paths are rewritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.components import free_port
+from tests.e2e.credentials import Credentials
+
+ROOT = Path(__file__).parents[2]
+DEPLOYMENT = ROOT / "manifests" / "extender" / "deployment.yaml"
+READY_SECONDS = 60.0
+
+
+def shipped_environment() -> dict[str, str]:
+    """The variables that the Deployment sets, except those that come from the pod."""
+    containers = yaml.safe_load(DEPLOYMENT.read_text())["spec"]["template"]["spec"]["containers"]
+    return {entry["name"]: entry["value"] for entry in containers[0]["env"] if "value" in entry}
+
+
+class Extender:
+    """One replica. `identity` is what the pod's name would be; it keeps its addresses over restarts."""
+
+    def __init__(
+        self,
+        directory: Path,
+        identity: str,
+        credentials: Credentials,
+        kubeconfig: Path,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.identity = identity
+        self.log = directory / f"{identity}.log"
+        port, insight = free_port(), free_port()
+        self.url = f"https://127.0.0.1:{port}"
+        self.insight = f"http://127.0.0.1:{insight}"
+        certificate, key = credentials.serving(identity)
+        self.environment = shipped_environment() | {
+            "DRA_EXTENDER_LISTEN": f"127.0.0.1:{port}",
+            "DRA_EXTENDER_INSIGHT_LISTEN": f"127.0.0.1:{insight}",
+            "DRA_EXTENDER_TLS_CERT": str(certificate),
+            "DRA_EXTENDER_TLS_KEY": str(key),
+            "DRA_EXTENDER_TLS_CLIENT_CA": str(credentials.ca_file),
+            "DRA_EXTENDER_KUBECONFIG": str(kubeconfig),
+            "DRA_EXTENDER_NAMESPACE": "dra-system",
+            "DRA_EXTENDER_IDENTITY": identity,
+            **(settings or {}),
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start the process; with `wait` it returns when the verbs are served."""
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "app.cli", "serve"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
+                env={name: value for name, value in os.environ.items() if name != "KUBECONFIG"} | self.environment,
+                start_new_session=True,
+            )
+        if wait:
+            self.until_ready()
+
+    def until_ready(self) -> None:
+        """Until it serves the verbs. Raises TimeoutError with the end of the log."""
+        deadline = time.monotonic() + READY_SECONDS
+        while self.status("/readyz") != 200:
+            if time.monotonic() > deadline or self.process is None or self.process.poll() is not None:
+                raise TimeoutError(f"{self.identity} is not ready:\n{self.tail()}")
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """As kubelet ends it."""
+        if self.process is None:
+            return
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            self.process.wait(45)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.process = None
+
+    def kill(self) -> None:
+        """As a crash ends it."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def pause(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    @property
+    def leading(self) -> bool:
+        return self.status("/readyz") == 200
+
+    def status(self, path: str) -> int:
+        """The status code of a page of the insight address; 0 when nobody listens."""
+        try:
+            with urllib.request.urlopen(self.insight + path, timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def report(self) -> dict[str, Any]:
+        """What /readyz says."""
+        try:
+            with urllib.request.urlopen(self.insight + "/readyz", timeout=5) as answer:
+                return dict(json.load(answer))
+        except urllib.error.HTTPError as error:
+            return dict(json.load(error))
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over all its labels."""
+        with urllib.request.urlopen(self.insight + "/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((name + " ", name + "{")))
+
+    def tail(self, lines: int = 20) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def scheduler_trust(credentials: Credentials) -> ssl.SSLContext:
+    """What kube-scheduler shows and believes when it calls the extender."""
+    context = credentials.trust()
+    certificate, key = credentials.client("dra-scheduler-client", "dra-scheduler")
+    context.load_cert_chain(certificate, key)
+    return context

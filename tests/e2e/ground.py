@@ -1,0 +1,205 @@
+"""Everything that the end-to-end tests stand on, brought up once: nodes whose pods run, the extender, a kube-scheduler.
+
+kube-scheduler calls the extender through `calls`, and the extender the API server through `api`: proxies that see and
+can disturb every exchange. Nodes exist without hardware: a stand-in for kubelet runs pods whose claims are in order.
+All of that lives in a thread with a loop of its own, so that tests are plain functions; `run` takes a coroutine there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Self, TypeVar
+
+import msgspec
+import yaml
+
+from app.api.errors import NotFoundError
+from app.api.resource import ResourceClaim
+from app.embedded import hardware, manifests
+from app.embedded.driver import Driver
+from app.embedded.informer import Informer
+from app.embedded.kubelet import Kubelet
+from app.embedded.objects import PODS, FullPod
+from app.kube.client import KubeClient
+from app.kube.credentials import ClientSettings
+from app.kube.events import EventRecorder
+from app.kube.resources import resource_claims
+from tests.e2e.components import Component
+from tests.e2e.controlplane import ControlPlane
+from tests.e2e.extender import ROOT, Extender, scheduler_trust
+from tests.e2e.invariants import Invariants
+from tests.e2e.wire import Wire
+
+NODES = 4
+SECONDS = 90.0
+"""How long anything is waited for: generous, because machines are slow and waiting ends when it happens."""
+SCHEDULER = "dra-scheduler"
+T = TypeVar("T")
+
+
+class Ground:
+    """Enter it to bring everything up."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+        self.nodes = tuple(hardware.node_name(index) for index in range(NODES))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="ground", daemon=True)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._extenders: list[Extender] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._set_up()
+        except BaseException:
+            self._tear_down()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tear_down()
+
+    # --- life
+
+    def _set_up(self) -> None:
+        for file in ("namespace.yaml", "rbac/extender.yaml", "rbac/scheduler.yaml"):
+            self.plane.kubectl("apply", f"--filename={ROOT / 'manifests' / file}")
+        self.run(self._start_actors())
+        self.extender = self.new_extender("dra-extender-0", server=self.api.url)
+        self.calls.target = self.extender.url
+        self.extender.start()
+        self.start_scheduler()
+
+    async def _start_actors(self) -> None:
+        credentials = self.plane.credentials
+        serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        serving.load_cert_chain(*credentials.serving("wire"))
+        self.calls = Wire("", serving, scheduler_trust(credentials))
+        self.api = Wire(self.plane.url, serving, credentials.trust())
+        await self.calls.start()
+        await self.api.start()
+        self.client = await KubeClient.connect(ClientSettings(kubeconfig=str(self.plane.admin_kubeconfig)))
+        self.driver = Driver(self.client)
+        for index in range(NODES):
+            await self.client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index)))
+        self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": _claims_of})
+        self._claims: Informer[ResourceClaim] = Informer(self.client, resource_claims("v1"))
+        events = EventRecorder(self.client, "e2e", controller="kubelet")
+        self.kubelet = Kubelet(self.client, self._pods, self._claims, events)
+        self.invariants = Invariants(self.client, self._claims)
+        for job in (self._pods, self._claims, events, self.kubelet, self.invariants):
+            self._tasks.append(asyncio.create_task(job.run()))
+        await asyncio.gather(self._pods.synced.wait(), self._claims.synced.wait())
+
+    def _tear_down(self) -> None:
+        for name in list(self.plane.components):
+            if name.startswith(SCHEDULER):
+                self.plane.stop_component(name)
+        for extender in self._extenders:
+            extender.stop()
+        if self._thread.is_alive():
+            self.run(self._stop_actors())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+
+    async def _stop_actors(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.client.close()
+        for wire in (self.calls, self.api):
+            await wire.stop()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for connection in left:
+            connection.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    def new_extender(self, identity: str, server: str = "", **settings: str) -> Extender:
+        """A replica with the rights of the manifests; not started, but stopped at the end."""
+        kubeconfig = self.plane.service_account_kubeconfig("dra-system", "dra-extender")
+        more = {f"DRA_EXTENDER_{name.upper()}": value for name, value in settings.items()}
+        if server:
+            more["DRA_EXTENDER_SERVER"] = server
+        made = Extender(self.plane.directory / "logs", identity, self.plane.credentials, kubeconfig, more)
+        self._extenders.append(made)
+        return made
+
+    def start_scheduler(
+        self,
+        name: str = SCHEDULER,
+        configuration: str = "secondary-scheduler.yaml",
+        change: Callable[[dict[str, Any]], object] = lambda config: None,
+    ) -> Component:
+        """A stock kube-scheduler with a shipped configuration: addresses and paths are rewritten, no more."""
+        config = yaml.safe_load((ROOT / "scheduler_config" / configuration).read_text())
+        certificate, key = self.plane.credentials.client("dra-scheduler-client", "dra-scheduler")
+        files = {"caFile": str(self.plane.credentials.ca_file), "certFile": str(certificate), "keyFile": str(key)}
+        for extender in config["extenders"]:
+            extender["urlPrefix"] = self.calls.url + "/" + extender["urlPrefix"].rpartition("/")[2]
+            extender["tlsConfig"] |= files | {"serverName": "127.0.0.1"}
+        change(config)
+        secondary = configuration.startswith("secondary")
+        rights = self.plane.service_account_kubeconfig("dra-system", "dra-scheduler") if secondary else None
+        gates = {**self.plane.feature_gates, "SchedulerPopFromBackoffQ": False}
+        return self.plane.start_scheduler(name, config, gates, rights)
+
+    # --- doing and looking
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, run where the clients live."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
+
+    def apply(self, *documents: dict[str, Any]) -> list[dict[str, Any]]:
+        """Server-side apply; returns what was stored."""
+        return self.run(manifests.apply(self.client, documents))
+
+    def get(self, path: str) -> Any:
+        """An object, or a list, as the API server stores it."""
+        return msgspec.json.decode(self.run(self.client.get(path)))
+
+    def patch(self, path: str, body: Any) -> Any:
+        return msgspec.json.decode(self.run(self.client.patch(path, msgspec.json.encode(body))))
+
+    def delete(self, path: str, **options: Any) -> None:
+        """Delete; gone already is fine."""
+        try:
+            self.run(self.client.delete(path, msgspec.json.encode(options)))
+        except NotFoundError:
+            return
+
+    def pod(self, key: str) -> FullPod | None:
+        """A pod by namespace/name, as the watch has it."""
+        return self._pods.objects.get(key)
+
+    def claims(self, namespace: str) -> list[ResourceClaim]:
+        """The claims of a namespace, as the watch has them."""
+        return [claim for claim in list(self._claims.objects.values()) if claim.metadata.namespace == namespace]
+
+    def watches(self, flow: bool) -> None:
+        """Whether the extender sees what happens in the cluster; it is not told of what is held back meanwhile."""
+        event = self.api.watches_flow
+        self._loop.call_soon_threadsafe(event.set if flow else event.clear)
+
+    def eventually(self, look: Callable[[], T], what: str = "", seconds: float = SECONDS) -> T:
+        """What `look` gives as soon as it is true. Raises AssertionError with the state of the extender."""
+        deadline = time.monotonic() + seconds
+        while not (seen := look()):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{what or 'it'} did not happen\n--- extender:\n{self.extender.tail()}")
+            time.sleep(0.02)
+        return seen
+
+
+def _claims_of(pod: FullPod) -> list[str]:
+    named = [entry.resource_claim_name for entry in pod.spec.resource_claims]
+    named += [entry.resource_claim_name for entry in pod.status.resource_claim_statuses]
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None:
+        named.append(extended.resource_claim_name)
+    return [f"{pod.metadata.namespace}/{name}" for name in named if name]

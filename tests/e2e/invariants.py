@@ -1,0 +1,87 @@
+"""Looks at the cluster all the time and remembers everything that must never be: the tests' second opinion.
+
+Devices held twice are found on every single change of a claim, in the order of the API server. What needs several
+kinds of objects to be told (capacity, counters, pods and their claims) is found when two looks in a row agree, because
+two lists are never of the same moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+import msgspec
+
+from app.api.core import Node
+from app.api.errors import ApiError
+from app.api.resource import ResourceClaim, ResourceSlice
+from app.embedded.informer import Informer
+from app.embedded.invariants import violations
+from app.embedded.kubelet import obstacle
+from app.embedded.objects import NODES, PODS, FullPod
+from app.kube.client import KubeClient
+from app.kube.resources import Resource, resource_claims, resource_slices
+
+PERIOD = 0.25
+T = TypeVar("T")
+
+
+class Invariants:
+    """`found` grows; `looks` counts the looks that succeeded."""
+
+    def __init__(self, client: KubeClient, claims: Informer[ResourceClaim]) -> None:
+        self.found: list[str] = []
+        self.looks = 0
+        self._client = client
+        self._claims = claims
+        self._suspects: set[str] = set()
+        claims.subscribe(self._claim_changed)
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            try:
+                await self._look()
+            except ApiError:
+                pass  # an API server that is away breaks no promise
+            await asyncio.sleep(PERIOD)
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        if new is not None and new.allocation is not None and (old is None or old.allocation != new.allocation):
+            told = violations(self._claims.objects.values(), (), (), {})
+            self._remember(sentence for sentence in told if "more than once" in sentence)
+
+    async def _look(self) -> None:
+        # A pod is bound after its claims are reserved: claims listed later are never too old for it.
+        pods = await self._list(PODS)
+        claims = await self._list(resource_claims("v1"))
+        slices: list[ResourceSlice] = await self._list(resource_slices("v1"))
+        nodes: dict[str, Node] = {node.metadata.name: node for node in await self._list(NODES)}
+        told = set(violations(claims, pods, slices, nodes)) | set(_bound_without(pods, claims))
+        self._remember(told & self._suspects)
+        self._suspects = told
+        self.looks += 1
+
+    async def _list(self, resource: Resource[T]) -> list[T]:
+        listed = msgspec.json.decode(await self._client.get(resource.path()), type=_List)
+        return [resource.decode(item) for item in listed.items]
+
+    def _remember(self, sentences: Any) -> None:
+        self.found += [sentence for sentence in sentences if sentence not in self.found]
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw]
+
+
+def _bound_without(pods: list[FullPod], claims: list[ResourceClaim]) -> list[str]:
+    """Bound pods whose claims are not all allocated and reserved for them."""
+    stored = {claim.metadata.key: claim for claim in claims}
+    found = []
+    for pod in pods:
+        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed") or pod.metadata.deletion_timestamp:
+            continue
+        missing = obstacle(pod, lambda namespace, name: stored.get(f"{namespace}/{name}"))
+        if missing:
+            found.append(f"pod {pod.metadata.key} is bound although {missing}")
+    return found
