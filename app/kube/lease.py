@@ -52,7 +52,7 @@ class Lease(Object, frozen=True, gc=False):
 
 
 class LeaderElection:
-    """One candidate. `run` competes until cancelled, `release` gives the lease back."""
+    """One candidate. `run` competes until cancelled, `release` gives the lease back and ends the candidacy."""
 
     def __init__(
         self,
@@ -69,6 +69,8 @@ class LeaderElection:
         self._clock = clock
         self._now = now
         self._told = False
+        self._retired = False
+        self._turn = asyncio.Lock()
         self._renewed_at: float | None = None
         self._observed: tuple[str, str, float] = ("", "", 0.0)  # holder, resourceVersion, when first seen so
         self._root = f"/apis/{GROUP_VERSION}/namespaces/{settings.namespace}/leases"
@@ -92,24 +94,32 @@ class LeaderElection:
 
     async def step(self) -> None:
         """One attempt to acquire or renew; failures leave things as they are until the deadline passes."""
-        try:
-            await self._try()
-        except ApiError as problem:
-            log.warning("lease not renewed" if self.leading else "lease not read", problem=problem.message)
-        self._tell()
+        async with self._turn:
+            if self._retired:
+                return
+            try:
+                await self._try()
+            except ApiError as problem:
+                log.warning("lease not renewed" if self.leading else "lease not read", problem=problem.message)
+            self._tell()
 
     async def release(self) -> None:
-        """Give the lease back so that another replica need not wait. Never raises ApiError."""
-        if self._renewed_at is None:
-            return
-        self._renewed_at = None
-        self._tell()
-        try:
-            lease = await self._read()
-            if lease is not None and lease.spec.holder_identity == self._settings.identity:
-                await self._write(lease, holder="", duration=1)
-        except ApiError as problem:
-            log.warning("lease not released", problem=problem.message)
+        """Give the lease back so that another replica need not wait, and compete no more. Never raises ApiError.
+
+        It waits for a step under way: a renewal that overtook the release would leave the lease to nobody.
+        """
+        async with self._turn:
+            self._retired = True
+            if self._renewed_at is None:
+                return
+            self._renewed_at = None
+            self._tell()
+            try:
+                lease = await self._read()
+                if lease is not None and lease.spec.holder_identity == self._settings.identity:
+                    await self._write(lease, holder="", duration=1)
+            except ApiError as problem:
+                log.warning("lease not released", problem=problem.message)
 
     async def _try(self) -> None:
         started = self._clock()

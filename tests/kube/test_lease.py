@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -170,6 +171,15 @@ async def test_a_released_lease_is_taken_at_once(store: LeaseStore, client: Kube
     assert store.spec["holderIdentity"] == ""
     await second.step()
     assert second.leading
+
+
+async def test_a_released_lease_is_not_taken_back_by_a_step_that_comes_late(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    election = candidate(client, clock, "a")
+    await election.step()
+    await asyncio.gather(election.step(), election.release(), election.step())
+    assert (election.leading, store.spec["holderIdentity"]) == (False, "")
 
 
 async def test_releasing_what_was_never_held_asks_nothing(
