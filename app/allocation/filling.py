@@ -8,10 +8,16 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from math import gcd
+from typing import Final
 
 Sizes = tuple[int, ...]
 """Descending."""
+
+MAX_SUM: Final = 1 << 14
+"""Up to this sum, in units of their greatest common divisor, all sums of sizes are computed."""
 
 
 class Filling:
@@ -67,10 +73,7 @@ def _fits_greedily(sizes: Sizes, rooms: Sequence[int]) -> bool:
 
 def _completions(sizes: Sizes, room: int, slack: int) -> Iterator[Sizes]:
     """What is left of the sizes when the first of them and others fill the room; fullest sets of large sizes first."""
-    suffix = [0]
-    for size in reversed(sizes):
-        suffix.append(suffix[-1] + size)
-    suffix.reverse()
+    reachable = _reachable(sizes)
 
     def extend(index: int, free: int, kept: Sizes) -> Iterator[Sizes]:
         # `kept` are the sizes that were passed over, all of them before `index`
@@ -81,7 +84,7 @@ def _completions(sizes: Sizes, room: int, slack: int) -> Iterator[Sizes]:
             if free <= slack and (not kept or kept[-1] > free):
                 yield kept
             return
-        if free - suffix[index] > slack:
+        if not reachable(index, max(0, free - slack), free):
             return
         size = sizes[index]
         yield from extend(index + 1, free - size, kept)
@@ -91,3 +94,22 @@ def _completions(sizes: Sizes, room: int, slack: int) -> Iterator[Sizes]:
         yield from extend(same, free, kept + sizes[index:same])
 
     return extend(1, room - sizes[0], ())
+
+
+def _reachable(sizes: Sizes) -> Callable[[int, int, int], bool]:
+    """Whether some of the sizes from an index on may add up to an amount between two limits."""
+    totals = [*accumulate(reversed(sizes), initial=0)][::-1]
+    unit = gcd(*sizes) or 1
+    if totals[0] // unit > MAX_SUM:
+        return lambda index, low, high: totals[index] >= low
+    sums = [1]
+    for size in reversed(sizes):
+        sums.append(sums[-1] | sums[-1] << size // unit)
+    sums.reverse()
+
+    def between(index: int, low: int, high: int) -> bool:
+        first = -(-low // unit)
+        count = high // unit - first + 1
+        return count > 0 and bool(sums[index] >> first & ((1 << count) - 1))
+
+    return between

@@ -3,7 +3,7 @@
 Promises: each question is a relaxation of what is still to be decided, put as a packing of items into bins, so a `no`
 is a proof. Three kinds of pieces are looked at, each only where a task has them:
 
-- shares: requests that only shared devices can serve, into the capacity left on those devices;
+- shares: requests that shared devices can serve, into the capacity left on those devices;
 - groups: claims whose devices must have one value of an attribute in common, into the devices of each value;
 - sets: requests for devices that consume counters, into the counter sets (together with those a device links).
 """
@@ -23,8 +23,11 @@ from app.allocation.state import State
 from app.allocation.task import Task
 from app.devices.holdings import NO_AMOUNTS
 
-PLACEMENTS: Final = 4000
-"""How many placements one question may try before it counts as answered with yes."""
+PLACEMENTS: Final = 2000
+"""How many placements the first question may try before it counts as answered with yes."""
+
+MAX_BINS: Final = 64
+"""With more devices than these, only requests that nothing but shared devices can serve are looked at."""
 
 MAX_KINDS: Final = 4
 """How many different sets of acceptable devices are told apart when devices are counted."""
@@ -38,10 +41,11 @@ class Fitting:
         self._task = task
         self._clusters = _clusters(task)
         self._filling = Filling()
+        self._limit = PLACEMENTS
 
     def refutes(self, state: State, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
         """Why there is no solution, as far as packing can tell; empty when it cannot."""
-        if self._task.shareable and not self._shares_fit(state, found):
+        if self._task.shareable and not self._shares_fit(state, narrowed):
             return "the capacity left does not suffice for all shares together"
         if self._task.constraints and not self._groups_fit(found, narrowed):
             return "no distribution of the claims over groups of matching devices is possible"
@@ -50,38 +54,51 @@ class Fitting:
         return ""
 
     def _fits(self, items: list[Row], room: list[Size]) -> bool:
+        """Questions that turn out to be too hard make the next ones give up earlier."""
         if len(items) > MAX_ITEMS:
             return True
         sizes = flat(items, room)
         if sizes is not None:
             before = self._filling.steps
-            fits = self._filling.feasible(sizes, [left[0] for left in room], PLACEMENTS)
-            self.steps += self._filling.steps - before
-            return fits
-        packing = Packing(items, room, PLACEMENTS)
-        fits = packing.feasible()
-        self.steps += packing.steps
+            fits = self._filling.feasible(sizes, [left[0] for left in room], self._limit)
+            steps = self._filling.steps - before
+        else:
+            packing = Packing(items, room, self._limit)
+            fits = packing.feasible()
+            steps = packing.steps
+        if steps > self._limit:
+            self._limit //= 4
+        self.steps += steps
         return fits
 
     # --- shares ------------------------------------------------------------------------------------------------------
 
-    def _shares_fit(self, state: State, found: Sequence[Demand]) -> bool:
+    def _shares_fit(self, state: State, narrowed: Sequence[Demand]) -> bool:
+        """An exclusive device is a bin for one; a request with several devices puts one share into each bin."""
         shareable = self._task.shareable
-        wanting = [demand for demand in found if not demand.mask & ~shareable]
+        wanting = [demand for demand in narrowed if demand.mask & shareable and demand.need]
+        mask = _union(wanting)
+        if mask & ~shareable:
+            wanting = [demand for demand in narrowed if not demand.admin and demand.need and not demand.mask & ~mask]
+            mask = _union(wanting)
+        if mask.bit_count() > MAX_BINS:
+            wanting = [demand for demand in wanting if not demand.mask & ~shareable]
+            mask = _union(wanting)
         if sum(demand.need for demand in wanting) < 2:
             return True
-        mask = 0
-        for demand in wanting:
-            mask |= demand.mask
         devices = _bits(mask)
-        room = [self._room(state, device) for device in devices]
+        several = [demand.request for demand in wanting if demand.need > 1]
+        room = [(*self._room(state, device), *(1 for _ in several)) for device in devices]
         items: list[Row] = []
         for demand in wanting:
-            row = tuple(self._share(demand.choices, device) for device in devices)
+            once = tuple(int(request == demand.request) for request in several)
+            row = tuple(self._share(demand.choices, device, once) for device in devices)
             items.extend([row] * demand.need)
         return self._fits(items, room)
 
     def _room(self, state: State, device: int) -> Size:
+        if not self._task.shareable >> device & 1:
+            return (1,)
         capacity = self._task.view.devices[device].model.capacity
         allocated = self._task.holdings.shared.get(device, NO_AMOUNTS)
         attempt = state.consumed.get(device, NO_AMOUNTS)
@@ -90,15 +107,19 @@ class Fitting:
             for name, offered in capacity.items()
         )
 
-    def _share(self, choices: Sequence[Choice], device: int) -> Size | None:
+    def _share(self, choices: Sequence[Choice], device: int, once: Size) -> Size | None:
         """The least a request takes of the device."""
+        possible = [choice for choice in choices if choice.mask >> device & 1]
+        if not possible:
+            return None
+        if not self._task.shareable >> device & 1:
+            return (1, *once)
         model = self._task.view.devices[device].model
         sizes = [
             tuple(amount.nano for _, amount in judge(model, choice.option.ask.filter).takes or ())
-            for choice in choices
-            if choice.mask >> device & 1
+            for choice in possible
         ]
-        return tuple(map(min, zip(*sizes, strict=True))) if sizes else None
+        return (*map(min, zip(*sizes, strict=True)), *once)
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
@@ -230,6 +251,13 @@ def _kinds(masks: Iterable[int]) -> list[int]:
 def _counted(mask: int, need: int, kinds: Sequence[int]) -> Size:
     """`need` devices of the mask count in every kind that holds all of the mask."""
     return tuple(0 if mask & ~kind else need for kind in kinds)
+
+
+def _union(members: Iterable[Demand]) -> int:
+    mask = 0
+    for demand in members:
+        mask |= demand.mask
+    return mask
 
 
 def _bits(mask: int) -> list[int]:

@@ -66,17 +66,14 @@ class Packing:
         return False
 
 
-def _hardness(row: Row, room: Sequence[Size]) -> tuple[float, int]:
-    """Items that fill much of a bin come first, then those with few bins."""
-    fill = 0.0
-    bins = 0
-    for size, left in zip(row, room, strict=True):
-        if size is not None:
-            bins += 1
-            fill = max(
-                fill, max((part / limit for part, limit in zip(size, left, strict=True) if limit > 0), default=0)
-            )
-    return -fill, bins
+def _hardness(row: Row, room: Sequence[Size]) -> tuple[int, float]:
+    """Items with few bins come first, then those that fill much of a bin. Room for one says nothing about an amount."""
+    fills = [
+        max((part / limit for part, limit in zip(size, left, strict=True) if limit > 1), default=0.0)
+        for size, left in zip(row, room, strict=True)
+        if size is not None
+    ]
+    return len(fills), -sum(fills) / len(fills) if fills else 0.0
 
 
 def flat(items: Sequence[Row], room: Sequence[Size]) -> list[int] | None:
