@@ -21,6 +21,7 @@ from app.embedded.apiserver.statuses import JSON, bad_request
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 TABLE: Final = Path(__file__).with_name("fieldnumbers.json")
 
+_NUMBERS: Final = ("bool", "int32", "int64", "uint32", "uint64")
 _MAGIC: Final = b"k8s\x00"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNKNOWN: Final = {1: ("typeMeta", "TypeMeta"), 2: ("raw", "bytes")}
@@ -141,7 +142,7 @@ def _entry(raw: int | bytes, kind: str) -> tuple[str, Any]:
     """One entry of a map: a message of key and value, either of which is left out when it is empty."""
     parts = dict(_parts(_bytes(raw)))
     key = _bytes(parts.get(1, b"")).decode()
-    empty: int | bytes = 0 if kind in ("bool", "int32", "int64") else b""
+    empty: int | bytes = 0 if kind in _NUMBERS else b""
     return key, _value(parts.get(2, empty), kind)
 
 
@@ -155,6 +156,8 @@ def _value(raw: int | bytes, kind: str) -> Any:
     if isinstance(raw, int):
         if kind == "bool":
             return bool(raw)
+        if kind not in _NUMBERS:
+            raise ValueError("a number where something else belongs")
         return raw - (1 << 64) if raw >= 1 << 63 else raw
     if kind == "string":
         return raw.decode()

@@ -139,6 +139,7 @@ def test_a_kind_names_its_message(api_version: str, kind: str, message_name: str
         b"k8s\x00\xff",
         b"k8s\x00\x12\x05a",
         b"k8s\x00\x0f",
+        b"k8s\x00\x08\x00",
         body("v1", "Pod", {})[:-1] + b"\x03\x0a\xff\x01",
         b"k8s\x00" + delimited(1, delimited(1, b"v1") + delimited(2, b"Nonsense")),
     ],
