@@ -122,7 +122,7 @@ class Writer:
 
     async def delete_claim(self, claim: ResourceClaim) -> None:
         """Delete the claim if it still is the same one. Gone already is fine."""
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": claim.metadata.uid}}
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": _at(claim)}
         try:
             await self._client.delete(
                 self._claims.path(claim.metadata.namespace, claim.metadata.name), msgspec.json.encode(options)

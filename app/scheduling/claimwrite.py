@@ -26,9 +26,9 @@ import structlog
 from app.api.core import Pod
 from app.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from app.api.resource import FINALIZER, MAX_CONSUMERS, AllocationResult, ResourceClaim
-from app.devices.ledger import Hold
+from app.devices.ledger import HeldError, Hold
 from app.scheduling.claims import consumer, full_reason
-from app.scheduling.failure import BindFailure
+from app.scheduling.failure import TAKEN, BindFailure
 from app.scheduling.observing import CONFLICTS, FINALIZER_SECONDS, STATUS_SECONDS, UNDONE, UNKNOWN
 from app.scheduling.patience import Unanswered, answered, rounds
 from app.scheduling.state import State
@@ -69,14 +69,21 @@ class ClaimWrite:
         return self._stored or bool(self._doubtful)
 
     def adopt(self, created: ResourceClaim) -> None:
-        """The claim exists now: what was held for its stand-in is held for itself. No await, so nobody gets between."""
+        """The claim exists now: what was held for its stand-in is held for itself. No await, so nobody gets between.
+
+        Raises BindFailure when somebody else's write has taken a device meanwhile.
+        """
         if self.hold is None or self.allocation is None:
             raise ValueError("only a claim to be allocated can be created")
         ledger, owner = self._state.cluster.ledger, self.hold.owner
         self._state.learn(created)
-        ledger.release(self.hold)
-        self.hold = ledger.hold(created, self.allocation, owner=owner)
         self.claim = created
+        ledger.release(self.hold)
+        self.hold = None
+        try:
+            self.hold = ledger.hold(created, self.allocation, owner=owner)
+        except HeldError:
+            raise BindFailure(TAKEN, "conflict") from None
 
     # --- forward ----------------------------------------------------------------------------------------------------
 

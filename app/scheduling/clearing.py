@@ -41,15 +41,12 @@ async def clear(state: State, claim: ResourceClaim, cause: str, note: str) -> bo
 
 
 async def discard(state: State, claim: ResourceClaim) -> bool:
-    """Remove a claim that we made for extended resources. False: something is left to do."""
+    """Remove a claim that we made for extended resources and that is not allocated. False: something is left to do."""
     uid = claim.metadata.uid
-    if uid in state.clearing:
+    if uid in state.clearing or claim.allocation is not None:
         return False
     state.clearing.add(uid)
     try:
-        if claim.allocation is not None:
-            claim = await state.ports.deallocate(claim)
-            state.learn(claim)
         if FINALIZER in claim.metadata.finalizers:
             claim = await state.ports.remove_finalizer(claim)
             state.learn(claim)

@@ -55,7 +55,7 @@ class ClaimWriter(Protocol):
         """Create a claim from its JSON (metadata, perhaps with generateName, and spec)."""
 
     async def delete_claim(self, claim: ResourceClaim) -> None:
-        """Delete the claim if it still is the same one (UID); gone already is fine."""
+        """Delete the claim if it still is the same one (UID) at the same version; gone already is fine."""
 
 
 class PodWriter(Protocol):

@@ -183,7 +183,7 @@ async def test_claims_of_an_older_api_version_are_written_and_read_there(server:
 
 async def test_deleting_a_claim_needs_its_uid_and_forgives_its_absence(server: Any, writer: Writer) -> None:
     await writer.delete_claim(CLAIM)
-    assert server.asked[0].json["preconditions"] == {"uid": "cu"}
+    assert server.asked[0].json["preconditions"] == {"uid": "cu", "resourceVersion": CLAIM.metadata.resource_version}
 
 
 async def test_the_doorbell_is_rung_by_an_annotation(server: Any, writer: Writer) -> None:

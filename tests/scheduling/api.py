@@ -123,9 +123,11 @@ class Api:
         return any(pod.metadata.uid == pod_uid and pod.spec.node_name for pod in self.all(Pod))
 
     def _check_binding(self, pod: Pod) -> None:
-        created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-        for entry in pod.spec.resource_claims:
-            name = entry.resource_claim_name or created.get(entry.name)
+        names = [entry.resource_claim_name for entry in pod.spec.resource_claims]
+        if any("example.com/gpu" in container.resources.requests for container in pod.spec.containers):
+            told = pod.status.extended_resource_claim_status
+            names.append(told.resource_claim_name if told is not None else None)
+        for name in names:
             claim = self.objects.get((ResourceClaim, f"default/{name}"))
             if claim is None or claim.allocation is None or not claim.reserved_for(pod.metadata.uid):
                 self.violations.append(f"{pod.metadata.name} bound without {name}")

@@ -111,13 +111,13 @@ class Client:
 
     # claims
 
-    def _stored(self, claim: ResourceClaim, *, version: bool = True) -> ResourceClaim:
+    def _stored(self, claim: ResourceClaim) -> ResourceClaim:
         stored: ResourceClaim | None = self.api.objects.get((ResourceClaim, claim.metadata.key))
         if stored is None:
             raise NotFoundError(404, "NotFound", claim.metadata.key)
         if stored.metadata.uid != claim.metadata.uid:
             raise RejectedError(422, "Invalid", "uid")
-        if version and stored.metadata.resource_version != claim.metadata.resource_version:
+        if stored.metadata.resource_version != claim.metadata.resource_version:
             raise ConflictError(409, "Conflict", "resourceVersion")
         return stored
 
@@ -209,7 +209,7 @@ class Client:
     async def delete_claim(self, claim: ResourceClaim) -> None:
         def commit() -> None:
             try:
-                stored = self._stored(claim, version=False)
+                stored = self._stored(claim)
             except NotFoundError:
                 return
             if stored.metadata.finalizers:

@@ -23,7 +23,18 @@ from tests.scheduling.objects import make_claim, make_class, make_node, make_pod
 from tests.scheduling.world import Replay, Service, World
 
 LIMITS = Limits(bind_seconds=20.0, scheduler_names=frozenset({"dra-scheduler"}))
-WRITES = ("add_finalizer", "write_status", "bind_pod", "deallocate", "annotate", "remove_finalizer")
+WRITES = (
+    "add_finalizer",
+    "write_status",
+    "bind_pod",
+    "deallocate",
+    "annotate",
+    "create_claim",
+    "delete_claim",
+    "patch_pod_status",
+    "remove_finalizer",
+)
+GPU = "example.com/gpu"
 READS = ("read_claim", "read_pod")
 FAULTS: list[tuple[ApiError, tuple[When, ...]]] = [
     (ConflictError(409, "Conflict"), ("before",)),
@@ -41,7 +52,8 @@ class Chaos:
         self.world = world
         self.dice = random.Random(seed)
         self.serial = 0
-        world.add(make_class(), make_node("n1"), make_node("n2"))
+        self.extended = self.dice.random() < 0.5
+        world.add(make_class(resource=GPU), make_node("n1"), make_node("n2"))
         world.add(make_slice("n1", ["a", "b", "c"]), make_slice("n2", ["a", "b", "c"]))
         self.services = [self.new_service() for _ in range(self.dice.choice([1, 1, 2]))]
         self.calls: list[asyncio.Task[Any]] = []
@@ -59,6 +71,10 @@ class Chaos:
     def add_pod(self) -> None:
         self.serial += 1
         name = f"{self.serial}"
+        if self.extended and self.dice.random() < 0.3:
+            container = {"name": "main", "resources": {"requests": {GPU: "1"}}}
+            self.world.add(make_pod(f"p{name}", containers=[container]))
+            return
         shared = [claim.metadata.name for claim in self.world.api.all(ResourceClaim) if not claim.metadata.controller]
         if shared and self.dice.random() < 0.3:
             self.world.add(make_pod(f"p{name}", self.dice.choice(shared)))
