@@ -57,6 +57,7 @@ class Show:
         self._console = console
         self._log: deque[str] = deque(maxlen=200)
         self._rows: dict[str, Row] = {}
+        self._revision = 0
         self._plain = not console.is_terminal or options.once
 
     async def run_until_signalled(self) -> int:
@@ -185,7 +186,10 @@ class Show:
     # --- telling
 
     def _look(self, cluster: EmbeddedCluster) -> None:
-        """Take a look at all pods and note what is new."""
+        """Take a look at all pods and note what is new. Nothing is new while nothing was written."""
+        if cluster.store.revision == self._revision:
+            return
+        self._revision = cluster.store.revision
         claims = {claim.metadata.key: claim for claim in cluster.claims()}
         now = {row.pod: row for row in board.rows(cluster.pods(), claims)}
         for line in board.changes(self._rows, now):

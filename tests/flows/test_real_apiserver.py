@@ -1,0 +1,128 @@
+"""The actors of the embedded cluster, the service and all samples on a real API server: what they send is valid."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.embedded import hardware, manifests
+from app.embedded.cluster import SCHEDULER_NAMES
+from app.embedded.controllers import Controllers
+from app.embedded.driver import Driver
+from app.embedded.scheduler import Scheduler, takeover
+from app.kube.client import KubeClient
+from app.kube.credentials import ClientSettings
+from app.kube.discovery import discover
+from app.service import Service
+from app.settings import load
+from tests.e2e.components import NotBuiltError
+from tests.e2e.controlplane import ControlPlane
+
+pytestmark = pytest.mark.e2e
+
+NAMESPACES = ("dra-tutorial", "dra-samples", "dra-admin", "dra-system")
+
+
+class RealCluster:
+    """Our actors around a real API server without kube-controller-manager and kube-scheduler."""
+
+    def __init__(self, kubeconfig: str, stack: AsyncExitStack) -> None:
+        self._kubeconfig = kubeconfig
+        self._stack = stack
+
+    async def connect(self, who: str) -> KubeClient:
+        settings = ClientSettings(kubeconfig=self._kubeconfig, user_agent=who)
+        return await self._stack.enter_async_context(await KubeClient.connect(settings))
+
+    async def start(self) -> None:
+        self.client = await self.connect("test")
+        served = await discover(self.client)
+        for name in NAMESPACES:
+            await self._create("/api/v1/namespaces", "Namespace", name)
+            # Without kube-controller-manager nobody else makes the account that every pod gets.
+            await self._create(f"/api/v1/namespaces/{name}/serviceaccounts", "ServiceAccount", "default")
+        self.driver = Driver(await self.connect("driver"), served.version)
+        for index in range(4):
+            await self.client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index)))
+            await self.driver.publish(hardware.gpus(index, 8))
+        self.controllers = Controllers(await self.connect("controllers"), served, self.driver, fabric_delay=0.2)
+        self._run(self.controllers.run())
+        await self.controllers.synced()
+        flags = {"kubeconfig": self._kubeconfig, "listen": "127.0.0.1:0", "scheduler_names": ",".join(SCHEDULER_NAMES)}
+        service = await self._stack.enter_async_context(Service(load(flags)))
+        await service.until_ready()
+        scheduler = Scheduler(await self.connect("scheduler"), takeover(service.url, SCHEDULER_NAMES))
+        self._stack.push_async_callback(scheduler.close)
+        self._run(scheduler.run())
+
+    async def _create(self, path: str, kind: str, name: str) -> None:
+        body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
+        await self.client.create(path, msgspec.json.encode(body))
+
+    def _run(self, forever: Any) -> None:
+        task = asyncio.create_task(forever)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(end)
+
+    def states(self) -> dict[str, str]:
+        """Pod -> phase, or the reason why it is not scheduled."""
+        return {
+            pod.metadata.name: pod.condition.reason
+            if pod.condition is not None and pod.condition.status == "False"
+            else pod.status.phase
+            for pod in self.controllers.pods.objects.values()
+        }
+
+
+@pytest.fixture
+async def real(tmp_path: Path) -> AsyncIterator[RealCluster]:
+    try:
+        plane = ControlPlane(tmp_path, controllers=False)
+    except NotBuiltError as problem:
+        pytest.skip(str(problem))
+    with plane:
+        async with AsyncExitStack() as stack:
+            cluster = RealCluster(str(plane.admin_kubeconfig), stack)
+            await cluster.start()
+            yield cluster
+
+
+async def until(condition: Any, state: Any) -> None:
+    try:
+        async with asyncio.timeout(60):
+            while not condition():
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"did not come about: {state()}") from None
+
+
+async def test_all_samples_live_and_die_on_a_real_api_server(real: RealCluster) -> None:
+    names = sorted(path.stem for path in manifests.samples().glob("*.yaml"))
+    expected: dict[str, str] = {}
+    for name in ("tutorial", "all", *(name for name in names if name not in ("tutorial", "all"))):
+        documents = manifests.read(manifests.samples() / f"{name}.yaml")
+        await manifests.apply(real.client, documents)
+        for document in documents:
+            if document["kind"] == "Pod":
+                annotations = document["metadata"].get("annotations", {})
+                expected[document["metadata"]["name"]] = annotations.get("dra-extender.dev/expected", "Running")
+        await until(lambda: expected.items() <= real.states().items(), real.states)
+    await until(lambda: list(real.states().values()).count("Running") >= 3, real.states)
+
+    await real.driver.taint("node-4", "gpu-0", "broken", "NoExecute")
+    await until(lambda: "takes-all" not in real.states(), real.states)
+
+    await real.client.delete("/api/v1/namespaces/dra-tutorial/pods/pod0", b"{}")
+    claims = real.controllers.claims
+    await until(lambda: claims.objects["dra-tutorial/some-gpu"].metadata.finalizers == (), real.states)
+    assert claims.objects["dra-tutorial/some-gpu"].allocation is None
