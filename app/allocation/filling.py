@@ -1,14 +1,14 @@
 """Whether sizes fit into bins of one dimension when little room may be lost: bins are filled one after the other.
 
-Promises: False only when it is proven. The largest size left is put into each different bin in turn, together with
-every set of other sizes that fills the bin so far that nothing left over would still fit and not more room is lost than
-there is to lose. Situations that failed are remembered, for later questions too, as they are told by sizes and rooms
-alone.
+Promises: False only when it is proven. A bin too small for the largest size is filled first, else the largest size is
+put into each different bin in turn; either way with every set of sizes that fills the bin so far that nothing left over
+would still fit and not more room is lost than there is to lose. Situations that failed are remembered, for later
+questions too, as they are told by sizes and rooms alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from math import gcd
 from typing import Final
@@ -40,23 +40,60 @@ class Filling:
         slack = sum(rooms) - sum(sizes)
         if slack < 0 or sizes[0] > rooms[-1]:
             return False
-        lost = sum(room for room in rooms if room < sizes[-1])
-        if lost > slack:
-            return False
         if (sizes, rooms) in self._failed:
             return False
-        previous = -1
-        for index, room in enumerate(rooms):
-            if room < sizes[0] or room == previous:
-                continue
-            previous = room
-            rest = rooms[:index] + rooms[index + 1 :]
-            for left in _completions(sizes, room, slack):
+        reachable = Reachable(sizes)
+        if sum(room - reachable.most(room) for room in rooms) <= slack:
+            for left, rest in _branches(sizes, rooms, slack, reachable):
                 self.steps += 1
                 if self.steps > limit or self._fill(left, rest, limit):
                     return True
         self._failed.add((sizes, rooms))
         return False
+
+
+class Reachable:
+    """The sums that some of the sizes from an index on can add up to."""
+
+    __slots__ = ("_sums", "_totals", "_unit")
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._totals = [*accumulate(reversed(sizes), initial=0)][::-1]
+        self._unit = gcd(*sizes) or 1
+        self._sums: list[int] = []
+        if self._totals[0] // self._unit <= MAX_SUM:
+            sums = [1]
+            for size in reversed(sizes):
+                sums.append(sums[-1] | sums[-1] << size // self._unit)
+            self._sums = sums[::-1]
+
+    def between(self, index: int, low: int, high: int) -> bool:
+        """Whether a sum between the limits may be possible."""
+        if not self._sums:
+            return self._totals[index] >= low
+        first = -(-low // self._unit)
+        count = high // self._unit - first + 1
+        return count > 0 and bool(self._sums[index] >> first & ((1 << count) - 1))
+
+    def most(self, room: int) -> int:
+        """The largest sum of all sizes that fits, or the room when sums are too many to tell."""
+        if not self._sums:
+            return min(room, self._totals[0])
+        return ((self._sums[0] & ((2 << room // self._unit) - 1)).bit_length() - 1) * self._unit
+
+
+def _branches(sizes: Sizes, rooms: Sizes, slack: int, reachable: Reachable) -> Iterator[tuple[Sizes, Sizes]]:
+    """(sizes left, rooms left) after every sensible way to fill one bin."""
+    if rooms[0] < sizes[0]:
+        for left in _completions(sizes, 0, rooms[0], slack, reachable):
+            yield left, rooms[1:]
+        return
+    previous = -1
+    for index, room in enumerate(rooms):
+        if room != previous:
+            previous = room
+            for left in _completions(sizes, 1, room - sizes[0], slack, reachable):
+                yield left, rooms[:index] + rooms[index + 1 :]
 
 
 def _fits_greedily(sizes: Sizes, rooms: Sequence[int]) -> bool:
@@ -71,9 +108,8 @@ def _fits_greedily(sizes: Sizes, rooms: Sequence[int]) -> bool:
     return True
 
 
-def _completions(sizes: Sizes, room: int, slack: int) -> Iterator[Sizes]:
-    """What is left of the sizes when the first of them and others fill the room; fullest sets of large sizes first."""
-    reachable = _reachable(sizes)
+def _completions(sizes: Sizes, first: int, room: int, slack: int, reachable: Reachable) -> Iterator[Sizes]:
+    """What is left of the sizes when some of them, from the first on, fill the room; fullest sets come first."""
 
     def extend(index: int, free: int, kept: Sizes) -> Iterator[Sizes]:
         # `kept` are the sizes that were passed over, all of them before `index`
@@ -84,7 +120,7 @@ def _completions(sizes: Sizes, room: int, slack: int) -> Iterator[Sizes]:
             if free <= slack and (not kept or kept[-1] > free):
                 yield kept
             return
-        if not reachable(index, max(0, free - slack), free):
+        if not reachable.between(index, max(0, free - slack), free):
             return
         size = sizes[index]
         yield from extend(index + 1, free - size, kept)
@@ -93,23 +129,4 @@ def _completions(sizes: Sizes, room: int, slack: int) -> Iterator[Sizes]:
             same += 1
         yield from extend(same, free, kept + sizes[index:same])
 
-    return extend(1, room - sizes[0], ())
-
-
-def _reachable(sizes: Sizes) -> Callable[[int, int, int], bool]:
-    """Whether some of the sizes from an index on may add up to an amount between two limits."""
-    totals = [*accumulate(reversed(sizes), initial=0)][::-1]
-    unit = gcd(*sizes) or 1
-    if totals[0] // unit > MAX_SUM:
-        return lambda index, low, high: totals[index] >= low
-    sums = [1]
-    for size in reversed(sizes):
-        sums.append(sums[-1] | sums[-1] << size // unit)
-    sums.reverse()
-
-    def between(index: int, low: int, high: int) -> bool:
-        first = -(-low // unit)
-        count = high // unit - first + 1
-        return count > 0 and bool(sums[index] >> first & ((1 << count) - 1))
-
-    return between
+    return extend(first, room, ())
