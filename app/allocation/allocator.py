@@ -25,7 +25,7 @@ from app.allocation.task import Failed, Task
 from app.devices.holdings import NodeHoldings
 from app.devices.pools import NodeView
 
-STEP_BUDGET: Final = 20_000
+STEP_BUDGET: Final = 10_000
 """Steps after which a node is given up as undecided; a step takes from 2 to 100 microseconds."""
 
 

@@ -23,7 +23,7 @@ from app.allocation.state import State
 from app.allocation.task import Task
 from app.devices.holdings import NO_AMOUNTS
 
-PLACEMENTS: Final = 2000
+PLACEMENTS: Final = 600
 """How many placements the first question may try before it counts as answered with yes."""
 
 MAX_BINS: Final = 64
