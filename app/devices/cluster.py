@@ -41,7 +41,7 @@ class Cluster:
         self._unreadable.pop(f"{type(obj).__name__} {obj.metadata.key}", None)
         match obj:
             case ResourceClaim():
-                improved = self._observe(obj)
+                improved = self._observe(obj, watched=True)
             case ResourceSlice():
                 improved = self.inventory.put_slice(obj)
             case Node():
@@ -51,6 +51,10 @@ class Cluster:
             case DeviceTaintRule():
                 improved = self.inventory.put_rule(obj)
         return self._count(improved)
+
+    def learn(self, claim: ResourceClaim) -> bool:
+        """A claim as the reply to a read or write of ours shows it. True when a pod that was refused may fit now."""
+        return self._count(self._observe(claim, watched=False))
 
     def remove(self, obj: Watched) -> bool:
         """An object is gone. True when a pod that was refused may fit now."""
@@ -87,10 +91,10 @@ class Cluster:
             improved = self.inventory.drop_rule(name)
         return self._count(improved)
 
-    def _observe(self, claim: ResourceClaim) -> bool:
+    def _observe(self, claim: ResourceClaim, *, watched: bool) -> bool:
         """Besides freed devices: a claim somebody may wait for exists now, or has been allocated, or has room again."""
         before, in_flight = self.ledger.by_uid(claim.metadata.uid), self.ledger.held(claim.metadata.uid)
-        freed = self.ledger.observe(claim, watched=True)
+        freed = self.ledger.observe(claim, watched=watched)
         if before is None:
             return True
         settled = in_flight is not None and self.ledger.held(claim.metadata.uid) is None

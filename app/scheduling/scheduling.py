@@ -126,20 +126,10 @@ class Scheduling:
         if isinstance(obj, DeviceClass):
             self.state.classes_changed()
         if isinstance(obj, ResourceClaim):
-            self._apply_claim(obj)
+            self.state.observe(obj, watched=True)
+            self.state.note_allocation(obj)
         elif self.state.cluster.apply(obj):
             self.state.waking.improved()
-
-    def _apply_claim(self, claim: ResourceClaim) -> None:
-        """A claim seen for the first time helps nobody but the pods that miss it; it must not wake all others."""
-        meta, state = claim.metadata, self.state
-        new = state.cluster.ledger.by_uid(meta.uid) is None
-        improved = state.cluster.apply(claim)
-        missed = state.missed.pop(meta.key, False)
-        if missed if new else improved:
-            state.waking.improved()
-        state.note_allocation(claim)
-        state.changes.notify(meta.uid)
 
     def remove(self, obj: Watched) -> None:
         """A deleted object."""
@@ -186,6 +176,7 @@ class Scheduling:
     async def run(self) -> None:
         """Until cancelled. Call it when the watches have brought everything."""
         self.state.waking.wake_everybody()
+        self._sweeper.start()
         async with asyncio.TaskGroup() as group:
             group.create_task(self.state.waking.run(), name="doorbell")
             group.create_task(self._do_chores(self._deallocations.work, CHORES_SECONDS), name="deallocations")

@@ -68,9 +68,20 @@ class State:
 
     def learn(self, claim: ResourceClaim) -> None:
         """The reply to a read or write of ours: newer than what the watch brought, perhaps."""
-        if self.cluster.ledger.observe(claim, watched=False):
+        self.observe(claim, watched=False)
+
+    def observe(self, claim: ResourceClaim, *, watched: bool) -> None:
+        """A version of a claim, from the watch or from a reply.
+
+        One that is seen for the first time helps nobody but the pods that miss it; it must not wake all others.
+        """
+        meta = claim.metadata
+        new = self.cluster.ledger.by_uid(meta.uid) is None
+        improved = self.cluster.apply(claim) if watched else self.cluster.learn(claim)
+        missed = self.missed.pop(meta.key, False)
+        if missed or (improved and not new):
             self.waking.improved()
-        self.changes.notify(claim.metadata.uid)
+        self.changes.notify(meta.uid)
 
     def gone(self, claim: ResourceClaim) -> None:
         """A read or write of ours found the claim gone."""

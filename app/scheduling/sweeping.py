@@ -22,11 +22,16 @@ GRACE_SECONDS = 60.0
 
 
 class Sweeper:
-    """`work` is called every few seconds."""
+    """`start` when schedulers begin to ask this replica, `work` every few seconds from then on."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._asked: LRUCache[str, float] = LRUCache(100_000)
+        self._started = 0.0
+
+    def start(self) -> None:
+        """What schedulers asked another replica before now was not heard here: nothing counts as idle before."""
+        self._started = self._state.clock.monotonic()
 
     def asked(self, claim_uid: str) -> None:
         """A scheduler is working on a pod that uses the claim."""
@@ -38,7 +43,7 @@ class Sweeper:
             return
         now = self._state.clock.monotonic()
         for uid, quiet in list(self._state.quiet.items()):
-            idle = now - max(quiet.since, self._asked.get(uid, quiet.since))
+            idle = now - max(quiet.since, self._started, self._asked.get(uid, quiet.since))
             if idle >= self._state.limits.sweep_seconds:
                 await self._judge(uid, idle)
 

@@ -214,3 +214,21 @@ def test_sweeping_goes_on_after_a_conflict(replay: Replay, small: list[Any]) -> 
         assert service.counted["cleared", "failed"] == 2
 
     replay(story)
+
+
+def test_a_new_leader_hears_the_schedulers_for_a_while_before_it_sweeps(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("first", "c"))
+        leader, standby = world.service(limits=NO_SWEEP), world.service(limits=OURS)
+        assert await leader.bind(world.api.pod("first"), "n1") == ""
+        world.api.set_status("c", reserved_for=())
+        world.api.drop(world.api.pod("first"))
+        await world.settle(100.0)
+        await leader.kill()
+        standby.start()
+        await world.settle(25.0)
+        assert world.api.claim("c").allocation is not None
+        await world.settle(15.0)
+        assert world.api.claim("c").allocation is None
+
+    replay(story)

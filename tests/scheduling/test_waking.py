@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from app.api.errors import OutcomeUnknownError
+from app.api.errors import OutcomeUnknownError, RejectedError
+from app.api.resource import ResourceClaimConsumerReference
 from tests.scheduling.objects import make_claim, make_node, make_pod, make_slice
 from tests.scheduling.world import Replay, Service, World
 
@@ -158,5 +159,69 @@ def test_a_claim_made_anew_wakes_the_pod_that_was_refused_for_the_old_one(replay
         await world.settle(3.0)
         assert service.client.rings == 1
         assert (await service.filter(make_pod("q", "again"))).NodeNames == ["n1", "n2"]
+
+    replay(story)
+
+
+def test_a_claim_made_anew_wakes_also_when_the_old_one_changed_before_it_went(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
+        old = make_claim("again")
+        meta = msgspec.structs.replace(old.metadata, deletion_timestamp="2026-01-01T00:00:00Z", uid="uid-old")
+        world.add(msgspec.structs.replace(old, metadata=meta))
+        await world.settle(3.0)
+        assert (await service.filter(make_pod("q", "again"))).NodeNames == []
+        service.client.rings = 0
+        world.api.touch("again")
+        world.api.drop(world.api.claim("again"))
+        world.add(old)
+        await world.settle(3.0)
+        assert service.client.rings == 1
+        assert (await service.filter(make_pod("q", "again"))).NodeNames == ["n1", "n2"]
+
+    replay(story)
+
+
+def test_a_missed_claim_that_another_pods_filter_reads_wakes_all_who_miss_it(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        service = await refused(world, small)
+        assert (await service.filter(make_pod("q", "late"))).NodeNames == []
+        service.watch.lag = 30.0
+        world.add(make_claim("late"))
+        await world.settle(10.0)
+        assert service.client.rings == 0
+        assert (await service.filter(make_pod("r", "late"))).NodeNames == ["n1", "n2"]
+        await world.settle(3.0)
+        assert service.client.rings == 1
+
+    replay(story)
+
+
+def test_room_in_a_full_claim_made_by_a_failed_bind_of_ours_rings(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), *(make_pod(name, "c") for name in ("first", "p", "q")))
+        service = world.service()
+        service.start()
+        assert await service.bind(world.api.pod("first"), "n1") == ""
+        strangers = [
+            ResourceClaimConsumerReference(resource="pods", name=f"s{number}", uid=f"uid-s{number}")
+            for number in range(254)
+        ]
+        world.api.set_status("c", reserved_for=(*world.api.claim("c").status.reserved_for, *strangers))
+        await world.settle(5.0)
+        service.client.rings = 0
+        service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
+        service.client.latency = 0.1
+        bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
+        while len(world.api.claim("c").status.reserved_for) < 256:
+            await world.settle(0.01)
+        await world.settle(0.2)
+        assert (await service.filter(world.api.pod("q"))).NodeNames == []
+        service.watch.lag = 1.0
+        assert await bind != ""
+        assert len(world.api.claim("c").status.reserved_for) == 255
+        await world.settle(5.0)
+        assert service.client.rings >= 1
+        assert (await service.filter(world.api.pod("q"))).NodeNames == ["n1"]
 
     replay(story)
