@@ -8,6 +8,8 @@ pod is refused.
 
 from __future__ import annotations
 
+import asyncio
+
 from cachetools import TTLCache
 
 from app.api.core import Pod
@@ -48,7 +50,7 @@ class Filter:
         if not state.uses_devices(pod):
             state.observer.count(FILTERED, "untouched")
             return ExtenderFilterResult(NodeNames=list(args.NodeNames))
-        await self.learn_missing(pod)
+        await self._learn_missing(pod)
         answer = self._answer(pod, tuple(dict.fromkeys(args.NodeNames)))
         self._offer_leftover(pod)
         return answer
@@ -61,24 +63,31 @@ class Filter:
         if existing is not None and existing.allocation is None and state.running(pod.metadata.uid) is None:
             self._deallocations.offer_leftover(existing)
 
-    async def learn_missing(self, pod: Pod) -> None:
-        """Read the claims that the pod names and we have not seen: the scheduler's watch may be ahead of ours."""
-        state = self._state
+    async def _learn_missing(self, pod: Pod) -> None:
+        """Read the claims that the pod names and we have not seen: the scheduler's watch may be ahead of ours.
+
+        What cannot be read in time counts as missing until the watch brings it.
+        """
+        state, namespace = self._state, pod.metadata.namespace
         names = named_claims(pod)
-        for name, _ in [] if isinstance(names, Refusal) else names:
-            namespace = pod.metadata.namespace
-            if state.cluster.ledger.get(namespace, name) is not None:
-                continue
-            if (namespace, name) in self._absent:
-                continue
-            try:
-                claim = await state.ports.read_claim(namespace, name)
-            except ApiError:
-                return
-            if claim is None:
-                self._absent[namespace, name] = True
-            else:
-                state.learn(claim)
+        unseen = [
+            name
+            for name, _ in ([] if isinstance(names, Refusal) else names)
+            if state.cluster.ledger.get(namespace, name) is None and (namespace, name) not in self._absent
+        ]
+        name = ""
+        try:
+            async with asyncio.timeout(state.limits.reading_seconds):
+                for name in unseen:
+                    claim = await state.ports.read_claim(namespace, name)
+                    if claim is None:
+                        self._absent[namespace, name] = True
+                    else:
+                        state.learn(claim)
+        except TimeoutError:
+            self._absent[namespace, name] = True
+        except ApiError:
+            return
 
     def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
         """Decide, and remember what later calls need."""

@@ -231,3 +231,17 @@ def test_the_257th_consumer_is_refused(replay: Replay, small: list[Any], consume
         assert answer.NodeNames == (["n1"] if consumers < 256 else [])
 
     replay(story)
+
+
+def test_a_slow_api_server_does_not_hold_up_the_scheduler(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        world.add(*small)
+        service = world.service(lag=100.0)
+        world.add(make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
+        service.client.latency = 8.0
+        started = world.clock.monotonic()
+        answer = await service.filter(world.api.pod("p"))
+        assert set(answer.FailedAndUnresolvableNodes.values()) == {'could not find ResourceClaim "default/c"'}
+        assert world.clock.monotonic() - started == 1.0
+
+    replay(story)
