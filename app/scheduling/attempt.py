@@ -80,6 +80,11 @@ class Attempt:
         await self._bind()
         self._tell(pod)
 
+    def let_go(self) -> None:
+        """Release what is held, when `run` has ended in a way nobody foresaw. What is stored stays accounted for."""
+        for write in self._writes:
+            write.let_go()
+
     def _go_on(self) -> None:
         """Raises BindFailure when nothing new must be started."""
         if self._state.pods.leaving(self._uid):

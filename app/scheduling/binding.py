@@ -81,6 +81,9 @@ class Binder:
                 self._bound[pod_uid] = attempt.node
                 self._state.waking.settled(pod_uid)
             return error
+        except Exception:
+            attempt.let_go()
+            raise
         finally:
             self._running.pop(pod_uid, None)
             self._state.ended(pod_uid)

@@ -16,6 +16,10 @@ class Changes:
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
 
+    def __len__(self) -> int:
+        """How many keys somebody waits for."""
+        return len(self._waiting)
+
     def notify(self, key: str) -> None:
         """Something about `key` changed."""
         for event in self._waiting.get(key, ()):
@@ -31,10 +35,11 @@ class Changes:
             self._waiting.setdefault(key, set()).add(event)
         try:
             async with asyncio.timeout(timeout):
-                while not condition():
-                    event.clear()
+                while True:
                     await event.wait()
-            return True
+                    event.clear()
+                    if condition():
+                        return True
         except TimeoutError:
             return condition()
         finally:

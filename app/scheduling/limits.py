@@ -32,9 +32,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     reading_seconds: float = 1.0
     """How long a filter may wait for claims it has to read; the scheduler does nothing else meanwhile."""
 
-    read_seconds: float = 1.0
-    """How long a filter waits for the read of a claim that we do not know; it keeps the scheduler from all other work."""
-
     missing_seconds: float = 5.0
     """A claim that a live read did not find, or not in time, is not looked for again within this time: the watch will
     bring it.

@@ -40,8 +40,8 @@ def signature(claims: Sequence[ResourceClaim]) -> Signature:
 class Refusals:
     """By pod UID."""
 
-    def __init__(self) -> None:
-        self._remembered: LRUCache[str, _Remembered] = LRUCache(NODES, getsizeof=lambda entry: entry.size)
+    def __init__(self, most_nodes: int = NODES) -> None:
+        self._remembered: LRUCache[str, _Remembered] = LRUCache(most_nodes, getsizeof=lambda entry: entry.size)
         self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(64)
 
     def recall(
@@ -70,8 +70,11 @@ class Refusals:
             uniform=uniform,
             refused={} if uniform else dict(refused),
         )
-        if entry.size <= NODES:
+        if entry.size <= self._remembered.maxsize:
             self._remembered[pod_uid] = entry
+
+    def __len__(self) -> int:
+        return len(self._remembered)
 
     def forget(self, pod_uid: str) -> None:
         self._remembered.pop(pod_uid, None)

@@ -15,6 +15,9 @@ from app.api.core import Node, Pod
 from app.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
 from app.scheduling.scheduling import Scheduling
 
+EXTENDED = "example.com/gpu"
+"""The extended resource that pods of these tests ask for."""
+
 
 class Api:
     """Objects by (kind, key). Every commit gets the next resourceVersion and is sent to all watches in order."""
@@ -124,7 +127,9 @@ class Api:
 
     def _check_binding(self, pod: Pod) -> None:
         names = [entry.resource_claim_name for entry in pod.spec.resource_claims]
-        if any("example.com/gpu" in container.resources.requests for container in pod.spec.containers):
+        node: Node | None = self.objects.get((Node, pod.spec.node_name))
+        asks = any(EXTENDED in container.resources.requests for container in pod.spec.containers)
+        if asks and node is not None and EXTENDED not in node.status.allocatable:
             told = pod.status.extended_resource_claim_status
             names.append(told.resource_claim_name if told is not None else None)
         for name in names:

@@ -1,0 +1,62 @@
+"""What is known about pods."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.api.core import Pod
+from app.scheduling.pods import Pods
+from tests.scheduling.objects import make_pod
+
+
+def at(pod: Pod, version: int) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, resource_version=str(version)))
+
+
+def test_the_newest_version_wins_whoever_brings_it() -> None:
+    pods = Pods()
+    new, old = at(make_pod("p", node="n"), 5), at(make_pod("p"), 4)
+    pods.learn(new)
+    pods.apply(old)
+    assert pods.get("uid-p") is new
+    pods.apply(at(new, 6))
+    assert pods.get("uid-p") is not new
+
+
+def test_a_deleted_pod_does_not_come_back_with_a_late_read() -> None:
+    pods = Pods()
+    pod = at(make_pod("p"), 4)
+    pods.apply(pod)
+    pods.remove(pod)
+    pods.learn(pod)
+    assert pods.get("uid-p") is None
+    assert pods.leaving("uid-p")
+
+
+def test_a_pod_made_anew_replaces_its_namesake() -> None:
+    pods = Pods()
+    old, new = at(make_pod("p", uid="old"), 4), at(make_pod("p", uid="new"), 5)
+    pods.apply(old)
+    pods.apply(new)
+    assert pods.named("default", "p") is new
+    assert pods.get("old") is None
+    assert pods.leaving("old")
+    pods.remove(old)
+    assert pods.named("default", "p") is new
+    assert list(pods) == [new]
+
+
+def test_a_pod_that_ends_is_leaving() -> None:
+    pods = Pods()
+    assert not pods.leaving("unheard-of")
+    pod = make_pod("p")
+    pods.apply(at(pod, 1))
+    assert not pods.leaving("uid-p")
+    ended = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, phase="Succeeded"))
+    pods.apply(at(ended, 2))
+    assert pods.leaving("uid-p")
+    deleted = msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    )
+    pods.apply(at(deleted, 3))
+    assert pods.leaving("uid-p")
