@@ -1,0 +1,126 @@
+"""Allocated state: what counts, how it adds up, and what it leaves of counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.api.core import Node
+from app.api.decoding import convert
+from app.api.features import FeatureGates
+from app.api.resource import AllocationResult, ResourceClaim, ResourceSlice
+from app.devices.holdings import Holdings, NodeHoldings, PoolHoldings
+from app.devices.pools import NodeView, node_view
+
+Json = dict[str, Any]
+POOL = ("d", "p")
+
+
+def share(number: int, **consumed: str) -> Json:
+    device = {"request": "r", "driver": "d", "pool": "p", "device": "x"}
+    return {**device, "shareID": f"s{number}", "consumedCapacity": consumed}
+
+
+def claim(number: int, *results: Json | str) -> ResourceClaim:
+    entries = [
+        {"request": "r", "driver": "d", "pool": "p", "device": item} if isinstance(item, str) else item
+        for item in results
+    ]
+    return convert(
+        ResourceClaim,
+        {
+            "metadata": {"name": f"c{number}", "namespace": "default", "uid": f"u{number}"},
+            "status": {"allocation": {"devices": {"results": entries}}},
+        },
+    )
+
+
+def of(*claims: ResourceClaim, shares: bool = True) -> PoolHoldings | None:
+    return Holdings.of_claims(claims, FeatureGates(DRAConsumableCapacity=shares)).pool(POOL)
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        (["x"], PoolHoldings({"x"})),
+        ([{"request": "r", "driver": "d", "pool": "p", "device": "x", "adminAccess": True}], None),
+        ([share(1, memory="1")], PoolHoldings(shared={"x": {"memory": 10**9}})),
+        ([share(1, memory="1"), share(2, memory="2")], PoolHoldings(shared={"x": {"memory": 3 * 10**9}})),
+        ([share(1)], PoolHoldings(shared={"x": {}})),
+        ([share(1), "x"], PoolHoldings({"x"}, {"x": {}})),
+        ([{"request": "r", "driver": "d", "pool": "other", "device": "x"}], None),
+    ],
+)
+def test_results_own_devices_or_share_them(results: list[Json | str], expected: PoolHoldings | None) -> None:
+    assert of(claim(1, *results)) == expected
+
+
+def test_without_consumable_capacity_every_share_owns_its_device() -> None:
+    assert of(claim(1, share(1, memory="1")), shares=False) == PoolHoldings({"x"})
+
+
+def test_a_device_named_by_two_claims_is_held_until_both_let_go() -> None:
+    first, second = claim(1, "x"), claim(2, "x")
+    holdings = Holdings.of_claims([first, second], FeatureGates())
+    assert first.allocation is not None
+    assert second.allocation is not None
+    once = holdings.releasing([first.allocation])
+    assert once.pool(POOL) == PoolHoldings({"x"})
+    assert once.releasing([second.allocation]).pool(POOL) is None
+    assert holdings.pool(POOL) == PoolHoldings({"x"})
+
+
+def test_releasing_what_is_not_held_changes_nothing(make_allocation: Callable[..., AllocationResult]) -> None:
+    holdings = Holdings.of_claims([claim(1, "x")], FeatureGates())
+    assert holdings.releasing([make_allocation("d/p/y", "d/q/x")]).pool(POOL) == PoolHoldings({"x"})
+
+
+def test_a_share_that_is_returned_takes_its_amounts_along() -> None:
+    both = claim(1, share(1, memory="1"), share(2, memory="2"))
+    one = claim(2, share(1, memory="1"))
+    assert one.allocation is not None
+    after = Holdings.of_claims([both], FeatureGates()).releasing([one.allocation])
+    assert after.pool(POOL) == PoolHoldings(shared={"x": {"memory": 2 * 10**9}})
+
+
+def partitions() -> NodeView:
+    """x and y consume 2 of 5 here, z consumes 1 on another node."""
+
+    def device(name: str, amount: str) -> Json:
+        return {"name": name, "consumesCounters": [{"counterSet": "s", "counters": {"c": {"value": amount}}}]}
+
+    def entry(name: str, **spec: Any) -> Json:
+        pool = {"name": "p", "generation": 1, "resourceSliceCount": 3}
+        return {"metadata": {"name": name}, "spec": {"driver": "d", "pool": pool, **spec}}
+
+    slices = [
+        entry("a", allNodes=True, sharedCounters=[{"name": "s", "counters": {"c": {"value": "5"}}}]),
+        entry("b", nodeName="n1", devices=[device("x", "2"), device("y", "2")]),
+        entry("c", nodeName="n2", devices=[device("z", "1")]),
+    ]
+    node = convert(Node, {"metadata": {"name": "n1"}})
+    return node_view(node, [convert(ResourceSlice, item) for item in slices], (), FeatureGates())
+
+
+@pytest.mark.parametrize(
+    ("held", "left"),
+    [
+        (PoolHoldings(), 5),
+        (PoolHoldings({"x"}), 3),
+        (PoolHoldings({"x"}, {"x": {}}), 3),
+        (PoolHoldings({"z"}), 4),
+        (PoolHoldings({"x", "y", "z"}), 0),
+        (PoolHoldings({"unpublished"}), 5),
+        (PoolHoldings(shared={"y": {}}), 3),
+    ],
+)
+def test_every_device_in_use_is_charged_once_wherever_it_is(held: PoolHoldings, left: int) -> None:
+    holdings = NodeHoldings(partitions(), {POOL: held})
+    assert holdings.counters == {0: {"s": {"c": left * 10**9}}}
+
+
+def test_holdings_become_masks_of_the_view() -> None:
+    holdings = NodeHoldings(partitions(), {POOL: PoolHoldings({"y", "gone"}, {"x": {"memory": 1}})})
+    assert (holdings.owned, dict(holdings.shared)) == (0b10, {0: {"memory": 1}})

@@ -1,0 +1,80 @@
+"""v1.NodeSelector on nodes: what matches, what does not, what cannot be parsed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.api.core import NodeSelector
+from app.api.decoding import convert
+from app.devices.nodeselector import NodeSelectorError, matches
+
+LABELS = {"zone": "a", "gpus": "8", "empty": ""}
+
+
+def selector(*terms: dict[str, Any]) -> NodeSelector:
+    return convert(NodeSelector, {"nodeSelectorTerms": list(terms)})
+
+
+def label(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+def field(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"matchFields": [{"key": key, "operator": operator, "values": list(values)}]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ([], False),
+        ([{}], False),
+        ([label("zone", "In", "a", "b")], True),
+        ([label("zone", "In", "b")], False),
+        ([label("absent", "In", "a")], False),
+        ([label("zone", "NotIn", "a")], False),
+        ([label("absent", "NotIn", "a")], True),
+        ([label("empty", "Exists")], True),
+        ([label("absent", "Exists")], False),
+        ([label("absent", "DoesNotExist")], True),
+        ([label("zone", "DoesNotExist")], False),
+        ([label("gpus", "Gt", "7")], True),
+        ([label("gpus", "Gt", "8")], False),
+        ([label("gpus", "Lt", "9")], True),
+        ([label("zone", "Lt", "9")], False),
+        ([label("absent", "Gt", "0")], False),
+        ([field("metadata.name", "In", "node-1")], True),
+        ([field("metadata.name", "In", "node-2")], False),
+        ([field("metadata.name", "NotIn", "node-2")], True),
+        ([field("spec.other", "In", "x")], False),
+        ([field("spec.other", "NotIn", "x")], True),
+        ([label("zone", "In", "b"), label("gpus", "Exists")], True),
+        ([{}, label("zone", "In", "a")], True),
+        ([{**label("zone", "In", "a"), **field("metadata.name", "In", "node-2")}], False),
+        ([{**label("zone", "In", "a"), **field("metadata.name", "In", "node-1")}], True),
+    ],
+)
+def test_terms_are_ored_and_requirements_anded(terms: list[dict[str, Any]], expected: bool) -> None:
+    assert matches(selector(*terms), "node-1", LABELS) is expected
+
+
+@pytest.mark.parametrize(
+    ("term", "problem"),
+    [
+        (label("zone", "In"), "at least one value"),
+        (label("zone", "Exists", "a"), "takes no values"),
+        (label("gpus", "Gt", "1", "2"), "exactly one integer"),
+        (label("gpus", "Lt", "many"), "exactly one integer"),
+        (label("gpus", "Gt", "99999999999999999999"), "exactly one integer"),
+        (label("zone", "Near", "a"), "not a valid operator"),
+        (label("-zone", "Exists"), "not a valid label key"),
+        (label("UP.example/zone", "Exists"), "not a valid label key"),
+        (label("zone", "In", "not a value"), "not a valid label value"),
+        (field("metadata.name", "Exists"), "not a valid operator"),
+        (field("metadata.name", "In", "a", "b"), "exactly one value"),
+    ],
+)
+def test_one_bad_term_is_an_error_even_when_another_matches(term: dict[str, Any], problem: str) -> None:
+    with pytest.raises(NodeSelectorError, match=problem):
+        matches(selector(label("zone", "In", "a"), term), "node-1", LABELS)

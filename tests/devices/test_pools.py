@@ -1,0 +1,228 @@
+"""Pools as a node sees them: relevance, generations, completeness, validity, order, taints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.api.core import Node
+from app.api.decoding import convert
+from app.api.features import FeatureGates
+from app.api.resource import DeviceTaintRule, ResourceSlice
+from app.devices.models import DeviceModel, DeviceModels
+from app.devices.pools import NodeView, node_view
+
+Json = dict[str, Any]
+
+ON = FeatureGates(DRADeviceTaintRules=True)
+ZONE_A = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+BROKEN = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": []}]}]}
+
+
+def item(name: str, devices: str = "", *, gen: int = 1, count: int = 1, pool: str = "p", **spec: Any) -> Json:
+    """A slice on node n1 with the devices named, unless `spec` says otherwise."""
+    where = (
+        {} if spec.keys() & {"nodeName", "allNodes", "nodeSelector", "perDeviceNodeSelection"} else {"nodeName": "n1"}
+    )
+    content = spec.pop("content", [{"name": part} for part in devices.split()])
+    body = {"driver": "d", "pool": {"name": pool, "generation": gen, "resourceSliceCount": count}, **where, **spec}
+    return {"metadata": {"name": name}, "spec": {**body, **({"devices": content} if content else {})}}
+
+
+def view(slices: Sequence[Json], features: FeatureGates = ON, rules: Sequence[Json] = ()) -> NodeView:
+    node = convert(Node, {"metadata": {"name": "n1", "labels": {"zone": "a"}}})
+    decoded = [convert(ResourceSlice, entry) for entry in slices]
+    return node_view(node, decoded, [convert(DeviceTaintRule, rule) for rule in rules], features)
+
+
+def seen(slices: Sequence[Json], features: FeatureGates = ON) -> str:
+    """The devices of each pool, `?` for incomplete, `!` for invalid."""
+    found = view(slices, features)
+    assert not found.error
+    return "; ".join(
+        f"{pool.id[1]}:"
+        + ("?" if pool.incomplete else "!" if pool.invalid else " ".join(d.id[2] for d in pool.devices))
+        for pool in found.pools
+    )
+
+
+COUNTERS: Json = {"sharedCounters": [{"name": "s", "counters": {"c": {"value": "1"}}}]}
+
+
+def consuming(name: str, counter_set: str = "s", counter: str = "c") -> Json:
+    return {
+        "name": name,
+        "consumesCounters": [{"counterSet": counter_set, "counters": {counter: {"value": "1"}}}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ([item("a", "x")], "p:x"),
+        ([item("a", "x", nodeName="n2")], ""),
+        ([item("a", "x", allNodes=True)], "p:x"),
+        ([item("a", "x", nodeSelector=ZONE_A)], "p:x"),
+        ([item("a", "x", nodeName="n2", allNodes=True)], ""),
+        ([item("a", content=[{"name": "x", "nodeName": "n2"}], perDeviceNodeSelection=True)], ""),
+        ([item("a", content=[{"name": "x"}, {"name": "y", "allNodes": True}], perDeviceNodeSelection=True)], "p:x y"),
+        ([item("a", "x", perDeviceNodeSelection=False)], ""),
+    ],
+)
+def test_a_slice_is_seen_by_the_nodes_it_is_for(slices: list[Json], expected: str) -> None:
+    assert seen(slices) == expected
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ([item("a", "x", gen=1), item("b", "y", gen=2)], "p:y"),
+        ([item("b", "y", gen=2), item("a", "x", gen=1)], "p:y"),
+        ([item("a", "x", count=2)], "p:?"),
+        ([item("a", "x"), item("b", "y")], "p:?"),
+        ([item("b", "y", count=2), item("a", "x", count=2)], "p:x y"),
+        # complete with slices for other nodes
+        ([item("a", "x", count=2), item("b", "y", count=2, nodeName="n2")], "p:x"),
+        # a newer generation elsewhere hides an incomplete old one, but not a complete one
+        ([item("a", "x", count=2), item("b", "y", gen=2, nodeName="n2")], ""),
+        ([item("a", "x"), item("b", "y", gen=2, nodeName="n2")], "p:x"),
+        # nothing relevant: not seen at all
+        ([item("b", "y", count=2, nodeName="n2")], ""),
+    ],
+)
+def test_only_complete_pools_of_one_generation_have_devices(slices: list[Json], expected: str) -> None:
+    assert seen(slices) == expected
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ([item("a", "x x")], "p:!"),
+        ([item("a", "x", count=2), item("b", "x", count=2)], "p:!"),
+        ([item("a", "x", count=2), item("b", "x", count=2, nodeName="n2")], "p:x"),
+        ([item("a", count=2, **COUNTERS), item("b", content=[consuming("x")], count=2)], "p:x"),
+        ([item("a", count=3, **COUNTERS), item("c", count=3, **COUNTERS), item("b", "x", count=3)], "p:!"),
+        ([item("b", content=[consuming("x")])], "p:!"),
+        ([item("a", count=2, **COUNTERS), item("b", content=[consuming("x", counter="other")], count=2)], "p:!"),
+        (
+            [
+                item("a", count=3, **COUNTERS),
+                item("b", "x", count=3),
+                item("c", content=[consuming("y", "gone")], count=3, nodeName="n2"),
+            ],
+            "p:!",
+        ),
+        # counter slices belong to the pool on every node
+        ([item("a", count=2, nodeName="n2", **COUNTERS), item("b", content=[consuming("x")], count=2)], "p:x"),
+    ],
+)
+def test_duplicate_names_and_missing_counters_make_a_pool_invalid(slices: list[Json], expected: str) -> None:
+    assert seen(slices) == expected
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ([item("a", count=2, **COUNTERS), item("b", content=[consuming("x")], count=2)], "p:x"),
+        ([item("b", content=[consuming("x")])], "p:x"),
+        ([item("a", "x", perDeviceNodeSelection=False, nodeName="n1")], ""),
+    ],
+)
+def test_without_partitionable_devices_counters_are_not_looked_at(slices: list[Json], expected: str) -> None:
+    assert seen(slices, FeatureGates(DRAPartitionableDevices=False)) == expected
+
+
+def test_pools_with_binding_conditions_come_last_then_names_decide() -> None:
+    bound = [{"name": "x"}, {"name": "y", "bindingConditions": ["ready"]}]
+    slices = [
+        item("1", content=bound, pool="a"),
+        item("2", "z", pool="c"),
+        item("3", "w", pool="b"),
+        item("4", count=9),
+    ]
+    assert seen(slices) == "b:w; c:z; p:?; a:x y"
+
+
+def test_devices_are_in_the_order_of_slice_names_then_of_the_list() -> None:
+    assert seen([item("b", "2 1", count=2), item("a", "4 3", count=2)]) == "p:4 3 2 1"
+
+
+@pytest.mark.parametrize(
+    ("entry", "error"),
+    [
+        (item("a", "x", nodeSelector=BROKEN), "gather pool information: failed to perform node selection for slice a:"),
+        (
+            item("a", content=[{"name": "x", "nodeSelector": BROKEN}], perDeviceNodeSelection=True),
+            "gather pool information: failed to perform node selection for device x in slice a:",
+        ),
+    ],
+)
+def test_a_node_selector_that_cannot_be_parsed_is_told_by_the_view(entry: Json, error: str) -> None:
+    assert view([entry]).error.startswith(error)
+
+
+def test_devices_behind_the_first_match_are_looked_at_only_when_they_are_reached() -> None:
+    content = [{"name": "x", "allNodes": True}, {"name": "y", "nodeSelector": BROKEN}, {"name": "z", "nodeName": "n2"}]
+    found = view([item("a", content=content, perDeviceNodeSelection=True)])
+    assert (found.error, list(found.unmatchable), found.elsewhere) == ("", [1], 0b100)
+
+
+def rule(**selector: str) -> Json:
+    return {
+        "metadata": {"name": "r"},
+        "spec": {"deviceSelector": selector, "taint": {"key": "k", "effect": "NoExecute"}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("rules", "tainted"),
+    [
+        ([rule()], "x y"),
+        ([rule(driver="d", pool="p", device="y")], "y"),
+        ([rule(pool="q")], ""),
+        ([{"metadata": {"name": "r"}, "spec": {"taint": {"key": "k", "effect": "NoSchedule"}}}], ""),
+    ],
+)
+def test_rules_add_their_taint_to_the_devices_they_select(rules: list[Json], tainted: str) -> None:
+    found = view([item("a", "x y")], rules=rules)
+    assert " ".join(device.id[2] for device in found.devices if device.model.taints) == tainted
+    assert not any(
+        device.model.taints
+        for device in view([item("a", "x y")], FeatureGates(DRADeviceTaintRules=False), rules).devices
+    )
+
+
+def test_devices_of_equal_content_share_a_model() -> None:
+    first, second, other = view(
+        [item("a", content=[{"name": "x"}, {"name": "y"}, {"name": "z", "allNodes": True}])]
+    ).devices
+    assert first.model is second.model
+    assert first.model is not other.model
+
+
+def test_a_model_keeps_active_taints_and_exact_amounts_only() -> None:
+    taints = [{"key": "k", "effect": effect} for effect in ("NoSchedule", "None", "Odd", "NoExecute")]
+    device = convert(ResourceSlice, item("a", content=[{**consuming("x"), "taints": taints}])).spec.devices[0]
+    model = DeviceModel("d", device)
+    assert [taint.effect for taint in model.taints] == ["NoSchedule", "NoExecute"]
+    assert model.consumes == (("s", "c", 10**9),)
+    assert DeviceModels()("d", device).consumes == model.consumes
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name", "expected"),
+    [
+        ({"model": {"string": "x"}}, "d/model", (True, "x")),
+        ({"d/model": {"string": "x"}, "model": {"string": "y"}}, "d/model", (True, "x")),
+        ({"model": {"string": "x"}}, "other/model", (False, None)),
+        ({"model": {}}, "d/model", (True, None)),
+        ({}, "d/model", (False, None)),
+    ],
+)
+def test_an_attribute_is_found_by_its_full_name_or_in_the_drivers_domain(
+    attributes: Json, name: str, expected: tuple[bool, object]
+) -> None:
+    device = convert(ResourceSlice, item("a", content=[{"name": "x", "attributes": attributes}])).spec.devices[0]
+    assert DeviceModel("d", device).attribute(name) == expected
