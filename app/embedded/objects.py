@@ -58,6 +58,7 @@ class FullPodSpec(PodSpec, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     restart_policy: str = "Always"
+    preemption_policy: str = ""
 
 
 class FullPodStatus(PodStatus, frozen=True, gc=False):

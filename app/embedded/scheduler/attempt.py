@@ -17,6 +17,7 @@ from app.embedded.scheduler import fit
 from app.embedded.scheduler.cache import Cache, Rotation
 from app.embedded.scheduler.calls import CallError, Extenders, Filtered
 from app.embedded.scheduler.fit import Amounts, Unfit
+from app.embedded.scheduler.preemption import preempt
 from app.embedded.scheduler.wakeups import Refuser
 
 _SCORE_FACTOR = 10
@@ -36,6 +37,9 @@ class Refused(msgspec.Struct, frozen=True):
 
     message: str
     refusers: frozenset[Refuser]
+    nominated: str | None = ""
+    """The node where `victims` must go to make room; None leaves an earlier nomination as it is."""
+    victims: tuple[FullPod, ...] = ()
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -71,7 +75,7 @@ class Attempts:
         asked = fit.requests(pod)
         names = self._cache.names()
         if not names:
-            return Refused(fit.text(0, (), 0, 0), frozenset(("node",)))
+            return Refused(fit.text(0, (), ""), frozenset(("node",)))
         try:
             nominated = await self._nominated(pod, wire, asked)
             if nominated is not None:
@@ -80,7 +84,7 @@ class Attempts:
             feasible = self._in_tree(pod, asked, refusals)
             feasible = await self._filtered(pod, wire, feasible, refusals)
             if not feasible:
-                return self._refused(len(names), refusals)
+                return await self._refused(pod, wire, asked, refusals)
             if len(feasible) == 1:
                 return Found(feasible[0], asked, len(names))
             return Found(await self._best(pod, wire, asked, feasible), asked, len(names))
@@ -91,7 +95,7 @@ class Attempts:
         """The nominated node if it is (still) good; errors on the way only mean that all nodes are looked at."""
         name = pod.status.nominated_node_name
         node = self._cache.nodes.get(name)
-        if node is None or fit.obstacle(pod, asked, node, self._cache.room(name), self._ignored):
+        if node is None or fit.obstacle(pod, asked, node, self._cache.room_for(pod, name), self._ignored):
             return None
         try:
             return name if await self._filtered(pod, wire, [name], {}) else None
@@ -102,7 +106,7 @@ class Attempts:
         nodes = self._cache.nodes
 
         def fits(name: str) -> bool:
-            unfit = fit.obstacle(pod, asked, nodes[name], self._cache.room(name), self._ignored)
+            unfit = fit.obstacle(pod, asked, nodes[name], self._cache.room_for(pod, name), self._ignored)
             if unfit is not None:
                 refusals[name] = unfit
             return unfit is None
@@ -131,10 +135,12 @@ class Attempts:
             feasible = result.nodes
         return feasible
 
-    def _refused(self, nodes: int, refusals: dict[str, Unfit]) -> Refused:
-        resolvable = sum(1 for unfit in refusals.values() if unfit.resolvable)
-        message = fit.text(nodes, (u.reasons for u in refusals.values()), nodes - resolvable, resolvable)
-        return Refused(message, frozenset(unfit.refuser for unfit in refusals.values()))
+    async def _refused(self, pod: FullPod, wire: bytes, asked: Amounts, refusals: dict[str, Unfit]) -> Refused:
+        """What to tell the pod, and whether evicting others would help it."""
+        outcome = await preempt(pod, wire, asked, refusals, self._cache, self._extenders, self._ignored)
+        message = fit.text(len(self._cache.nodes), (unfit.reasons for unfit in refusals.values()), outcome.message)
+        refusers = frozenset(unfit.refuser for unfit in refusals.values())
+        return Refused(message, refusers, outcome.node, outcome.victims)
 
     async def _best(self, pod: FullPod, wire: bytes, asked: Amounts, feasible: list[str]) -> str:
         cache = self._cache

@@ -16,6 +16,7 @@ from app.embedded.scheduler.fit import Amounts, Room, requests
 class Place(msgspec.Struct, frozen=True):
     """Where a pod is and what it takes there."""
 
+    pod: FullPod
     node: str
     asked: Amounts
     assumed: bool
@@ -29,6 +30,9 @@ class Cache:
         self._rooms: dict[str, Room] = {}
         self._places: dict[str, Place] = {}
         self._names: list[str] | None = None
+        self._on_node: dict[str, dict[str, FullPod]] = {}
+        self._nominated: dict[str, Place] = {}
+        """Pods for which others were evicted: their room must not go to less important ones."""
 
     def names(self) -> list[str]:
         """The nodes in the order in which they came; shared, not to be changed."""
@@ -53,11 +57,35 @@ class Cache:
 
     def bound(self, pod: FullPod) -> None:
         """The watch shows the pod on a node."""
-        self._put(pod.metadata.uid, pod.spec.node_name, requests(pod), assumed=False)
+        self._put(Place(pod, pod.spec.node_name, requests(pod), assumed=False))
 
-    def assume(self, uid: str, node: str, asked: Amounts) -> None:
+    def assume(self, pod: FullPod, node: str, asked: Amounts) -> None:
         """A node was found for the pod and it will be bound there."""
-        self._put(uid, node, asked, assumed=True)
+        self._put(Place(pod, node, asked, assumed=True))
+
+    def pods_on(self, node: str) -> list[FullPod]:
+        """The pods that are bound, or being bound, to a node."""
+        return list(self._on_node.get(node, {}).values())
+
+    def nominate(self, pod: FullPod, node: str, asked: Amounts) -> None:
+        """Room is being made for the pod on this node; an empty node takes that back."""
+        self._nominated.pop(pod.metadata.uid, None)
+        if node:
+            self._nominated[pod.metadata.uid] = Place(pod, node, asked, assumed=True)
+
+    def room_for(self, pod: FullPod, node: str) -> Room:
+        """The room on a node as this pod sees it: what is kept for others as important as it is taken."""
+        room = self.room(node)
+        kept = [
+            place
+            for uid, place in self._nominated.items()
+            if place.node == node and uid != pod.metadata.uid and place.pod.spec.priority >= pod.spec.priority
+        ]
+        if kept:
+            room = Room(dict(room.amounts), room.pods)
+            for place in kept:
+                room.take(place.asked)
+        return room
 
     def assumed(self, uid: str) -> bool:
         place = self._places.get(uid)
@@ -72,14 +100,18 @@ class Cache:
 
     def gone(self, uid: str) -> None:
         """The pod has ended or was deleted."""
+        self._nominated.pop(uid, None)
         place = self._places.pop(uid, None)
         if place is not None:
             self.room(place.node).give(place.asked)
+            self._on_node[place.node].pop(uid, None)
 
-    def _put(self, uid: str, node: str, asked: Amounts, *, assumed: bool) -> None:
+    def _put(self, place: Place) -> None:
+        uid = place.pod.metadata.uid
         self.gone(uid)
-        self._places[uid] = Place(node, asked, assumed)
-        self.room(node).take(asked)
+        self._places[uid] = place
+        self.room(place.node).take(place.asked)
+        self._on_node.setdefault(place.node, {})[uid] = place.pod
 
 
 class Rotation:

@@ -105,6 +105,20 @@ class Extenders:
             scores[host] = scores.get(host, 0) + score
         return scores
 
+    async def preempt(
+        self, extender: Extender, pod: FullPod, wire: bytes, victims: Mapping[str, Sequence[str]]
+    ) -> dict[str, list[str]]:
+        """Node -> UIDs of victims as the extender wants them. Raises CallError."""
+        meta = {node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for node, uids in victims.items()}
+        body = b'{"Pod":%b,"NodeNameToVictims":null,"NodeNameToMetaVictims":%b}' % (wire, orjson.dumps(meta))
+        url = extender.url(extender.preempt_verb)
+        answer = _folded(await self._post(extender, "preempt", url, body, pod, len(victims)))
+        nodes = answer.get("nodenametometavictims") or {}
+        return {
+            node: [str(_folded(victim).get("uid", "")) for victim in _folded(entry).get("pods") or ()]
+            for node, entry in nodes.items()
+        }
+
     async def bind(self, extender: Extender, pod: FullPod, node: str) -> None:
         """Returns when the extender says that the pod is bound. Raises CallError."""
         body = orjson.dumps(

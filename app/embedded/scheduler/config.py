@@ -213,7 +213,7 @@ def takeover(base: str, names: Iterable[str] = ("dra-scheduler",)) -> SchedulerC
                 http_timeout="3s",
                 node_cache_capable=True,
             ),
-            Extender(prefix, bind_verb="bind", http_timeout="11m", node_cache_capable=True),
+            Extender(prefix, bind_verb="bind", http_timeout="30s", node_cache_capable=True),
         ),
     )
 

@@ -191,11 +191,8 @@ def sample_size(nodes: int, percentage: int) -> int:
     return min(nodes, max(nodes * percentage // 100, 100))
 
 
-def text(nodes: int, refusals: Iterable[tuple[str, ...]], hopeless: int, resolvable: int) -> str:
-    """The message of a pod that fits nowhere: reasons counted and sorted, then what preemption had to say.
-
-    `hopeless` nodes are those that no eviction would help, `resolvable` the others.
-    """
+def text(nodes: int, refusals: Iterable[tuple[str, ...]], preemption: str) -> str:
+    """The message of a pod that fits nowhere: reasons counted and sorted, then what preemption said, if anything."""
     if nodes == 0:
         return "no nodes available to schedule pods"
     counts: dict[str, int] = {}
@@ -203,16 +200,15 @@ def text(nodes: int, refusals: Iterable[tuple[str, ...]], hopeless: int, resolva
         for reason in reasons:
             counts[reason] = counts.get(reason, 0) + 1
     histogram = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
-    available = f"0/{nodes} nodes are available:"
-    preemption = ", ".join(
-        sorted(
-            f"{count} {said}"
-            for count, said in (
-                (hopeless, "Preemption is not helpful for scheduling"),
-                (resolvable, "No preemption victims found for incoming pod"),
-            )
-            if count
-        )
+    said = f"0/{nodes} nodes are available:" + (f" {histogram}." if histogram else "")
+    return f"{said} preemption: {preemption}" if preemption else said
+
+
+def no_preemption(nodes: int, resolvable: int) -> str:
+    """What preemption says when it found no victims: `resolvable` nodes have none, the others would not be helped."""
+    counts = (
+        (nodes - resolvable, "Preemption is not helpful for scheduling"),
+        (resolvable, "No preemption victims found for incoming pod"),
     )
-    first = f"{available} {histogram}." if histogram else available
-    return f"{first} preemption: {available} {preemption}."
+    reasons = ", ".join(sorted(f"{count} {said}" for count, said in counts if count))
+    return f"0/{nodes} nodes are available: {reasons}."

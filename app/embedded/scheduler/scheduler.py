@@ -11,34 +11,28 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 import msgspec
-import structlog
 
-from app.api.core import ObjectReference
-from app.api.decoding import encode
-from app.api.errors import ApiError, NotFoundError
+from app.api.errors import ApiError
 from app.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX, DeviceClass, ResourceClaim
 from app.embedded.informer import Informer
 from app.embedded.objects import NODES, PODS, FullNode, FullPod
 from app.embedded.podclaims import Unready, claims
 from app.embedded.scheduler import wakeups
-from app.embedded.scheduler.attempt import Attempts, Failed, Found, Outcome, Refused
+from app.embedded.scheduler.attempt import Attempts, Failed, Found, Refused
 from app.embedded.scheduler.cache import Cache
 from app.embedded.scheduler.calls import Call, CallError, Extenders, wire_form
 from app.embedded.scheduler.config import SchedulerConfig
+from app.embedded.scheduler.fit import requests
 from app.embedded.scheduler.queue import Item, SchedulingQueue
 from app.embedded.scheduler.records import PodRecord, pod_records
+from app.embedded.scheduler.reports import Reports
 from app.embedded.scheduler.wakeups import Wakeup
-from app.kube.client import STRATEGIC_PATCH, KubeClient
-from app.kube.events import EventRecorder, Occurrence
+from app.kube.client import KubeClient
 from app.kube.resources import device_classes, resource_claims
 
-log = structlog.get_logger(__name__)
-
 _FLUSH_PERIOD = 30.0
-_EVENTS_PER_SECOND = 200.0
 
 
 class Scheduler:
@@ -81,10 +75,7 @@ class Scheduler:
             by_claim=self._by_claim,
             chance=random.Random(seed),
         )
-        self._recorders = {
-            name: EventRecorder(client, f"{name}-embedded", controller=name, rate=_EVENTS_PER_SECOND)
-            for name in config.scheduler_names
-        }
+        self._reports = Reports(client, config.scheduler_names)
         self._bindings: set[asyncio.Task[None]] = set()
         self._pods.subscribe(self._pod_changed)
         self._nodes.subscribe(self._node_changed)
@@ -101,7 +92,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             for informer in (self._pods, self._nodes, self._claims, self._classes):
                 group.create_task(informer.run())
-            for recorder in self._recorders.values():
+            for recorder in self._reports.recorders:
                 group.create_task(recorder.run())
             for informer in (self._nodes, self._claims, self._classes, self._pods):
                 await informer.synced.wait()
@@ -158,7 +149,7 @@ class Scheduler:
         elif new.pod.spec.node_name:
             self.queue.remove(uid)
             self._cache.bound(new.pod)
-        elif new.pod.spec.scheduler_name in self._recorders:
+        elif new.pod.spec.scheduler_name in self.config.scheduler_names:
             if uid in self.queue:
                 self.queue.update(uid, new, Wakeup("own pod"))
             elif not self._cache.assumed(uid):
@@ -208,7 +199,7 @@ class Scheduler:
         if isinstance(outcome, Found):
             if item.uid not in self.queue:
                 return  # deleted, or bound by somebody else, during the attempt
-            self._cache.assume(item.uid, outcome.node, outcome.asked)
+            self._cache.assume(record.pod, outcome.node, outcome.asked)
             self.queue.binding(item.uid)
             task = asyncio.create_task(self._bind(record, outcome.node))
             self._bindings.add(task)
@@ -231,8 +222,7 @@ class Scheduler:
             await self._unsuccessful(record, Failed(str(problem)))
             return
         self.queue.remove(pod.metadata.uid)
-        note = f"Successfully assigned {pod.metadata.key} to {node}"
-        self._tell(pod, Occurrence(_reference(pod), "Scheduled", "Binding", note))
+        self._reports.scheduled(pod, node)
 
     async def _bind_myself(self, pod: FullPod, node: str) -> None:
         binding = {
@@ -244,57 +234,24 @@ class Scheduler:
         path = PODS.path(pod.metadata.namespace, pod.metadata.name, "binding")
         await self._client.create(path, msgspec.json.encode(binding))
 
-    async def _unsuccessful(self, record: PodRecord, outcome: Outcome) -> None:
-        """Put the pod back into the queue and tell it why."""
-        if isinstance(outcome, Found):
-            return
+    async def _unsuccessful(self, record: PodRecord, outcome: Refused | Failed) -> None:
+        """Put the pod back into the queue, tell it why, and make room for it if that was decided."""
         uid = record.metadata.uid
+        nominated: str | None = ""
+        victims: tuple[FullPod, ...] = ()
         if isinstance(outcome, Refused):
+            nominated, victims, reason = outcome.nominated, outcome.victims, "Unschedulable"
             self.queue.refused(uid, outcome.refusers)
-            reason = "Unschedulable"
         else:
-            self.queue.failed(uid)
             reason = "SchedulerError"
+            self.queue.failed(uid)
+        if nominated is not None:
+            self._cache.nominate(record.pod, nominated, requests(record.pod))
         current = self._pods.objects.get(record.metadata.key)
         if current is None or current.metadata.uid != uid:
             self.queue.remove(uid)
+            self._cache.gone(uid)
             return
-        pod = current.pod
-        self._tell(pod, Occurrence(_reference(pod), "FailedScheduling", "Scheduling", outcome.message, "Warning"))
-        await self._report(pod, reason, outcome.message)
-
-    async def _report(self, pod: FullPod, reason: str, message: str) -> None:
-        """The PodScheduled condition, written only when it changes."""
-        before = pod.condition
-        known = before is not None and (before.status, before.reason, before.message) == ("False", reason, message)
-        if known and not pod.status.nominated_node_name:
-            return
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        since = before.last_transition_time if before is not None and before.status == "False" else now
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": reason,
-            "message": message,
-            "observedGeneration": pod.metadata.generation,
-            "lastTransitionTime": since or now,
-        }
-        status: dict[str, object] = {"conditions": [condition]}
-        if pod.status.nominated_node_name:
-            status["nominatedNodeName"] = None
-        body = encode({"metadata": {"uid": pod.metadata.uid}, "status": status})
-        path = PODS.path(pod.metadata.namespace, pod.metadata.name, "status")
-        try:
-            await self._client.patch(path, body, STRATEGIC_PATCH)
-        except NotFoundError:
-            pass
-        except ApiError as problem:
-            log.warning("pod not told why it waits", pod=pod.metadata.key, problem=problem.message)
-
-    def _tell(self, pod: FullPod, occurrence: Occurrence) -> None:
-        self._recorders[pod.spec.scheduler_name].record(occurrence)
-
-
-def _reference(pod: FullPod) -> ObjectReference:
-    meta = pod.metadata
-    return ObjectReference("Pod", meta.name, meta.namespace, meta.uid, "v1", meta.resource_version)
+        for victim in victims:
+            await self._reports.evict(victim, current.pod, nominated or "")
+        await self._reports.unscheduled(current.pod, reason, outcome.message, nominated)

@@ -101,7 +101,7 @@ def test_init_containers_count_by_their_peak_and_sidecars_with_everything() -> N
 
 def test_reasons_are_counted_and_sorted_as_kube_scheduler_words_them() -> None:
     refusals = [("Insufficient cpu", "Insufficient memory"), ("node(s) were unschedulable",), ("Insufficient cpu",)]
-    assert fit.text(3, refusals, 2, 1) == (
+    assert fit.text(3, refusals, fit.no_preemption(3, 1)) == (
         "0/3 nodes are available: 1 Insufficient memory, 1 node(s) were unschedulable, 2 Insufficient cpu. "
         "preemption: 0/3 nodes are available: 1 No preemption victims found for incoming pod, "
         "2 Preemption is not helpful for scheduling."
@@ -109,9 +109,13 @@ def test_reasons_are_counted_and_sorted_as_kube_scheduler_words_them() -> None:
 
 
 def test_nodes_dropped_without_a_reason_leave_a_gap_in_the_text() -> None:
-    assert fit.text(3, [(), (), ()], 3, 0) == (
+    assert fit.text(3, [(), (), ()], fit.no_preemption(3, 0)) == (
         "0/3 nodes are available: preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     )
+
+
+def test_a_pod_that_makes_room_says_nothing_of_preemption() -> None:
+    assert fit.text(1, [("Insufficient cpu",)], "") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 @pytest.mark.parametrize(
