@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.case import Case
 from tests.e2e.components import NotBuiltError, assets
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.ground import Ground
+from tests.e2e.ground import HASTY, Ground
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,3 +51,11 @@ def case(ground: Ground) -> Iterator[Case]:
         yield made
     finally:
         made.tear_down()
+
+
+@pytest.fixture(scope="module")
+def hasty(ground: Ground) -> Iterator[str]:
+    """The name of one more scheduler, which gives up on a bind after two seconds."""
+    ground.start_hasty_scheduler()
+    yield HASTY
+    ground.plane.stop_component(HASTY)

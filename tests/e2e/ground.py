@@ -38,6 +38,9 @@ NODES = 4
 SECONDS = 90.0
 """How long anything is waited for: generous, because machines are slow and waiting ends when it happens."""
 SCHEDULER = "dra-scheduler"
+HASTY = SCHEDULER + "-hasty"
+BIND_TIMEOUT = 2.0
+"""Seconds after which the hasty scheduler gives up on a bind."""
 T = TypeVar("T")
 
 
@@ -148,6 +151,16 @@ class Ground:
         rights = self.plane.service_account_kubeconfig("dra-system", "dra-scheduler") if secondary else None
         gates = {**self.plane.feature_gates, "SchedulerPopFromBackoffQ": False}
         return self.plane.start_scheduler(name, config, gates, rights)
+
+    def start_hasty_scheduler(self) -> None:
+        """One more scheduler with a name of its own, which gives up on a bind after two seconds."""
+
+        def change(config: dict[str, Any]) -> None:
+            config["leaderElection"]["leaderElect"] = False
+            config["profiles"][0]["schedulerName"] = HASTY
+            config["extenders"][1]["httpTimeout"] = f"{BIND_TIMEOUT:g}s"
+
+        self.start_scheduler(HASTY, change=change)
 
     # --- doing and looking
 

@@ -4,78 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from aiohttp import web
 
 from tests.e2e.case import Case
-from tests.e2e.ground import SCHEDULER, Ground
-from tests.e2e.wire import Exchange, Rule
+from tests.e2e.disturbance import WRITES, Match, Then, binding, finalizer, once, refuse, status, verb
+from tests.e2e.ground import BIND_TIMEOUT, HASTY, Ground
+from tests.e2e.wire import Exchange
 
 pytestmark = pytest.mark.e2e
 
-HASTY = SCHEDULER + "-hasty"
-BIND_TIMEOUT = 2.0
 EXTENDER = "system:serviceaccount:dra-system:dra-extender"
-
-Match = Callable[[Exchange], bool]
-Then = Callable[[Exchange], Awaitable[web.Response | None]]
-
-
-@pytest.fixture(scope="module")
-def hasty(ground: Ground) -> Iterator[str]:
-    """The name of one more scheduler, which gives up on a bind after two seconds."""
-
-    def change(config: dict[str, Any]) -> None:
-        config["leaderElection"]["leaderElect"] = False
-        config["profiles"][0]["schedulerName"] = HASTY
-        config["extenders"][1]["httpTimeout"] = f"{BIND_TIMEOUT:g}s"
-
-    ground.start_scheduler(HASTY, change=change)
-    yield HASTY
-    ground.plane.stop_component(HASTY)
-
-
-def finalizer(claim: str) -> Match:
-    return lambda exchange: exchange.method == "PATCH" and exchange.path.endswith(f"/resourceclaims/{claim}")
-
-
-def status(claim: str) -> Match:
-    return lambda exchange: exchange.method == "PATCH" and exchange.path.endswith(f"/resourceclaims/{claim}/status")
-
-
-def binding(pod: str) -> Match:
-    return lambda exchange: exchange.path.endswith(f"/pods/{pod}/binding")
-
-
-WRITES = {"finalizer": finalizer, "status": status, "binding": binding}
-
-
-def once(match: Match, then: Then) -> Rule:
-    """The first exchange that matches is treated so, and no other."""
-    done: list[Exchange] = []
-
-    async def rule(exchange: Exchange) -> web.Response | None:
-        if done or not match(exchange):
-            return None
-        done.append(exchange)
-        return await then(exchange)
-
-    return rule
-
-
-def refuse(code: int, reason: str) -> Then:
-    async def then(exchange: Exchange) -> web.Response:
-        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
-        return web.json_response(body | {"message": "disturbed by a test"}, status=code)
-
-    return then
 
 
 def bind_to(case: Case, pod: str) -> Match:
-    return lambda exchange: exchange.verb == "bind" and exchange.pod == case.key(pod)
+    return verb("bind", case.key(pod))
 
 
 def writes_of_extender(case: Case, ground: Ground) -> list[tuple[str, str, int]]:
@@ -266,12 +212,7 @@ def test_24_a_scheduler_that_dies_during_a_bind_finds_it_done(case: Case, ground
         case.pod_with_claim("one", scheduler=hasty)
         case.until_runs("one")
     ground.plane.components.pop(HASTY)
-
-    def change(config: dict[str, Any]) -> None:
-        config["leaderElection"]["leaderElect"] = False
-        config["profiles"][0]["schedulerName"] = HASTY
-
-    ground.start_scheduler(HASTY, change=change)
+    ground.start_hasty_scheduler()
     case.pod_with_claim("two", scheduler=hasty)
     case.until_refused("two", "cannot allocate all claims")
     assert case.reserved("one") == {"one"}
