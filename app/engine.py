@@ -73,21 +73,17 @@ class Engine:
             log.warning("binds did not end in time", binds=left)
 
     async def _work(self) -> None:
-        """Scheduling's own work, while this replica leads and knows the cluster."""
+        """Scheduling's own work, while this replica leads and knows the cluster. Raises what that work raises."""
         work: asyncio.Task[None] | None = None
-        try:
+        async with asyncio.TaskGroup() as group:
             while True:
                 await self._turn.wait()
                 self._turn.clear()
-                if work is not None and work.done():
-                    work.result()
                 if self._leading and self.watches.synced and work is None:
-                    work = asyncio.create_task(self.scheduling.run(), name="scheduling")
+                    work = group.create_task(self.scheduling.run(), name="scheduling")
                 elif not self._leading and work is not None:
                     await _cancelled(work)
                     work = None
-        finally:
-            await _cancelled(work)
 
     async def _look(self) -> None:
         """The audit; before everything was listed there is nothing to say."""
@@ -173,8 +169,7 @@ class Engine:
         self.writer.record_event(claim, "Warning", "DeviceHeldTwice", text, action="Auditing")
 
 
-async def _cancelled(task: asyncio.Task[None] | None) -> None:
-    """Wait until the task, if there is one, has ended."""
-    if task is not None:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    """Wait until the task has ended."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -89,6 +89,8 @@ class Service:
             for server in self._servers:
                 await server.start()
         except BaseException:
+            for server in self._servers:
+                await server.stop()
             await self._client.close()
             raise
         self.metrics.read_from(self._readings)
@@ -188,7 +190,7 @@ class Service:
                 for job in self.engine.jobs():
                     group.create_task(job)
         except* Exception as problems:
-            self._failure = "; ".join(f"{type(problem).__name__}: {problem}" for problem in problems.exceptions)
+            self._failure = "; ".join(f"{type(problem).__name__}: {problem}" for problem in _leaves(problems))
             log.exception("the service cannot go on", problem=self._failure)
 
     async def _discover(self, client: KubeClient) -> Served:
@@ -327,3 +329,12 @@ class Service:
         yield Reading("leading", float(self._election is None or self._election.leading))
         if self.engine is not None:
             yield from self.engine.readings()
+
+
+def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
+    """The exceptions in a group, however deep."""
+    for problem in group.exceptions:
+        if isinstance(problem, BaseExceptionGroup):
+            yield from _leaves(problem)
+        else:
+            yield problem

@@ -72,18 +72,19 @@ class Waking:
             self._due.clear()
             if not self.waiting:
                 continue
-            generation = self.generation
+            generation, strangers = self.generation, self._strangers
+            self._strangers = False
             try:
                 await self._ring()
             except ApiError as error:
                 self._observer.count(RUNG, "failed")
                 log.warning("the doorbell did not ring; trying again", error=repr(error), seconds=pause)
+                self._strangers = self._strangers or strangers
                 self._due.set()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, max(self._limits.retry_most_seconds, self._limits.ring_seconds))
             else:
                 self._observer.count(RUNG, "rung")
                 self._rung = generation
-                self._strangers = False
                 pause = self._limits.ring_seconds
                 await asyncio.sleep(pause)

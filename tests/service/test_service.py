@@ -233,6 +233,36 @@ async def test_stopping_lets_a_running_bind_finish(world: Any, start_service: An
     assert world.stored("pods", "p")["spec"]["nodeName"] == world.nodes[0]
 
 
+# --- what must not be overlooked
+
+
+async def test_a_doorbell_that_breaks_ends_the_service_instead_of_leaving_pods_asleep(
+    world: Any, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken() -> None:
+        raise RuntimeError("boom")
+
+    assert service.engine is not None
+    monkeypatch.setattr(service.engine.scheduling.state.waking, "_ring", broken)
+    service.engine.scheduling.state.waking.wake_everybody()
+    async with asyncio.timeout(20):
+        await service.wait()
+    assert service.unavailable() == "failed: RuntimeError: boom"
+    assert (await world.get(service.url + "/livez"))[0] == 503
+
+
+async def test_a_service_that_cannot_listen_leaves_nothing_open(world: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        wanted = f"127.0.0.1:{taken.getsockname()[1]}"
+        service = Service(load({"listen": "127.0.0.1:0", "insight_listen": wanted, "server": world.api.url}))
+        with pytest.raises(OSError, match=f"cannot listen on {wanted}"):
+            await service.start()
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await world.get(service.url + "/scheduler/filter")
+
+
 # --- replicas
 
 
