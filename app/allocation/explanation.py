@@ -65,9 +65,9 @@ def _pool_problems(view: NodeView) -> Iterator[str]:
 def _verdict(task: Task, requests: tuple[RequestExplanation, ...], step_budget: int) -> tuple[str, str, str, str, int]:
     """(verdict, reason, blocking, last rule, steps)."""
     refused = INVALID_POOLS if task.view.invalid else NO_SOLUTION
-    request = lacking(task)
-    if request is not None:
-        return "refused", refused, _label(task, request), _scarcity(task, request, requests), 1
+    scarce = _scarce(task, requests)
+    if scarce is not None and lacking(task) is not None:
+        return "refused", refused, _label(task, scarce[0]), scarce[1], 1
     pruning = Pruning(task)
     search = Search(task, step_budget, pruning)
     try:
@@ -79,6 +79,8 @@ def _verdict(task: Task, requests: tuple[RequestExplanation, ...], step_budget: 
         return "error", str(failure), "", "", search.steps
     stuck = pruning.blocking if pruning.blocking is not None else (search.stuck.request if search.stuck else 0)
     rule = pruning.reason or "every combination of devices was tried"
+    if scarce is not None:
+        stuck, rule = scarce
     if outcome is Outcome.UNDECIDED:
         return "undecided", undecided(step_budget), _label(task, stuck), rule, search.steps
     return "refused", refused, _label(task, stuck), rule, search.steps
@@ -89,20 +91,25 @@ def _label(task: Task, request: int) -> str:
     return f"claim {task.prepared.claims[found.claim].label}, request {found.name}"
 
 
-def _scarcity(task: Task, request: int, requests: tuple[RequestExplanation, ...]) -> str:
+def _scarce(task: Task, requests: tuple[RequestExplanation, ...]) -> tuple[int, str] | None:
+    """The first request that has too few devices on its own whatever is chosen, and the rules after which it has."""
+    found = iter(requests)
+    for request, options in enumerate(task.options):
+        items = [next(found) for _ in options]
+        if all(item.left < max(item.wanted, 1) for item in items):
+            rules = dict.fromkeys(_last_rule(item) for item in items)
+            return request, f"not enough devices are left after: {', '.join(rules)}"
+    return None
+
+
+def _last_rule(item: RequestExplanation) -> str:
     """The rule after which the request had too few devices."""
-    names = {option.ask.name for option in task.options[request]}
-    claim = task.prepared.claims[task.prepared.requests[request].claim].label
-    rules: list[str] = []
-    for item in requests:
-        if item.claim == claim and item.request in names:
-            left, rule = item.pooled, "pools"
-            for loss in item.losses:
-                if left < item.wanted:
-                    break
-                left, rule = left - loss.count, loss.rule
-            rules.append(rule)
-    return f"not enough devices are left after: {', '.join(dict.fromkeys(rules))}"
+    left, rule = item.pooled, "pools"
+    for loss in item.losses:
+        if left < max(item.wanted, 1):
+            break
+        left, rule = left - loss.count, loss.rule
+    return rule
 
 
 # --- counts -----------------------------------------------------------------------------------------------------------

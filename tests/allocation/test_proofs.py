@@ -1,0 +1,184 @@
+"""The proofs that cut the search: matching, packing, filling. Never a false no; sharp where they promise it."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.allocation.batch import answer
+from app.allocation.filling import Filling
+from app.allocation.matching import assignable
+from app.allocation.packing import Packing, Row, Size, flat
+from tests.allocation.scenarios import (
+    DRIVER,
+    A,
+    ask,
+    claim,
+    device,
+    devices,
+    first_available,
+    request,
+    resource_slice,
+    scenario,
+)
+
+Json = dict[str, Any]
+
+
+@given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 4)), max_size=6))
+def test_assignable_is_halls_condition(demands: list[tuple[int, int]]) -> None:
+    def enough(chosen: tuple[tuple[int, int], ...]) -> bool:
+        union = 0
+        for mask, _ in chosen:
+            union |= mask
+        return sum(need for _, need in chosen) <= union.bit_count()
+
+    expected = all(enough(chosen) for size in range(len(demands) + 1) for chosen in combinations(demands, size))
+    assert assignable(demands) == expected
+
+
+def packs(sizes: list[int], rooms: list[int]) -> bool:
+    @cache
+    def place(index: int, left: tuple[int, ...]) -> bool:
+        if index == len(sizes):
+            return True
+        return any(
+            room >= sizes[index] and place(index + 1, tuple(sorted((*left[:i], room - sizes[index], *left[i + 1 :]))))
+            for i, room in enumerate(left)
+        )
+
+    return place(0, tuple(sorted(rooms)))
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 9), max_size=8), st.lists(st.integers(0, 20), min_size=1, max_size=4))
+def test_filling_is_exact(sizes: list[int], rooms: list[int]) -> None:
+    assert Filling().feasible(sizes, rooms, 100_000) == packs(sizes, rooms)
+
+
+def test_filling_remembers_failures_and_says_yes_when_it_runs_out_of_steps() -> None:
+    sizes, rooms = [8, 7, 7, 7, 4, 4, 3, 3], [16, 16, 12]
+    filling = Filling()
+    assert not packs(sizes, rooms)
+    assert not filling.feasible(sizes, rooms, 1000)
+    steps = filling.steps
+    assert not filling.feasible(sizes, rooms, 1000)
+    assert filling.steps == steps
+    assert Filling().feasible(sizes, rooms, 0)
+
+
+def test_filling_copes_with_amounts_of_any_magnitude() -> None:
+    huge = 10**30 + 7
+    assert not Filling().feasible([huge, huge, huge - 1], [2 * huge - 2, huge + 1], 1000)
+    assert Filling().feasible([huge, huge, huge - 1], [2 * huge - 1, huge], 1000)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_packing_is_exact_within_its_limit(data: st.DataObject) -> None:
+    bins = data.draw(st.integers(1, 3))
+    size = st.none() | st.tuples(st.integers(0, 4), st.integers(0, 4))
+    items: list[Row] = data.draw(st.lists(st.tuples(*[size] * bins), max_size=5))
+    room: list[Size] = data.draw(
+        st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=bins, max_size=bins)
+    )
+
+    def place(index: int, left: list[Size]) -> bool:
+        if index == len(items):
+            return True
+        for bin, part in enumerate(items[index]):
+            if part is not None and all(want <= have for want, have in zip(part, left[bin], strict=True)):
+                rest = tuple(have - want for want, have in zip(part, left[bin], strict=True))
+                if place(index + 1, [*left[:bin], rest, *left[bin + 1 :]]):
+                    return True
+        return False
+
+    assert Packing(items, room, 100_000).feasible() == place(0, room)
+
+
+def test_a_flat_question_has_one_size_per_item_and_no_forbidden_bin_with_room() -> None:
+    assert flat([((2,), (2,)), ((3,), None)], [(5,), (2,)]) == [2, 3]
+    assert flat([((2,), (2,)), ((3,), None)], [(5,), (3,)]) is None
+    assert flat([((2,), (1,))], [(5,), (3,)]) is None
+    assert flat([((2, 1),)], [(5, 5)]) is None
+
+
+# --- work done on shapes that explode without the proofs --------------------------------------------------------------
+
+
+def shares(total: int, *amounts: int) -> Json:
+    """Requests for shares of devices with 100 units each, smallest first."""
+    content = [device(f"d{i}", capacity={"units": "100"}, allowMultipleAllocations=True) for i in range(total)]
+    wanted = [request(f"r{i}", capacity={"requests": {"units": str(n)}}) for i, n in enumerate(sorted(amounts))]
+    return scenario([resource_slice(content)], [claim(*wanted)])
+
+
+def cards(count: int, requests: list[Json], size: int = 4) -> Json:
+    """Cards of `size` slots, cut into one full, halves and quarters."""
+    content = [
+        device(f"c{i}-{slots}-{k}", {"slots": slots}, counters={f"card-{i}": {"slots": str(slots)}})
+        for i in range(count)
+        for slots, pieces in ((size, 1), (2, size // 2), (1, size))
+        for k in range(pieces)
+    ]
+    counters = {f"card-{i}": {"slots": str(size)} for i in range(count)}
+    slices = [resource_slice(content, name="b", count=2), resource_slice(name="a", count=2, counters=counters)]
+    return scenario(slices, [claim(*requests)])
+
+
+def slots(name: str, amount: int, count: int = 1) -> Json:
+    return request(name, count, f"{A}.slots == {amount}")
+
+
+def together(groups: int, size: int, *wanted: int) -> Json:
+    """Claims for devices of one group each."""
+    content = [device(f"d{i}", {"index": i, "numa": i % groups}) for i in range(groups * size)]
+    constraints = [{"matchAttribute": f"{DRIVER}/numa"}]
+    claims = [claim(request("r", n), name=f"c{i}", constraints=constraints) for i, n in enumerate(wanted)]
+    return scenario([resource_slice(content)], claims)
+
+
+def triangles(count: int, pairs: int) -> Json:
+    """Devices linked in triangles; each claim wants two that are linked."""
+    content = [
+        device(f"d{i}-{a}", {"links": [f"{a}{i}", f"{b}{i}"]}) for i in range(count) for a, b in ("ab", "bc", "ca")
+    ]
+    constraints = [{"matchAttribute": f"{DRIVER}/links"}]
+    claims = [claim(request("r", 2), name=f"c{i}", constraints=constraints) for i in range(pairs)]
+    return scenario([resource_slice(content)], claims)
+
+
+PERFECT = (3, 3, 3, 7, 8, 10, 11, 14, 15, 17, 18, 20, 21, 24, 25, 27, 31, 34, 37, 40, 49, 51, 66, 66)
+"""Fills six times 100 without a gap."""
+
+LAST_NEEDS_FIRST = claim(*(request(f"r{i}", 2) for i in range(9)), request("z", 2, f"{A}.index < 2"))
+TOO_MANY = claim(*(first_available(f"r{i}", ask(4), ask(2), ask(1)) for i in range(10)))
+
+
+@pytest.mark.parametrize(
+    ("case", "kind", "steps"),
+    [
+        (shares(6, *PERFECT), "allocated", 400),
+        (shares(5, *[5] * 4, *[51] * 6), "unschedulable", 100),
+        (shares(4, *[5] * 4, *[34] * 9), "unschedulable", 400),
+        (cards(6, [slots(f"q{i}", 1) for i in range(5)] + [slots("full", 4, 5)]), "unschedulable", 5),
+        (cards(6, [slots(f"q{i}", 1) for i in range(4)] + [slots("full", 4, 5)]), "allocated", 300),
+        (cards(5, [slots(f"q{i}", 1) for i in range(2)] + [slots("half", 2, 9)]), "allocated", 300),
+        (together(2, 12, 7, 7, 7), "unschedulable", 20),
+        (together(3, 9, 1, 1, 2, 2, 3, 4, 5, 9), "allocated", 400),
+        (triangles(5, 5), "allocated", 400),
+        (triangles(5, 6), "unschedulable", 20),
+        (scenario([resource_slice(devices(20))], [LAST_NEEDS_FIRST]), "allocated", 200),
+        (scenario([resource_slice(devices(9))], [TOO_MANY]), "unschedulable", 5),
+    ],
+    ids=lambda value: value["claims"][0]["metadata"]["name"] if isinstance(value, dict) else str(value),
+)  # fmt: skip
+def test_little_work_is_done_on_shapes_that_explode(case: Json, kind: str, steps: int) -> None:
+    found = answer(case)
+    assert (found["kind"], found["error"] or "-")[0] == kind
+    assert found["steps"] <= steps
