@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.embedded.objects import FullPod
+from app.embedded.objects import FullNode, FullPod
 from app.embedded.scheduler import fit
 from app.embedded.scheduler.cache import Cache, Rotation
 from app.embedded.scheduler.calls import CallError, Extenders, Filtered
@@ -69,6 +69,7 @@ class Attempts:
         self._by_claim = by_claim
         self._chance = chance
         self._rotation = Rotation()
+        self._scores: dict[str, tuple[FullNode, int, Amounts, int]] = {}
 
     async def run(self, pod: FullPod, wire: bytes) -> Outcome:
         """Find a node. Never raises."""
@@ -142,9 +143,19 @@ class Attempts:
         refusers = frozenset(unfit.refuser for unfit in refusals.values())
         return Refused(message, refusers, outcome.node, outcome.victims)
 
+    def _room_score(self, asked: Amounts, node: FullNode) -> int:
+        """`least_allocated`, computed anew only for nodes on which something changed."""
+        room = self._cache.room(node.name)
+        known = self._scores.get(node.name)
+        if known is not None and known[0] is node and known[1] == room.version and known[2] == asked:
+            return known[3]
+        score = fit.least_allocated(asked, node, room)
+        self._scores[node.name] = (node, room.version, asked, score)
+        return score
+
     async def _best(self, pod: FullPod, wire: bytes, asked: Amounts, feasible: list[str]) -> str:
         cache = self._cache
-        totals = {name: fit.least_allocated(asked, cache.nodes[name], cache.room(name)) for name in feasible}
+        totals = {name: self._room_score(asked, cache.nodes[name]) for name in feasible}
         extenders = self._extenders.interested(pod, "prioritize")
         answers = await asyncio.gather(
             *(self._extenders.prioritize(extender, pod, wire, feasible) for extender in extenders),

@@ -97,11 +97,14 @@ class Extenders:
         if not isinstance(answer, list):
             raise CallError(f"json: cannot unmarshal {type(answer).__name__} into Go value of type v1.HostPriorityList")
         scores: dict[str, int] = {}
-        for entry in map(_folded, answer):
-            score = entry.get("score", 0)
+        for entry in answer:
+            if not (isinstance(entry, dict) and "Host" in entry and "Score" in entry):
+                folded = _folded(entry)
+                entry = {"Host": folded.get("host", ""), "Score": folded.get("score", 0)}
+            score = entry["Score"]
             if not isinstance(score, int):
                 raise CallError("json: cannot unmarshal number into Go struct field HostPriority.Score of type int64")
-            host = str(entry.get("host", ""))
+            host = str(entry["Host"])
             scores[host] = scores.get(host, 0) + score
         return scores
 

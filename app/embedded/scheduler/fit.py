@@ -26,13 +26,17 @@ class Room(msgspec.Struct):
 
     amounts: dict[str, int] = {}
     pods: int = 0
+    version: int = 0
+    """Grows with every change."""
 
     def take(self, asked: Amounts) -> None:
+        self.version += 1
         self.pods += 1
         for name, amount in asked.items():
             self.amounts[name] = self.amounts.get(name, 0) + amount
 
     def give(self, asked: Amounts) -> None:
+        self.version += 1
         self.pods -= 1
         for name, amount in asked.items():
             self.amounts[name] = self.amounts.get(name, 0) - amount
