@@ -32,7 +32,14 @@ from app.http.metrics import Metrics, Reading
 from app.http.protocol import ConnectionLimits
 from app.http.server import HttpServer
 from app.http.tls import Certificates
-from app.kube.access import missing_rights, rights_for_binding, rights_for_lease, rights_for_reading
+from app.kube.access import (
+    missing_rights,
+    rights_for_binding,
+    rights_for_extended_resources,
+    rights_for_lease,
+    rights_for_reading,
+    rights_for_waking,
+)
 from app.kube.backoff import Backoff
 from app.kube.client import KubeClient
 from app.kube.discovery import Served, discover
@@ -235,6 +242,9 @@ class Service:
     async def _check_rights(self, client: KubeClient, served: Served) -> None:
         """Say at the start which rights are missing, not when the first pod needs them."""
         rights = rights_for_reading(taint_rules=bool(served.taint_rules)) + rights_for_binding()
+        rights += rights_for_waking(self.settings.namespace)
+        if self.settings.features.DRAExtendedResource:
+            rights += rights_for_extended_resources()
         if self.settings.leader_election:
             rights += rights_for_lease(self.settings.namespace, self.settings.lease_name)
         try:

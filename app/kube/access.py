@@ -60,9 +60,28 @@ def rights_for_binding() -> tuple[Right, ...]:
         Right("patch", GROUP, "resourceclaims", "set the finalizer of claims"),
         Right("patch", GROUP, "resourceclaims", "allocate and reserve claims", "status"),
         Right("patch", GROUP, "resourceclaims", "allocate and reserve claims on Kubernetes 1.36 and newer", "binding"),
+        Right("get", GROUP, "resourceclaims", "find out what became of a write"),
+        Right("get", "", "pods", "find out what became of a binding"),
         Right("create", "", "pods", "bind pods", "binding"),
         Right("create", "events.k8s.io", "events", "tell people about decisions"),
+        Right("patch", "events.k8s.io", "events", "count repeated events"),
     )
+
+
+def rights_for_extended_resources() -> tuple[Right, ...]:
+    """What bind needs for pods that ask for devices by the name of an extended resource."""
+    why = "place pods with extended resources"
+    return (
+        Right("create", GROUP, "resourceclaims", why),
+        Right("delete", GROUP, "resourceclaims", why),
+        Right("patch", "", "pods", why, "status"),
+    )
+
+
+def rights_for_waking(namespace: str) -> tuple[Right, ...]:
+    """What the doorbell claim needs."""
+    why = "wake pods that were refused"
+    return tuple(Right(verb, GROUP, "resourceclaims", why, namespace=namespace) for verb in ("create", "patch"))
 
 
 def rights_for_lease(namespace: str, name: str) -> tuple[Right, ...]:

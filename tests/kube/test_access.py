@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from aiohttp import web
 
 from app.api.errors import RejectedError
-from app.kube.access import missing_rights, rights_for_binding, rights_for_lease, rights_for_reading
+from app.kube.access import (
+    Right,
+    missing_rights,
+    rights_for_binding,
+    rights_for_extended_resources,
+    rights_for_lease,
+    rights_for_reading,
+    rights_for_waking,
+)
 from app.kube.client import KubeClient
 
 PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -55,3 +65,22 @@ async def test_not_even_being_allowed_to_ask_is_an_error(server: Any, client: Ku
     server.on("POST", PATH, (403, {"reason": "Forbidden"}))
     with pytest.raises(RejectedError):
         await missing_rights(client, rights_for_binding())
+
+
+def granted(right: Right, rules: list[Any]) -> bool:
+    target = right.resource + (f"/{right.subresource}" if right.subresource else "")
+    return any(
+        right.group in rule["apiGroups"] and target in rule["resources"] and right.verb in rule["verbs"]
+        for rule in rules
+    )
+
+
+def test_the_shipped_manifests_grant_every_right_that_is_asked_for() -> None:
+    text = (Path(__file__).parents[2] / "manifests" / "rbac" / "extender.yaml").read_text()
+    documents = list(yaml.safe_load_all(text))
+    everywhere = [rule for found in documents if found["kind"] == "ClusterRole" for rule in found["rules"]]
+    anywhere = [rule for found in documents for rule in found.get("rules", ())]
+    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_extended_resources()
+    assert [str(right) for right in rights if not granted(right, everywhere)] == []
+    namespaced = rights_for_waking("dra-system") + rights_for_lease("dra-system", "dra-extender")
+    assert [str(right) for right in namespaced if not granted(right, anywhere)] == []
