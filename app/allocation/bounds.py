@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
 
 from app.allocation.budgets import CounterBudgets
 from app.allocation.constraints import Constraint
@@ -25,9 +26,14 @@ from app.allocation.search import Place
 from app.allocation.state import State
 from app.allocation.task import Task
 
+REQUESTS_PER_STEP: Final = 32
+"""Looking at so many requests counts as a step of its own."""
+
 
 class Bounds:
-    """See the module. `steps` counts the work of packing; `reason` is why the latest state was refuted."""
+    """See the module. `steps` counts the work: of packing, and of looking at many requests. `reason` is why the latest
+    state was refuted.
+    """
 
     def __init__(self, task: Task) -> None:
         self.reason = ""
@@ -36,15 +42,17 @@ class Bounds:
         self._task = task
         self._budgets = CounterBudgets(task) if task.counters is not None else None
         self._fitting = Fitting(task)
+        self._looks = 0
         self._viable: dict[Hashable, int] = {}
         """For claims of one shape, the devices that can serve the first matchAttribute: equal claims are common."""
 
     @property
     def steps(self) -> int:
-        return self._fitting.steps
+        return self._looks + self._fitting.steps
 
     def refutes(self, state: State, place: Place, end: int) -> bool:
         """Whether there is provably no solution from here for the requests before `end`."""
+        self._looks += (end - place.request) // REQUESTS_PER_STEP
         found = demands(self._task, state, place, end)
         if isinstance(found, Unmet):
             self.blocking, self.reason = found.request, found.rule
