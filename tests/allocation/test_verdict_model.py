@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -69,15 +69,31 @@ FIRMWARE = st.sampled_from(({"version": "1.0.0"}, {"version": "not a version"}))
 TAINTS = st.sampled_from(([], [{"key": "t", "effect": "NoSchedule"}], [{"key": "t", "effect": "None"}]))
 
 
+def device_of(name: str, *parts: Json) -> Json:
+    attributes = {
+        "model": {"string": "x"},
+        "root": {"int": int(name[-1]) // 2},
+        "serial": {"string": f"serial-{name}"},
+    }
+    found: Json = {"name": name, "attributes": attributes}
+    for part in parts:
+        found |= part
+    return found
+
+
 @st.composite
-def devices(draw: st.DrawFn, name: str) -> Json:
-    device: Json = {"name": name, "attributes": {"model": {"string": "x"}, "root": {"int": int(name[-1]) // 2}}}
-    device["attributes"]["serial"] = {"string": f"serial-{name}"}
-    if draw(one_in(3)):
-        device |= shareable(draw(MEMORY))
-    if draw(one_in(3)):
-        device |= consuming(draw(st.sampled_from("12")))
-    return device
+def templates(draw: st.DrawFn) -> list[Json]:
+    """The devices every node starts with: plain, in shares, partitions of one thing, or mixed."""
+    partitioned, shared = draw(st.sampled_from(((0, 0), (1, 0), (0, 1), (1, 1), (3, 3))))
+    found = []
+    for name in DEVICES:
+        parts = []
+        if partitioned and draw(one_in(partitioned)):
+            parts.append(consuming(draw(st.sampled_from("12"))))
+        if shared and draw(one_in(shared)):
+            parts.append(shareable(draw(MEMORY)))
+        found.append(device_of(name, *parts))
+    return found
 
 
 def shareable(memory: str) -> Json:
@@ -94,7 +110,9 @@ def consuming(units: str) -> Json:
 def changes(draw: st.DrawFn) -> tuple[str, Json]:
     """(field, value): attributes are merged, other fields replaced."""
     field = draw(
-        st.sampled_from(("model", "root", "serial", "firmware", "capacity", "share", "units", "taints", "late"))
+        st.sampled_from(
+            ("model", "root", "serial", "firmware", "capacity", "share", "multi", "units", "taints", "late")
+        )
     )
     if field == "model":
         return "attributes", {"model": {"string": draw(st.sampled_from("xy"))}}
@@ -108,11 +126,18 @@ def changes(draw: st.DrawFn) -> tuple[str, Json]:
         return "device", {"capacity": {"memory": {"value": draw(MEMORY)}}}
     if field == "share":
         return "device", shareable(draw(MEMORY))
+    if field == "multi":
+        return "device", {"allowMultipleAllocations": draw(st.booleans())}
     if field == "units":
         return "device", consuming(draw(st.sampled_from("12")))
     if field == "taints":
         return "device", {"taints": draw(TAINTS)}
     return "device", {"bindingConditions": ["ready"]}
+
+
+def changed(device: Json, change: tuple[str, Json]) -> Json:
+    field, value = change
+    return device | ({"attributes": device["attributes"] | value} if field == "attributes" else value)
 
 
 # --- what pods ask for ------------------------------------------------------------------------------------------------
@@ -178,10 +203,10 @@ class VerdictMachine(RuleBasedStateMachine):
     @initialize(
         gates=st.sampled_from(GATES),
         pods=st.tuples(PODS, PODS, PODS),
-        template=st.tuples(*(devices(name) for name in DEVICES)),
+        template=templates(),
         units=st.sampled_from((2, 3, 4)),
     )
-    def begin(self, gates: str, pods: tuple[list[Json], ...], template: tuple[Json, ...], units: int) -> None:
+    def begin(self, gates: str, pods: tuple[list[Json], ...], template: list[Json], units: int) -> None:
         self.features = FeatureGates.parse(gates)
         self.cluster = Cluster(self.features)
         self.decisions = Decisions(self.cluster, share_ids=lambda: "share")
@@ -209,13 +234,12 @@ class VerdictMachine(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from(NODES), index=st.integers(0, 3), change=changes())
     def change_a_device(self, node: str, index: int, change: tuple[str, Json]) -> None:
-        field, value = change
-        device = dict(self.published[node][index])
-        if field == "attributes":
-            device["attributes"] = device["attributes"] | value
-        else:
-            device |= value
-        self.published[node][index] = device
+        self.published[node][index] = changed(self.published[node][index], change)
+        self.publish(node)
+
+    @rule(node=st.sampled_from(NODES), change=changes())
+    def change_all_devices(self, node: str, change: tuple[str, Json]) -> None:
+        self.published[node] = [changed(device, change) for device in self.published[node]]
         self.publish(node)
 
     @rule(node=st.sampled_from(NODES), index=st.integers(0, 3), name=st.sampled_from(("root", "model")))
@@ -240,13 +264,16 @@ class VerdictMachine(RuleBasedStateMachine):
         self.publish(node, count=count, generation=generation)
 
     @rule(
-        name=st.sampled_from(("s", "t")), where=st.sampled_from(OPEN), device=devices("d0"), node=st.sampled_from(NODES)
+        name=st.sampled_from(("s", "t")),
+        where=st.sampled_from(OPEN),
+        parts=st.sampled_from(([], [{"allowMultipleAllocations": True}])),
+        node=st.sampled_from(NODES),
     )
-    def publish_for_many(self, name: str, where: Json, device: Json, node: str) -> None:
+    def publish_for_many(self, name: str, where: Json, parts: list[Json], node: str) -> None:
         own = {"nodeName": node} if "perDeviceNodeSelection" in where else {}
-        listed = [{key: value for key, value in device.items() if key != "consumesCounters"} | own]
         pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
-        self.put_slice(name, {"driver": "gpu", "pool": pool, "devices": listed, **where})
+        devices = [device_of("d0", own, *parts)]
+        self.put_slice(name, {"driver": "gpu", "pool": pool, "devices": devices, **where})
 
     @precondition(lambda self: len(self.slices) > 2 * len(NODES))
     @rule()
@@ -381,12 +408,13 @@ def without_steps(answer: Plan | Refusal | Failure) -> Any:
     return answer.reason if isinstance(answer, Refusal) else ("error", answer.error)
 
 
-class TestVerdictMachine(VerdictMachine.TestCase):  # type: ignore[misc]  # hypothesis types it as Any
-    settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestVerdictMachine = VerdictMachine.TestCase
+TestVerdictMachine.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
 
 
-@pytest.mark.slow
-class TestVerdictMachineAtLength(VerdictMachine.TestCase):  # type: ignore[misc]  # hypothesis types it as Any
-    settings = settings(
-        max_examples=400, stateful_step_count=30, deadline=None, phases=(Phase.reuse, Phase.generate, Phase.shrink)
-    )
+class _AtLength(VerdictMachine):
+    """The same walk, more often."""
+
+
+TestVerdictMachineAtLength = pytest.mark.slow(_AtLength.TestCase)
+TestVerdictMachineAtLength.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)

@@ -1,0 +1,450 @@
+"""Verdicts of many nodes: how many searches they cost, which differences between nodes count, and what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from app.allocation.decisions import Decisions
+from app.allocation.plan import Failure, Plan, Refusal
+from app.api.core import Node
+from app.api.decoding import convert
+from app.api.features import FeatureGates
+from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.devices.cluster import Cluster
+
+Json = dict[str, Any]
+
+NOBODY = "cannot allocate all claims"
+
+
+class World:
+    """Nodes n0, n1, ... with a pool of driver `gpu` each, and the decisions about them."""
+
+    def __init__(self, gates: str = "") -> None:
+        self.cluster = Cluster(FeatureGates.parse(gates))
+        self.decisions = Decisions(self.cluster, share_ids=lambda: "share")
+        self.names: list[str] = []
+        self.version = 0
+        self.put_class("any")
+
+    def put_class(self, name: str, *selectors: str) -> None:
+        spec = {"selectors": [{"cel": {"expression": selector}} for selector in selectors]}
+        self.cluster.apply(convert(DeviceClass, {"metadata": {"name": name}, "spec": spec}))
+
+    def add_node(self, *devices: Json, counters: Json | None = None, labels: Json | None = None) -> str:
+        name = f"n{len(self.names)}"
+        self.names.append(name)
+        self.cluster.apply(convert(Node, {"metadata": {"name": name, "labels": labels or {}}}))
+        self.publish(name, *devices, counters=counters)
+        return name
+
+    def publish(self, node: str, *devices: Json, counters: Json | None = None, count: int = 0) -> None:
+        listed = [{"name": f"d{index}", **device} for index, device in enumerate(devices)]
+        pool = {"name": node, "generation": 1, "resourceSliceCount": count or (2 if counters else 1)}
+        spec = {"driver": "gpu", "pool": pool, "nodeName": node}
+        self.put_slice(f"{node}-devices", spec | {"devices": listed})
+        if counters:
+            values = {name: {"value": value} for name, value in counters.items()}
+            self.put_slice(f"{node}-counters", spec | {"sharedCounters": [{"name": "c", "counters": values}]})
+
+    def put_slice(self, name: str, spec: Json) -> None:
+        self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": name}, "spec": spec}))
+
+    def take(self, claim: str, node: str, *devices: str, **more: Any) -> None:
+        self.version += 1
+        results = [{"request": "r", "driver": "gpu", "pool": node, "device": device, **more} for device in devices]
+        metadata = {"name": claim, "namespace": "ns", "uid": claim, "resourceVersion": str(self.version)}
+        status = {"allocation": {"devices": {"results": results}}} if devices else {}
+        self.cluster.apply(convert(ResourceClaim, {"metadata": metadata, "status": status}))
+
+    def ask(self, *claims: ResourceClaim) -> tuple[str, str]:
+        """Fitting and refused nodes as text."""
+        found = self.decisions.verdicts(claims, self.names)
+        assert not found.error
+        return " ".join(found.fits), " ".join(found.refused)
+
+
+def wanted(*requests: Json, name: str = "wanted", **spec: Any) -> ResourceClaim:
+    metadata = {"name": name, "namespace": "ns", "uid": name}
+    return convert(ResourceClaim, {"metadata": metadata, "spec": {"devices": {"requests": requests, **spec}}})
+
+
+def exactly(count: int = 1, name: str = "r", **more: Any) -> Json:
+    return {
+        "name": name,
+        "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": count, **more},
+    }
+
+
+def all_of(**more: Any) -> Json:
+    return {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "All", **more}}
+
+
+def selector(expression: str) -> Json:
+    return {"selectors": [{"cel": {"expression": expression}}]}
+
+
+def attributes(**values: Any) -> Json:
+    kinds = {bool: "bool", int: "int", str: "string"}
+    return {"attributes": {name: {kinds[type(value)]: value} for name, value in values.items()}}
+
+
+def memory(value: str, **more: Any) -> Json:
+    return {"capacity": {"memory": {"value": value, **more}}}
+
+
+def units(value: str) -> Json:
+    return {"consumesCounters": [{"counterSet": "c", "counters": {"u": {"value": value}}}]}
+
+
+MODEL_X = selector('device.attributes["gpu"].model == "x"')
+MULTI = {"allowMultipleAllocations": True}
+TAINTED = {"taints": [{"key": "t", "effect": "NoSchedule"}]}
+
+
+class TestWork:
+    def test_equal_nodes_cost_one_search(self) -> None:
+        world = World()
+        for _ in range(100):
+            world.add_node({}, {})
+        world.ask(wanted(exactly()))
+        assert world.decisions.searches == 1
+
+    def test_asking_again_costs_none(self) -> None:
+        world = World()
+        for _ in range(10):
+            world.add_node({}, {})
+        world.ask(wanted(exactly()))
+        world.ask(wanted(exactly(), name="another"))
+        assert world.decisions.searches == 1
+
+    def test_an_allocation_costs_one_more(self) -> None:
+        world = World()
+        for _ in range(100):
+            world.add_node({}, {})
+        world.ask(wanted(exactly(2)))
+        world.take("c", "n5", "d1")
+        assert world.ask(wanted(exactly(2)))[1] == "n5"
+        assert world.decisions.searches == 2
+        world.take("d", "n7", "d0")
+        world.ask(wanted(exactly(2)))
+        assert world.decisions.searches == 2, "it does not matter which of two equal devices is free"
+
+    def test_returning_to_a_known_state_costs_none(self) -> None:
+        world = World()
+        world.add_node({}, {})
+        world.ask(wanted(exactly(2)))
+        world.take("c", "n0", "d1")
+        world.ask(wanted(exactly(2)))
+        world.take("c", "n0")
+        assert world.ask(wanted(exactly(2)))[0] == "n0"
+        assert world.decisions.searches == 2
+
+    def test_busy_nodes_cost_one_search_whatever_they_have(self) -> None:
+        world = World()
+        for count in range(1, 9):
+            node = world.add_node(*[{}] * count)
+            world.take(f"c{count}", node, *(f"d{index}" for index in range(count)))
+        assert world.ask(wanted(exactly()))[0] == ""
+        assert world.decisions.searches == 1
+
+    def test_serial_numbers_make_no_difference_unless_they_are_read(self) -> None:
+        world = World()
+        for node in range(20):
+            world.add_node(*(attributes(model="x", serial=f"{node}-{device}") for device in range(4)))
+        world.ask(wanted(exactly(2, **MODEL_X)))
+        assert world.decisions.searches == 1
+        fits, _ = world.ask(wanted(exactly(1, **selector('device.attributes["gpu"].serial == "7-3"'))))
+        assert fits == "n7"
+
+    def test_devices_nobody_asks_for_make_no_difference(self) -> None:
+        world = World()
+        for node in range(10):
+            world.add_node(attributes(model="x"), *[attributes(model="y")] * node)
+        world.ask(wanted(exactly(1, **MODEL_X)))
+        world.take("c", "n5", "d3")
+        world.ask(wanted(exactly(1, **MODEL_X)))
+        assert world.decisions.searches == 1
+
+    def test_an_unrelated_change_costs_none(self) -> None:
+        world = World()
+        for _ in range(10):
+            world.add_node({})
+        world.ask(wanted(exactly()))
+        world.put_class("unrelated", "true")
+        world.cluster.apply(convert(Node, {"metadata": {"name": "n3", "labels": {"new": "label"}}}))
+        world.ask(wanted(exactly()))
+        assert world.decisions.searches == 1
+
+    def test_a_changed_class_is_looked_at_anew(self) -> None:
+        world = World()
+        world.add_node(attributes(model="x"))
+        assert world.ask(wanted(exactly()))[0] == "n0"
+        world.put_class("any", 'device.attributes["gpu"].model == "y"')
+        assert world.ask(wanted(exactly()))[0] == ""
+
+    def test_only_the_nodes_asked_for_are_looked_at(self) -> None:
+        world = World()
+        for count in range(1, 5):
+            world.add_node(*[{}] * count)
+        assert world.decisions.verdicts([wanted(exactly(3))], ["n3", "n0"]).fits == ["n3"]
+        assert world.decisions.searches == 2
+
+
+SHARE = {"shareID": "s", "consumedCapacity": {"memory": "3"}}
+
+DIFFERENCES: dict[str, tuple[list[Json], list[Json], Json]] = {
+    "a device more": ([{}, {}], [{}], exactly(2)),
+    "an attribute a selector reads": ([attributes(model="x")], [attributes(model="y")], exactly(1, **MODEL_X)),
+    "a taint": ([{}], [TAINTED], exactly()),
+    "capacity": ([memory("4")], [memory("2")], exactly(capacity={"requests": {"memory": "3"}})),
+    "counters consumed": ([units("1")] * 2, [units("2")] * 2, exactly(2)),
+}
+
+
+class TestDifferences:
+    """Of two nodes alike but for one thing the first fits and the second does not."""
+
+    @pytest.mark.parametrize(("first", "second", "request_"), DIFFERENCES.values(), ids=DIFFERENCES)
+    def test_what_is_published_counts(self, first: list[Json], second: list[Json], request_: Json) -> None:
+        world = World()
+        world.add_node(*first, counters={"u": "3"})
+        world.add_node(*second, counters={"u": "3"})
+        assert world.ask(wanted(request_)) == ("n0", "n1")
+
+    def test_counters_offered_count(self) -> None:
+        world = World()
+        world.add_node(units("1"), units("1"), counters={"u": "2"})
+        world.add_node(units("1"), units("1"), counters={"u": "1"})
+        assert world.ask(wanted(exactly(2))) == ("n0", "n1")
+
+    def test_counters_used_by_devices_nobody_asks_for_count(self) -> None:
+        world = World()
+        for _ in range(2):
+            world.add_node(attributes(model="x") | units("1"), attributes(model="y") | units("2"), counters={"u": "2"})
+        world.take("c", "n1", "d1")
+        assert world.ask(wanted(exactly(1, **MODEL_X))) == ("n0", "n1")
+
+    def test_values_that_a_constraint_compares_count(self) -> None:
+        world = World()
+        world.add_node(attributes(root=1), attributes(root=1))
+        world.add_node(attributes(root=1), attributes(root=2))
+        world.add_node(attributes(root=1), attributes(root=True))
+        claim = wanted(exactly(2), constraints=[{"matchAttribute": "gpu/root"}])
+        assert world.ask(claim) == ("n0", "n1 n2")
+
+    def test_whether_a_device_can_be_shared_counts(self) -> None:
+        world = World()
+        world.add_node(MULTI)
+        world.add_node({})
+        assert world.ask(wanted(exactly(name="a"), exactly(name="b"))) == ("n0", "n1")
+
+    def test_what_shares_consume_counts(self) -> None:
+        world = World()
+        for _ in range(2):
+            world.add_node(memory("4", requestPolicy={"default": "2"}) | MULTI)
+        world.take("c", "n1", "d0", **SHARE)
+        assert world.ask(wanted(exactly())) == ("n0", "n1")
+
+    def test_devices_in_use_count_for_mode_all(self) -> None:
+        world = World()
+        for _ in range(2):
+            world.add_node({}, {})
+        world.take("c", "n1", "d1")
+        assert world.ask(wanted(all_of())) == ("n0", "n1")
+
+    def test_devices_in_use_count_for_admin_access(self) -> None:
+        world = World()
+        for _ in range(2):
+            world.add_node({})
+            world.add_node()
+        world.take("c", "n2", "d0")
+        assert world.ask(wanted(exactly(adminAccess=True))) == ("n0 n2", "n1 n3")
+
+    def test_node_selection_of_devices_counts(self) -> None:
+        world = World()
+        for _ in range(2):
+            world.add_node()
+        pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+        devices = [{"name": "d0", "nodeName": "n0"}, {"name": "d1", "nodeName": "n1"} | TAINTED]
+        world.put_slice("fabric", {"driver": "gpu", "pool": pool, "perDeviceNodeSelection": True, "devices": devices})
+        assert world.ask(wanted(exactly())) == ("n0", "n1")
+
+    def test_labels_count_where_slices_select_nodes(self) -> None:
+        world = World()
+        world.add_node(labels={"zone": "a"})
+        world.add_node(labels={"zone": "b"})
+        term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+        pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+        where = {"nodeSelector": {"nodeSelectorTerms": [term]}}
+        world.put_slice("fabric", {"driver": "gpu", "pool": pool, "devices": [{"name": "d0"}], **where})
+        assert world.ask(wanted(exactly())) == ("n0", "n1")
+
+    def test_taint_rules_count(self) -> None:
+        world = World()
+        for _ in range(2):
+            world.add_node({})
+        spec = {"taint": {"key": "t", "effect": "NoSchedule"}, "deviceSelector": {"pool": "n1"}}
+        world.cluster.apply(convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec}))
+        assert world.ask(wanted(exactly())) == ("n0", "n1")
+
+    def test_the_state_of_a_pool_counts(self) -> None:
+        world = World()
+        for _ in range(3):
+            world.add_node({})
+        world.publish("n1", {}, count=2)
+        world.put_slice(
+            "n2-devices",
+            {
+                "driver": "gpu",
+                "pool": {"name": "n2", "generation": 1, "resourceSliceCount": 1},
+                "nodeName": "n2",
+                "devices": [{"name": "d0"}, {"name": "d0"}],
+            },
+        )
+        found = world.decisions.verdicts([wanted(exactly())], world.names)
+        assert found.fits == ["n0"]
+        assert found.refused == {"n1": NOBODY, "n2": "invalid resource pools were encountered"}
+
+    @pytest.mark.parametrize("odd", [{"version": "not a version"}, {"strings": ["a", "b"]}])
+    def test_an_attribute_that_cannot_be_used_counts_although_nothing_reads_it(self, odd: Json) -> None:
+        world = World()
+        world.add_node(attributes(model="x"))
+        world.add_node({"attributes": {"model": {"string": "x"}, "odd": odd}})
+        found = world.decisions.verdicts([wanted(exactly(1, **MODEL_X))], world.names)
+        assert "CEL runtime error" in found.error
+
+
+class TestAnswers:
+    def test_no_claims_fit_everywhere(self) -> None:
+        world = World()
+        assert world.decisions.verdicts([], ("n0", "elsewhere")).fits == ["n0", "elsewhere"]
+
+    def test_nodes_come_back_in_the_order_asked(self) -> None:
+        world = World()
+        for _ in range(3):
+            world.add_node({})
+        assert world.decisions.verdicts([wanted(exactly())], iter(["n2", "n0", "n1"])).fits == ["n2", "n0", "n1"]
+
+    def test_unknown_nodes_are_refused_until_they_are_known(self) -> None:
+        world = World()
+        world.add_node({})
+        world.names.append("n1")
+        found = world.decisions.verdicts([wanted(exactly())], world.names)
+        assert (found.fits, found.refused) == (["n0"], {"n1": "node is not known yet"})
+        world.names.pop()
+        world.add_node({})
+        assert world.ask(wanted(exactly()))[0] == "n0 n1"
+
+    def test_a_node_that_is_gone_is_unknown_and_its_place_is_used_again(self) -> None:
+        world = World()
+        world.add_node({})
+        world.add_node()
+        assert world.ask(wanted(exactly())) == ("n0", "n1")
+        world.cluster.remove(world.cluster.nodes["n0"])
+        assert world.ask(wanted(exactly()))[0] == ""
+        world.add_node()
+        assert world.ask(wanted(exactly()))[0] == ""
+
+    def test_an_error_is_that_of_the_first_node_asked_for(self) -> None:
+        world = World()
+        for name in ("x", "y"):
+            world.add_node()
+            world.publish(world.names[-1], {}, count=2 if name == "x" else 3)
+        claim = wanted(all_of())
+        for order in (["n0", "n1"], ["n1", "n0"], ["n0", "n1"]):
+            found = world.decisions.verdicts([claim], order)
+            assert f"resource pool gpu/{order[0]} is currently being updated" in found.error
+            assert (found.fits, found.refused) == ([], {})
+
+    def test_an_error_on_a_node_not_asked_for_is_none(self) -> None:
+        world = World()
+        world.add_node({})
+        world.add_node()
+        world.publish("n1", {}, count=2)
+        assert world.decisions.verdicts([wanted(all_of())], ["n0"]).fits == ["n0"]
+
+    def test_an_error_in_the_claims_names_these_claims(self) -> None:
+        world = World()
+        world.add_node({})
+        for name in ("one", "two"):
+            missing = {"name": "r", "exactly": {"deviceClassName": "none", "allocationMode": "ExactCount", "count": 1}}
+            found = world.decisions.verdicts([wanted(missing, name=name)], world.names)
+            assert f"claim ns/{name}" in found.error
+
+    def test_the_generation_is_that_of_the_cluster(self) -> None:
+        world = World()
+        world.add_node({})
+        assert world.decisions.verdicts([wanted(exactly())], world.names).generation == world.cluster.generation
+
+    def test_scores_prefer_the_first_alternative(self) -> None:
+        world = World()
+        world.add_node(attributes(model="x"))
+        world.add_node(attributes(model="y"))
+        world.add_node()
+        model_y = selector('device.attributes["gpu"].model == "y"')
+        alternatives = [
+            {"name": name, "deviceClassName": "any", "allocationMode": "ExactCount", "count": 1, **selects}
+            for name, selects in (("best", MODEL_X), ("good", model_y))
+        ]
+        claim = wanted({"name": "r", "firstAvailable": alternatives})
+        assert world.decisions.scores([claim], world.names) == {"n0": 8, "n1": 7}
+        assert world.decisions.scores([], world.names) == {"n0": 0, "n1": 0, "n2": 0}
+
+    def test_a_plan_on_an_unknown_node_is_refused(self) -> None:
+        world = World()
+        answer = world.decisions.plan([wanted(exactly())], "nowhere")
+        assert isinstance(answer, Refusal) and answer.reason == "node is not known yet"
+
+
+POISON: dict[str, Json] = {
+    "a selector on a missing attribute": selector("device.attributes['gpu'].missing == 1"),
+    "a selector that does not compile": selector("device.attributes["),
+    "a selector that is no condition": selector("1 + 1"),
+    "a deeply nested selector": selector("(" * 32 + "true" + ")" * 32 + " && 1"),
+    "an overlong selector": selector('"' + "x" * 10_240 + '" == ""' + " && 1"),
+}
+
+SLICES: dict[str, Sequence[Json]] = {
+    "duplicate devices": [{"name": "d0"}, {"name": "d0"}],
+    "a counter set that is missing": [{"name": "d0", **units("1")}],
+}
+
+
+class TestPoison:
+    """A pod meets an error only when it reaches the object that is no good; all other pods go on."""
+
+    @pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
+    def test_a_bad_selector_concerns_its_own_pod_only(self, poison: Json) -> None:
+        world = World()
+        world.add_node({})
+        before = world.ask(wanted(exactly()))
+        found = world.decisions.verdicts([wanted(exactly(1, **poison), name="bad")], world.names)
+        assert found.error.startswith(("claim ns/bad: selector #0: CEL",))
+        assert isinstance(world.decisions.plan([wanted(exactly(1, **poison))], "n0"), Failure)
+        assert world.ask(wanted(exactly())) == before
+
+    @pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
+    def test_a_bad_class_concerns_its_own_users_only(self, poison: Json) -> None:
+        world = World()
+        world.add_node({})
+        before = world.ask(wanted(exactly()))
+        world.put_class("bad", poison["selectors"][0]["cel"]["expression"])
+        claim = wanted({"name": "r", "exactly": exactly()["exactly"] | {"deviceClassName": "bad"}})
+        found = world.decisions.verdicts([claim], world.names)
+        assert found.error.startswith("class bad: selector #0: CEL")
+        assert world.ask(wanted(exactly())) == before
+
+    @pytest.mark.parametrize("devices", SLICES.values(), ids=SLICES)
+    def test_a_bad_slice_is_named_and_concerns_its_own_pool_only(self, devices: Sequence[Json]) -> None:
+        world = World()
+        for _ in range(2):
+            world.add_node({}, {})
+        pool = {"name": "bad", "generation": 1, "resourceSliceCount": 1}
+        world.put_slice("bad", {"driver": "gpu", "pool": pool, "nodeName": "n1", "devices": devices})
+        assert world.ask(wanted(exactly(2))) == ("n0 n1", "")
+        assert list(world.cluster.problems) == ["ResourceSlice bad"]
+        assert isinstance(world.decisions.plan([wanted(exactly(2))], "n1"), Plan)
