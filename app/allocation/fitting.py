@@ -18,6 +18,7 @@ from app.allocation.constraints import AttributeTable
 from app.allocation.demands import Choice, Demand
 from app.allocation.filling import Filling
 from app.allocation.packing import MAX_ITEMS, Packing, Row, Size, flat
+from app.allocation.requests import Filter
 from app.allocation.selection import judge
 from app.allocation.state import State
 from app.allocation.task import Task
@@ -25,6 +26,12 @@ from app.devices.holdings import NO_AMOUNTS
 
 PLACEMENTS: Final = 600
 """How many placements the first question may try before it counts as answered with yes."""
+
+FILLINGS: Final = 2000
+"""The same for questions of one dimension, whose steps are quicker and prove more."""
+
+LEAST: Final = 40
+"""How many every question may try."""
 
 MAX_BINS: Final = 64
 """With more devices than these, only requests that nothing but shared devices can serve are looked at."""
@@ -40,8 +47,10 @@ class Fitting:
         self.steps = 0
         self._task = task
         self._clusters = _clusters(task)
+        self._takes: dict[tuple[Filter, int], Size] = {}
         self._filling = Filling()
-        self._limit = PLACEMENTS
+        self._fillings = FILLINGS
+        self._placements = PLACEMENTS
 
     def refutes(self, state: State, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
         """Why there is no solution, as far as packing can tell; empty when it cannot."""
@@ -59,15 +68,17 @@ class Fitting:
             return True
         sizes = flat(items, room)
         if sizes is not None:
-            before = self._filling.steps
-            fits = self._filling.feasible(sizes, [left[0] for left in room], self._limit)
+            before, limit = self._filling.steps, self._fillings
+            fits = self._filling.feasible(sizes, [left[0] for left in room], limit)
             steps = self._filling.steps - before
+            if steps > limit:
+                self._fillings = max(limit // 4, LEAST)
         else:
-            packing = Packing(items, room, self._limit)
+            packing = Packing(items, room, self._placements)
             fits = packing.feasible()
             steps = packing.steps
-        if steps > self._limit:
-            self._limit //= 4
+            if steps > self._placements:
+                self._placements = max(self._placements // 4, LEAST)
         self.steps += steps
         return fits
 
@@ -114,12 +125,17 @@ class Fitting:
             return None
         if not self._task.shareable >> device & 1:
             return (1, *once)
-        model = self._task.view.devices[device].model
-        sizes = [
-            tuple(amount.nano for _, amount in judge(model, choice.option.ask.filter).takes or ())
-            for choice in possible
-        ]
-        return (*map(min, zip(*sizes, strict=True)), *once)
+        sizes = [self._taken(choice.option.ask.filter, device) for choice in possible]
+        least = sizes[0] if len(sizes) == 1 else tuple(map(min, zip(*sizes, strict=True)))
+        return least + once
+
+    def _taken(self, filter: Filter, device: int) -> Size:
+        """What a share consumes of each capacity."""
+        size = self._takes.get((filter, device))
+        if size is None:
+            takes = judge(self._task.view.devices[device].model, filter).takes or ()
+            size = self._takes[filter, device] = tuple(amount.nano for _, amount in takes)
+        return size
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
