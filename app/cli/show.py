@@ -64,8 +64,16 @@ class Show:
         """As `run`; SIGTERM and a terminal that goes away end it in order, so that no service is left behind."""
         task = asyncio.ensure_future(self.run())
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
+        # Only the first signal counts: a second one must not interrupt the cleaning up.
+        signals = (signal.SIGTERM, signal.SIGHUP)
+
+        def stop() -> None:
+            for number in signals:
+                loop.add_signal_handler(number, lambda: None)
+            task.cancel()
+
+        for number in signals:
+            loop.add_signal_handler(number, stop)
         try:
             return await task
         except asyncio.CancelledError:
