@@ -273,6 +273,16 @@ class TestDifferences:
         world.put_slice("fabric", {"driver": "gpu", "pool": pool, "perDeviceNodeSelection": True, "devices": devices})
         assert world.ask(wanted(exactly())) == ("n0", "n1")
 
+    def test_devices_that_all_nodes_see_are_in_use_for_all_of_them(self) -> None:
+        world = World()
+        for _ in range(2):
+            world.add_node()
+        pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+        world.put_slice("fabric", {"driver": "gpu", "pool": pool, "allNodes": True, "devices": [{"name": "d0"}]})
+        assert world.ask(wanted(exactly())) == ("n0 n1", "")
+        world.take("c", "fabric", "d0")
+        assert world.ask(wanted(exactly())) == ("", "n0 n1")
+
     def test_labels_count_where_slices_select_nodes(self) -> None:
         world = World()
         world.add_node(labels={"zone": "a"})
@@ -359,6 +369,16 @@ class TestAnswers:
             found = world.decisions.verdicts([claim], order)
             assert f"resource pool gpu/{order[0]} is currently being updated" in found.error
             assert (found.fits, found.refused) == ([], {})
+
+    def test_an_incomplete_pool_beside_a_usable_one_is_an_error_for_mode_all_only(self) -> None:
+        world = World()
+        for _ in range(2):
+            world.add_node({})
+        pool = {"name": "beside", "generation": 1, "resourceSliceCount": 2}
+        world.put_slice("beside", {"driver": "nic", "pool": pool, "nodeName": "n1", "devices": [{"name": "d0"}]})
+        assert world.ask(wanted(exactly())) == ("n0 n1", "")
+        found = world.decisions.verdicts([wanted(all_of())], world.names)
+        assert "resource pool nic/beside is currently being updated" in found.error
 
     def test_an_error_on_a_node_not_asked_for_is_none(self) -> None:
         world = World()
