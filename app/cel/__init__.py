@@ -3,6 +3,7 @@
 from app.cel.device import DeviceView, ReadSet
 from app.cel.environment import CelGates
 from app.cel.errors import CelCompileError, CelRuntimeError
+from app.cel.memo import SelectorMemo
 from app.cel.program import Program, compile_selector
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "DeviceView",
     "Program",
     "ReadSet",
+    "SelectorMemo",
     "compile_selector",
 ]

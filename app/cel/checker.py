@@ -318,7 +318,10 @@ class _Checker:
         target = self.check(node.range)
         element = self._ranges(node, target)[0]
         key = self._within(node, (element,), node.arguments[0])
-        return self._result(node, "@sortByAssociatedKeys", target, self._appended(node, key), member=True)
+        keys = self._appended(node, key)
+        kind, overloads = self._resolve(node, "@sortByAssociatedKeys", True, (target, keys))
+        node.keyed = len(overloads) == 1
+        return kind
 
     def _loop(self, node: Macro) -> Type:
         kinds = self._ranges(node, self.check(node.range))
@@ -394,8 +397,8 @@ def _dotted(node: Node) -> str | None:
 
 
 def _rename(kind: Type, names: dict[str, Type]) -> Type:
+    if not kind.is_open:
+        return kind
     if kind.kind == "param":
         return names[kind.name]
-    if not kind.params:
-        return kind
     return Type(kind.kind, kind.name, tuple(_rename(part, names) for part in kind.params))

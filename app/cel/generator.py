@@ -18,7 +18,7 @@ from app.cel.declarations import Declarations, Function
 from app.cel.device import DeviceView
 from app.cel.equality import equal
 from app.cel.errors import Fault
-from app.cel.interpreter import guarded
+from app.cel.interpreter import guarded, is_sum
 from app.cel.library.quantities import quantity
 from app.cel.library.regexes import search
 from app.cel.library.versions import semver
@@ -269,7 +269,7 @@ class _Generator:
         return Code(f"(not {self._equality(node)})", "bool")
 
     def _equality(self, node: Call) -> str:
-        if isinstance(node.args[0], Call) and node.args[0].function == "_+_":
+        if is_sum(node.args[0]):
             raise _Unsupported
         left, right = self.code(node.args[0]), self.code(node.args[1])
         if left.kind == right.kind == "quantity":

@@ -19,7 +19,7 @@ from app.cel.equality import describe, equal, equal_joined
 from app.cel.errors import Abort, Fault
 from app.cel.library.network import Cidr, Ip
 from app.cel.library.urls import Url
-from app.cel.loops import LOOPS
+from app.cel.loops import LOOPS, sort_by
 from app.cel.messages import MESSAGES
 from app.cel.syntax import (
     Call,
@@ -326,6 +326,9 @@ class _Builder:
         if name == "or" or name == "orValue":
             return self._or_else(node)
         operands = self.build_all(node.operands)
+        if name in _FRAGILE and len(node.overloads) == 1:
+            place, kind = _FRAGILE[name]
+            operands = (*operands[:place], *(_required(operand, kind) for operand in operands[place:]))
         cost = self._cost(node)
         if name == "_==_" or name == "_!=_":
             return _equality(node, operands, name == "_==_", cost)
@@ -357,14 +360,14 @@ class _Builder:
         return function.dispatch
 
     def _or_else(self, node: Call) -> Evaluate:
-        """The argument is evaluated only if the optional is empty."""
+        """The argument is evaluated only if the optional is empty. What is no optional is returned as it is."""
         option, other = self.build_all(node.operands)
         unwrap = node.function == "orValue"
 
         def evaluate(frame: Frame) -> Any:
             value = option(frame)
             if value.__class__ is not Option:
-                raise Fault(f"no such overload: {node.function}")
+                return value
             if value is NONE:
                 return other(frame)
             return value.content if unwrap else value
@@ -449,6 +452,8 @@ class _Builder:
         if node.name == "optMap" or node.name == "optFlatMap":
             return _unwrapping(node, range_, arguments[0])
         indexes = tuple(variable.index for variable in node.bound)
+        if node.name == "sortBy":
+            return sort_by(range_, indexes[0], arguments[0], fragile=node.keyed)
         return LOOPS[node.name](range_, indexes, arguments)
 
     def _bind(self, variable: Variable, initial: Evaluate, body: Node) -> Evaluate:
@@ -471,6 +476,25 @@ _BY_OVERLOAD: Final = frozenset(
     ("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten")
 )
 """What costs only 1 when it is resolved at run time."""
+
+
+_FRAGILE: Final[dict[str, tuple[int, type]]] = {"distinct": (0, list), "sort": (0, list), "flatten": (1, int)}
+"""Calls whose cost upstream cannot compute when an argument is an error or of another type: it panics."""
+
+
+def _required(operand: Evaluate, kind: type) -> Evaluate:
+    """An argument of a fragile call."""
+
+    def evaluate(frame: Frame) -> Any:
+        try:
+            value = operand(frame)
+        except Fault as fault:
+            raise Abort(f"internal error: {fault}") from None
+        if value.__class__ is not kind:
+            raise Abort(f"internal error: a value of type {type_name(value)} has no cost")
+        return value
+
+    return evaluate
 
 
 def _renewed_if_optional(value: Any) -> Any:
@@ -546,10 +570,19 @@ def _many(operands: tuple[Evaluate, ...], run: Callable[..., Any], cost: Cost | 
     return evaluate
 
 
+def is_sum(node: Node) -> bool:
+    """Whether a node is a sum, leaving aside what adds an empty list."""
+    if not (isinstance(node, Call) and node.function == "_+_"):
+        return False
+    left, right = node.args
+    if isinstance(left, Literal) and left.value == []:
+        return is_sum(right)
+    return not (isinstance(right, Literal) and right.value == []) or is_sum(left)
+
+
 def _equality(node: Call, operands: tuple[Evaluate, ...], wanted: bool, cost: Cost | None) -> Evaluate:
     left, right = operands
-    joined = isinstance(node.args[0], Call) and node.args[0].function == "_+_"
-    compare = equal_joined if joined else equal
+    compare = equal_joined if is_sum(node.args[0]) else equal
 
     def evaluate(frame: Frame) -> bool:
         values = left(frame), right(frame)

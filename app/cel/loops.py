@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from app.cel.cost import CALLS, LIST, is_constant
-from app.cel.errors import Fault
+from app.cel.errors import Abort, Fault
 from app.cel.library.lists import sort_by_keys
 from app.cel.values import Map, find, key_value, keys_of, map_key, type_name
 
@@ -183,17 +183,26 @@ def _insert(entries: Map, key: Any, value: Any) -> None:
     entries[map_key(key)] = value
 
 
-def _sort_by(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
-    assign, key = _assigner(indexes), arguments[0]
+def sort_by(range_: Evaluate, index: int, key: Evaluate, fragile: bool) -> Evaluate:
+    """`sortBy`. An error in a key ends the whole evaluation if the type of the keys is known; upstream panics then."""
     step_cost = 2 if is_constant(key) else LIST + 2
 
-    def evaluate(frame: Frame) -> list[Any]:
+    def keys_of_values(frame: Frame) -> tuple[Any, list[Any]]:
         values = range_(frame)
         keys = []
         for item in _iterated(values, False):
-            assign(frame, item)
+            frame.values[index] = item
             keys.append(key(frame))
             frame.charge(step_cost)
+        return values, keys
+
+    def evaluate(frame: Frame) -> list[Any]:
+        try:
+            values, keys = keys_of_values(frame)
+        except Fault as fault:
+            if fragile:
+                raise Abort(f"internal error: {fault}") from None
+            raise
         frame.charge(3 + CALLS["@sortByAssociatedKeys"]((values, keys), None))
         return sort_by_keys(values, keys)
 
@@ -210,5 +219,4 @@ LOOPS: Final[dict[str, Loop]] = {
     "transformList": _transform_list,
     "transformMap": _transform_map,
     "transformMapEntry": _transform_entries,
-    "sortBy": _sort_by,
 }

@@ -201,10 +201,10 @@ class Macro(Node):
     """`range.name(variables…, arguments…)`: a loop, or `cel.bind`, `optMap`, `optFlatMap`, `sortBy`.
 
     `range` is what is iterated, bound or unwrapped; `arguments` are the expressions that may use the variables. The
-    checker sets `bound`.
+    checker sets `bound`, and `keyed` for a `sortBy` whose type of keys is known.
     """
 
-    __slots__ = ("arguments", "bound", "name", "range", "variables")
+    __slots__ = ("arguments", "bound", "keyed", "name", "range", "variables")
 
     def __init__(
         self, offset: int, name: str, range_: Node, variables: tuple[str, ...], arguments: tuple[Node, ...]
@@ -215,6 +215,7 @@ class Macro(Node):
         self.variables = variables
         self.arguments = arguments
         self.bound: tuple[Variable, ...] = ()
+        self.keyed = False
 
     @property
     def children(self) -> tuple[Node, ...]:

@@ -25,6 +25,8 @@ class Type:
     params: tuple[Type, ...] = ()
     nullable: bool = field(default=False, compare=False)
     weight: int = field(default=1, init=False, compare=False, repr=False)
+    is_open: bool = field(default=False, init=False, compare=False, repr=False)
+    """Whether there are type variables in it."""
 
     def __post_init__(self) -> None:
         if self.params:
@@ -32,6 +34,9 @@ class Type:
             if weight > _MAX_WEIGHT:
                 raise TypeTooLarge(f"the type of an expression has more than {_MAX_WEIGHT} parts")
             object.__setattr__(self, "weight", weight)
+            object.__setattr__(self, "is_open", any(part.is_open for part in self.params))
+        elif self.kind == "param":
+            object.__setattr__(self, "is_open", True)
 
     @property
     def is_dynamic(self) -> bool:

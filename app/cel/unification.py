@@ -40,13 +40,13 @@ class Bindings:
 
     def resolve(self, kind: Type, unbound_to_dyn: bool = False) -> Type:
         """`kind` with bound variables replaced; unbound ones stay, or become dyn."""
+        if not kind.is_open:
+            return kind
         if kind.kind == "param":
             bound = self._bound.get(kind.name)
             if bound is not None:
                 return self.resolve(bound, unbound_to_dyn)
             return DYN if unbound_to_dyn else kind
-        if not kind.params:
-            return kind
         return Type(kind.kind, kind.name, tuple(self.resolve(part, unbound_to_dyn) for part in kind.params))
 
     def _all_assignable(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
@@ -101,6 +101,8 @@ class Bindings:
 
     def _absent(self, variable: Type, within: Type) -> bool:
         """The occurs check: `variable` is not a part of `within`."""
+        if not within.is_open:
+            return True
         if variable == within:
             return False
         if within.kind == "param":

@@ -60,7 +60,8 @@ def _prefix(check: Check) -> Check:
     """A name that something will be appended to may end in a dash."""
 
     def check_prefix(text: str) -> list[str]:
-        return check(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)
+        data = text.encode()
+        return check(data[:-2].decode(errors="replace") + "a" if len(data) > 1 and text.endswith("-") else text)
 
     return check_prefix
 

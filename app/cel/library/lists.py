@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cmp_to_key
-from itertools import pairwise
 from typing import Any, Final
 
 from app.cel.declarations import Library
@@ -143,10 +142,13 @@ def last(values: list[Any]) -> Option:
 
 @LIBRARY.method("isSorted", *(f"list({kind}) -> bool" for kind in _COMPARABLE))
 def is_sorted(values: list[Any]) -> bool:
-    """Neighbours that have no order do not count."""
-    if not all(map(is_sortable, values)):
-        raise Fault("no such overload")
-    return all(_order(one, other) <= 0 for one, other in pairwise(values))
+    """Neighbours that have no order among themselves do not count."""
+    for index, value in enumerate(values):
+        if not is_sortable(value):
+            raise Fault("no such overload")
+        if index and _order(values[index - 1], value) > 0:
+            return False
+    return True
 
 
 def _extreme(name: str, wanted: int) -> Callable[[list[Any]], Any]:
