@@ -10,7 +10,7 @@ import asyncio
 import gc
 import time
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import structlog
@@ -60,6 +60,10 @@ class Engine:
         yield self.events.run()
         yield self._work()
         yield self._look()
+
+    def fence(self, leading: Callable[[], bool]) -> None:
+        """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
+        self.scheduling.state.leading = leading
 
     def lead(self, leading: bool) -> None:
         """Whether this replica decides from now on, and clears and wakes what is left without a caller."""

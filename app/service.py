@@ -230,7 +230,10 @@ class Service:
 
     def _start_election(self, client: KubeClient, group: asyncio.TaskGroup) -> None:
         if self.settings.leader_election:
-            self._election = LeaderElection(client, self.settings.lease, on_change=self._leadership)
+            election = LeaderElection(client, self.settings.lease, on_change=self._leadership)
+            self._election = election
+            if self.engine is not None:
+                self.engine.fence(lambda: election.leading)
             group.create_task(self._election.run())
         else:
             self._leadership(True)

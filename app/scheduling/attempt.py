@@ -87,6 +87,8 @@ class Attempt:
 
     def _go_on(self) -> None:
         """Raises BindFailure when nothing new must be started."""
+        if not self._state.leading():
+            raise BindFailure(failure.DEPOSED, "cancelled")
         if self._state.pods.leaving(self._uid):
             raise BindFailure(failure.DELETED, "cancelled")
         if self._remaining() <= 0:

@@ -7,6 +7,7 @@ from typing import Final
 DELETED: Final = "the pod is gone or being deleted"
 REPLACED: Final = "there is no pod with this name and UID"
 UNREADABLE: Final = "the pod cannot be read"
+DEPOSED: Final = "another replica leads now"
 LATE: Final = "the bind took too long"
 STILL_RUNNING: Final = "a bind of the pod is still under way"
 BOUND_ELSEWHERE: Final = "the pod is bound to another node"

@@ -48,6 +48,10 @@ class State:
     changes: Changes = field(default_factory=Changes)
     running: Callable[[str], str | None] = lambda pod_uid: None
     """The node on which a bind of the pod with this UID is under way."""
+    leading: Callable[[], bool] = lambda: True
+    """Whether this replica may decide at this very moment; asked before each write, because a process can be asleep
+    for longer than its lease lasts without noticing.
+    """
     awaited: set[str] = field(default_factory=set)
     """UIDs of claims in flight, and of pods with a bind under way, that pods were refused for."""
     missed: LRUCache[str, bool] = field(default_factory=lambda: LRUCache(100_000))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.scheduling.failure import DEPOSED
 from tests.scheduling.api import devices
 from tests.scheduling.objects import make_claim, make_pod
 from tests.scheduling.world import Replay, World
@@ -68,5 +69,21 @@ def test_a_late_write_of_a_deposed_replica_fails(replay: Replay, small: list[Any
         assert await late != ""
         assert world.api.claim("c").allocation is None
         assert len(devices(world.api.claim("d"))) == 1
+
+    replay(story)
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_a_replica_that_is_deposed_during_a_bind_writes_no_further(
+    replay: Replay, small: list[Any], writes: int
+) -> None:
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
+        service = world.service()
+        forward = len(world.api.log) + writes
+        service.scheduling.state.leading = lambda: len(world.api.log) < forward
+        assert await service.bind(world.api.pod("p"), "n1") == DEPOSED
+        assert not world.api.pod("p").spec.node_name
+        assert world.api.claim("c").allocation is None
 
     replay(story)
