@@ -11,8 +11,9 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 from app.allocation.requests import Filter
+from app.allocation.selection import cel_gates
 from app.api.features import FeatureGates
-from app.cel import CelCompileError, CelGates, compile_selector
+from app.cel import CelCompileError, compile_selector
 from app.devices.models import DeviceModel
 from app.devices.nodes import Sight
 from app.devices.pools import NodeSelection, Pool
@@ -44,8 +45,7 @@ def reads_of(filters: Iterable[Filter], attributes: Iterable[str]) -> Reads:
 def _selector_reads(expression: str, features: FeatureGates) -> Reads:
     """An expression that does not compile reads nothing: it fails on every device."""
     try:
-        gates = CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity)
-        reads = compile_selector(expression, gates).reads
+        reads = compile_selector(expression, cel_gates(features)).reads
     except CelCompileError:
         return frozenset()
     if reads.everything:

@@ -181,7 +181,7 @@ def _compile(filter: Filter) -> tuple[_Selector, ...]:
 
 def cel_gates(features: FeatureGates) -> CelGates:
     """The features that change the language of selectors."""
-    return CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity)
+    return CelGates(features.DRAListTypeAttributes, features.DRAConsumableCapacity, stored=True)
 
 
 def _device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:

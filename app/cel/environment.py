@@ -40,12 +40,15 @@ _LIBRARIES: Final = tuple(
 class CelGates(msgspec.Struct, frozen=True):
     """The features of the cluster that change the language.
 
-    `list_attributes` is DRAListTypeAttributes, `consumable_capacity` is DRAConsumableCapacity. Without the latter there
-    is no `device.allowMultipleAllocations`.
+    `list_attributes` is DRAListTypeAttributes, `consumable_capacity` is DRAConsumableCapacity. Without them new
+    selectors have no `includes` and no `device.allowMultipleAllocations`. In `stored` selectors, which are all that an
+    allocator sees, both are always known: they may have been accepted while the features were on (Kubernetes 1.36,
+    dynamic-resource-allocation/cel/compile.go).
     """
 
     list_attributes: bool = False
     consumable_capacity: bool = True
+    stored: bool = False
 
 
 class Environment(NamedTuple):
@@ -55,7 +58,7 @@ class Environment(NamedTuple):
     """The types an expression may have."""
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def environment(gates: CelGates) -> Environment:
     attribute = types.DYN if gates.list_attributes else types.ANY
     fields = {
@@ -63,8 +66,8 @@ def environment(gates: CelGates) -> Environment:
         "attributes": map_of(types.STRING, map_of(types.STRING, attribute)),
         "capacity": map_of(types.STRING, map_of(types.STRING, types.QUANTITY)),
     }
-    if gates.consumable_capacity:
+    if gates.consumable_capacity or gates.stored:
         fields["allowMultipleAllocations"] = types.BOOL
-    libraries = (*_LIBRARIES, membership.LIBRARY) if gates.list_attributes else _LIBRARIES
+    libraries = (*_LIBRARIES, membership.LIBRARY) if gates.list_attributes or gates.stored else _LIBRARIES
     results = (types.BOOL, types.ANY, types.DYN) if gates.list_attributes else (types.BOOL, types.ANY)
     return Environment(Declarations(libraries), fields, results)

@@ -425,6 +425,18 @@ def test_with_per_device_selection_the_devices_say_where_they_can_be_used() -> N
     assert found["allocations"][0].get("nodeSelector") is None
 
 
+def test_a_devices_node_selector_that_cannot_be_parsed_is_an_error_when_it_is_reached() -> None:
+    broken = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In"}]}]}
+    slices = [
+        sl([device("any", allNodes=True), device("odd", nodeSelector=broken)], where={"perDeviceNodeSelection": True})
+    ]
+    assert outcome(scenario(slices, [claim(request("r"))])) == [["r=any"]]
+    assert outcome(scenario(slices, [claim(request("r", 1, "false"))])) == "none"
+    assert outcome(scenario(slices, [claim(request("r", 2))])).startswith(
+        "error: claim default/claim, request r: failed to perform node selection for device odd"
+    )
+
+
 def opaque(text: str) -> Json:
     return {"opaque": {"driver": DRIVER, "parameters": {"is": text}}}
 
@@ -452,3 +464,20 @@ def test_configuration_is_put_together_once_per_entry() -> None:
         ("FromClaim", ["a", "b"], "both"),
         ("FromClaim", ["b/b", "c"], "chosen"),
     ]
+
+
+# --- selectors --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("selector", "off", "expected"),
+    [
+        (f'device.attributes["{DRIVER}"].model.includes("y")', "DRAListTypeAttributes", [["r=dev-1"]]),
+        ("!device.allowMultipleAllocations", "DRAConsumableCapacity", [["r=dev-0"]]),
+    ],
+)
+def test_stored_selectors_may_use_what_was_accepted_while_a_feature_was_on(
+    selector: str, off: str, expected: object
+) -> None:
+    slices = [sl(modelled("x", "y"))]
+    assert outcome(scenario(slices, [claim(request("r", 1, selector))], off=[off])) == expected
