@@ -44,6 +44,10 @@ e2e: $(VENV)/dev.stamp controlplane ## The tests against a real API server and k
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md
 	@$(BIN)/python -m bench
 
+.PHONY: bench-cluster
+bench-cluster: $(VENV)/dev.stamp controlplane ## Pods/s on a real control plane, ours against the in-tree plugin
+	@$(BIN)/python -m bench.cluster $(BENCH_ARGS)
+
 .PHONY: loadtest
 loadtest: $(VENV)/dev.stamp ## 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes
 	@$(BIN)/python -m loadtest

@@ -1,0 +1,228 @@
+"""A real control plane full of nodes with devices, and the two schedulers that are compared on it.
+
+`Arena` is the control plane with its nodes and slices. A contestant is entered for one round: everything it needs is
+started, and stopped at the end, so that the two never compete for the machine. kube-controller-manager is left out: it
+has nothing to do here, and what it would cost is nobody's scheduling.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from app.kube.client import KubeClient
+from app.kube.credentials import ClientSettings
+from tests.e2e.components import free_port
+from tests.e2e.controlplane import ControlPlane
+
+ROOT = Path(__file__).parents[1]
+NAMESPACE = "bench"
+DRIVER = "gpu.example.com"
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
+CLASS = "gpu"
+DEVICES = 10
+"""Per node, two behind each PCIe root."""
+
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+CLAIMS = f"/apis/resource.k8s.io/v1/namespaces/{NAMESPACE}/resourceclaims"
+
+# Both schedulers get the same: more than they can use, so that no client waits for its own limit.
+CLIENT = {"qps": 5000, "burst": 5000}
+_CLIENTS = 24
+"""Requests under way at the same time while objects are made and removed."""
+_STARTING = 60.0
+_TICK = os.sysconf("SC_CLK_TCK")
+
+Settle = Callable[[], Awaitable[None]]
+
+
+def node(index: int) -> dict[str, Any]:
+    name = f"node-{index}"
+    room = {"cpu": "64", "memory": "512Gi", "pods": "250"}
+    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{index % 3}"}
+    return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": room, "capacity": room}}
+
+
+def resource_slice(index: int) -> dict[str, Any]:
+    name = f"node-{index}"
+    return {
+        "metadata": {"name": f"{name}-gpu"},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": name,
+            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+            "devices": [_device(index, number) for number in range(DEVICES)],
+        },
+    }
+
+
+def _device(index: int, number: int) -> dict[str, Any]:
+    """As drivers publish them: with an attribute that no other device has."""
+    return {
+        "name": f"gpu-{number}",
+        "attributes": {
+            "model": {"string": "H100"},
+            "index": {"int": number},
+            "uuid": {"string": f"GPU-{index:06d}-{number}-8a2b-4c3d"},
+            "driverVersion": {"version": "570.12.1"},
+            PCIE_ROOT: {"string": f"pci0000:{number // 2:02x}"},
+        },
+        "capacity": {"memory": {"value": "80Gi"}},
+    }
+
+
+class Arena:
+    """Enter it with `async with`."""
+
+    def __init__(self, directory: Path, nodes: int) -> None:
+        # The features as they are by default: nobody is slowed down by what he is not asked for.
+        self.plane = ControlPlane(directory, feature_gates={}, runtime_config=(), controllers=False)
+        self.nodes = nodes
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Arena:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(self.plane)
+            settings = ClientSettings(kubeconfig=str(self.plane.admin_kubeconfig), timeout=60)
+            self.client = await stack.enter_async_context(await KubeClient.connect(settings))
+            await self._set_up()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _set_up(self) -> None:
+        for file in ("namespace.yaml", "rbac/extender.yaml"):
+            self.plane.kubectl("apply", f"--filename={ROOT / 'manifests' / file}")
+        device_class = {
+            "metadata": {"name": CLASS},
+            "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]},
+        }
+        await self.create("/api/v1/namespaces", [{"metadata": {"name": NAMESPACE}}])
+        account = {"metadata": {"name": "default"}}
+        await self.create(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", [account])
+        await self.create("/apis/resource.k8s.io/v1/deviceclasses", [device_class])
+        await self.create("/api/v1/nodes", map(node, range(self.nodes)))
+        await self.create("/apis/resource.k8s.io/v1/resourceslices", map(resource_slice, range(self.nodes)))
+
+    async def create(self, path: str, objects: Iterable[Mapping[str, Any]]) -> None:
+        """All of them, many at a time."""
+        await self._each(self.client.create(path, msgspec.json.encode(made)) for made in objects)
+
+    async def clear(self, names: Iterable[str]) -> None:
+        """Remove these pods and their claims, which are called the same. The devices are free again at once."""
+        names = list(names)
+        now = msgspec.json.encode({"gracePeriodSeconds": 0})
+        release = msgspec.json.encode({"metadata": {"finalizers": None}})
+        await self._each(self.client.delete(f"{PODS}/{name}", now) for name in names)
+        await self._each(self.client.patch(f"{CLAIMS}/{name}", release) for name in names)
+        await self._each(self.client.delete(f"{CLAIMS}/{name}") for name in names)
+
+    async def writes(self) -> float:
+        """Requests that changed something since the API server was started, events and leases left out."""
+        lines = (await self.client.get("/metrics")).decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if _is_write(line))
+
+    async def _each(self, calls: Iterable[Awaitable[bytes]]) -> None:
+        waiting = iter(calls)
+
+        async def work() -> None:
+            for call in waiting:
+                await call
+
+        await asyncio.gather(*(work() for _ in range(_CLIENTS)))
+
+    # --- the contestants
+
+    @contextlib.asynccontextmanager
+    async def in_tree(self) -> AsyncIterator[dict[str, int]]:
+        """The stock kube-scheduler. Gives the processes that take part, by name."""
+        with self._scheduler("in-tree", {"clientConnection": CLIENT}) as pid:
+            yield self._processes({"scheduler": pid})
+
+    @contextlib.asynccontextmanager
+    async def ours(self) -> AsyncIterator[dict[str, int]]:
+        """The shipped configuration of a second kube-scheduler, and the service as a process of its own."""
+        url, process = self._start_service()
+        try:
+            await asyncio.to_thread(_until_ready, url, process)
+            config = yaml.safe_load((ROOT / "scheduler_config" / "secondary-scheduler.yaml").read_text())
+            config |= {"leaderElection": {"leaderElect": False}, "clientConnection": CLIENT}
+            config["profiles"][0]["schedulerName"] = "default-scheduler"
+            for extender in config["extenders"]:
+                extender["urlPrefix"] = f"{url}/scheduler"
+                del extender["enableHTTPS"], extender["tlsConfig"]
+            with self._scheduler("ours", config, {"SchedulerPopFromBackoffQ": False}) as pid:
+                yield self._processes({"scheduler": pid, "extender": process.pid})
+        finally:
+            process.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(process.wait, 45)
+
+    @contextlib.contextmanager
+    def _scheduler(
+        self, name: str, config: Mapping[str, Any], gates: Mapping[str, bool] | None = None
+    ) -> Iterator[int]:
+        component = self.plane.start_scheduler(name, config, gates)
+        try:
+            yield component.process.pid
+        finally:
+            self.plane.stop_component(name)
+
+    def _start_service(self) -> tuple[str, subprocess.Popen[bytes]]:
+        kubeconfig = self.plane.service_account_kubeconfig("dra-system", "dra-extender")
+        address = f"127.0.0.1:{free_port()}"
+        command = [sys.executable, "-m", "app.cli", "serve", "--listen", address, "--kubeconfig", str(kubeconfig)]
+        profile = os.environ.get("BENCH_PROFILE")
+        if profile:
+            command[1:1] = ["-m", "cProfile", "-o", profile]
+        with (self.plane.directory / "logs" / "extender.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
+                start_new_session=True,
+            )  # fmt: skip
+        return f"http://{address}", process
+
+    def _processes(self, more: Mapping[str, int]) -> dict[str, int]:
+        shared = ("kube-apiserver", "etcd")
+        return {name.removeprefix("kube-"): self.plane.components[name].process.pid for name in shared} | dict(more)
+
+
+def cpu_seconds(processes: Mapping[str, int]) -> dict[str, float]:
+    """What each has used since its start."""
+    return {name: _cpu(pid) for name, pid in processes.items()}
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def _is_write(line: str) -> bool:
+    if not line.startswith("apiserver_request_total{"):
+        return False
+    if not any(f'verb="{verb}"' in line for verb in ("POST", "PUT", "PATCH", "DELETE")):
+        return False
+    return not any(f'resource="{name}"' in line for name in ("events", "leases"))
+
+
+def _until_ready(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Raises TimeoutError."""
+    deadline = time.monotonic() + _STARTING
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}/readyz", timeout=5):
+            return
+        time.sleep(0.1)
+    raise TimeoutError("the service is not ready")
