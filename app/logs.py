@@ -19,10 +19,13 @@ def configure(level: str = "info", form: Literal["console", "json"] = "console")
     """Set up logging of this process. Calls below `level` cost next to nothing afterwards."""
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     shared: list[structlog.typing.Processor] = [structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level]
+    # Tracebacks without local variables: those are long, and nobody has looked whether one of them is a secret.
+    traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    plain = structlog.dev.plain_traceback
     last: list[structlog.typing.Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [structlog.processors.ExceptionRenderer(traceback), structlog.processors.JSONRenderer()]
         if form == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        else [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     )
     structlog.configure(
         processors=[*shared, stamp, *last],

@@ -1,0 +1,60 @@
+"""What the log says when something goes wrong, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+import structlog
+
+from app import logs
+
+SECRET = "token-of-a-service-account"
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """Logging is set up per process: leave it as it was."""
+    before, root = structlog.get_config(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.configure(**before)
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def stumble() -> None:
+    held = SECRET
+    raise RuntimeError(f"stumbled over {len(held)} letters")
+
+
+@pytest.fixture(params=["console", "json"])
+def form(request: pytest.FixtureRequest) -> Literal["console", "json"]:
+    chosen: Literal["console", "json"] = request.param
+    return chosen
+
+
+def test_tracebacks_tell_where_but_not_with_which_values(
+    form: Literal["console", "json"], capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs.configure("info", form)
+    try:
+        stumble()
+    except RuntimeError:
+        structlog.get_logger().exception("went wrong")
+    written = capsys.readouterr().err
+    assert "stumbled over 26 letters" in written
+    assert "stumble" in written
+    assert SECRET not in written
+
+
+def test_machines_get_one_line_per_event(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json")
+    structlog.get_logger().info("bound", pod="default/p", node="n1")
+    structlog.get_logger().debug("not shown")
+    (line,) = capsys.readouterr().err.splitlines()
+    event = json.loads(line)
+    assert (event["event"], event["level"], event["pod"], event["node"]) == ("bound", "info", "default/p", "n1")
