@@ -13,7 +13,7 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -133,7 +133,10 @@ def prioritized_list(shape: int) -> tuple[ResourceClaim, ...]:
     return _claim({"requests": [{"name": "r", "firstAvailable": alternatives}]})
 
 
-PODS = {"one device": one_device, "matched pair": matched_pair, "prioritized list": prioritized_list}
+Pod = Callable[[int], tuple[ResourceClaim, ...]]
+"""The claims of a pod; each number makes another shape."""
+
+PODS: Mapping[str, Pod] = {"one device": one_device, "matched pair": matched_pair, "prioritized list": prioritized_list}
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -152,7 +155,7 @@ class Row(msgspec.Struct, frozen=True):
     target: float = 0
 
 
-def rows_of(cluster: Cluster, state: str, pods: dict[str, Callable[[int], tuple[ResourceClaim, ...]]]) -> list[Row]:
+def rows_of(cluster: Cluster, state: str, pods: Mapping[str, Pod]) -> list[Row]:
     """Cold, warm and after one change, for each pod."""
     names = [f"node-{index}" for index in range(len(cluster.nodes))]
     decisions = Decisions(cluster, share_ids=lambda: "share")
@@ -176,7 +179,7 @@ def rows_of(cluster: Cluster, state: str, pods: dict[str, Callable[[int], tuple[
 
 def _cases(
     decisions: Decisions,
-    build: Callable[[int], tuple[ResourceClaim, ...]],
+    build: Pod,
     warm: tuple[ResourceClaim, ...],
     names: list[str],
     change: Callable[[], None],
@@ -236,6 +239,56 @@ def run() -> dict[str, Any]:
         rows += [first_filter(nodes, serials) for serials in (False, True)]
     memory = [weigh(SIZES[-1], serials) for serials in (False, True)]
     return {"filter": [msgspec.to_builtins(row) for row in rows], "memory": memory}
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def missed(result: dict[str, Any]) -> list[str]:
+    """The targets that are missed."""
+    rows = [
+        f"filter: {row['nodes']} nodes, {row['state']}, {row['pod']}, {row['case']}: "
+        f"{row['time']['median']:.2f} ms, target {row['target']:g}"
+        for row in result["filter"]
+        if row["target"] and row["time"]["median"] > row["target"]
+    ]
+    heavy = [
+        f"memory: {weight['total_mib']} MiB, target {weight['target_mib']}"
+        for weight in result["memory"]
+        if weight["total_mib"] > weight["target_mib"]
+    ]
+    return rows + heavy
+
+
+def markdown(result: dict[str, Any]) -> str:
+    lines = [
+        "Milliseconds for one pod that asks for all nodes. Idle: no device in use; busy: all; ragged: every node has",
+        "other devices in use; serials: every device has an attribute of its own. Fits: how many of the nodes.",
+        "",
+        "| nodes × devices | state | pod | case | median | p95 | target | fits | searches |",
+        "|---|---|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in result["filter"]:
+        target = f"{row['target']:g}" if row["target"] else ""
+        time = row["time"]
+        lines.append(
+            f"| {row['nodes']} × {DEVICES} | {row['state']} | {row['pod']} | {row['case']} | {time['median']:.2f} "
+            f"| {time['p95']:.2f} | {target} | {row['fits']} | {row['searches']} |"
+        )
+    lines += [
+        "",
+        "Memory of a process that holds the cluster with every device allocated, and has answered nine kinds of pods:",
+        "",
+        "| devices | each has a serial number | bytes per device as published | resident | target |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for weight in result["memory"]:
+        serials = "yes" if weight["serials"] else "no"
+        lines.append(
+            f"| {weight['nodes']} × {DEVICES} | {serials} | {weight['bytes_per_device']} | {weight['total_mib']} MiB "
+            f"| {weight['target_mib']} MiB |"
+        )
+    return "\n".join(lines)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

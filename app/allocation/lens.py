@@ -99,15 +99,15 @@ class Lens:
 
     def _part(self, shape: Shape, state: PoolState) -> int:
         """A number for what the search can notice of a pool. A number that was forgotten is never given again."""
-        content = self._content(shape, state)
-        if isinstance(content, int):
-            return content
         if len(self._parts) >= REMEMBERED:
             self._parts.clear()
             self._numbers.clear()
-        number = self._numbers.get(content)
-        if number is None:
-            number = self._numbers[content] = next(self._next)
+        content = self._content(shape, state)
+        if isinstance(content, int):
+            number = content
+        else:
+            number = self._numbers.get(content, 0) or next(self._next)
+            self._numbers[content] = number
         self._parts[shape, state] = number
         return number
 

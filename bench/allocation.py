@@ -1,0 +1,137 @@
+"""What one node costs: everyday decisions by family, and search problems that are expensive for naive backtracking.
+
+`decide` is everything from decoded objects to the answer, as offline simulation does it. `search` is what is left in
+the service, which keeps nodes prepared. The reference is Kubernetes' allocator on the same problem (time by its own
+clock, on another machine): compare orders of magnitude, not digits.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import msgspec
+
+from app.allocation.allocator import STEP_BUDGET, Allocator
+from app.allocation.batch import Scenario, decide
+from app.allocation.plan import Failure, Plan, Refusal
+from app.allocation.requests import prepare
+from app.devices.holdings import Holdings, NodeHoldings
+from app.devices.pools import node_view
+from bench.timing import timed
+
+VECTORS = Path(__file__).parents[1] / "tests" / "conformance"
+RUNS = 5
+
+
+class HardRow(msgspec.Struct, frozen=True):
+    """Milliseconds. `reference_ms` is 0 where the reference gave up after ten seconds."""
+
+    name: str
+    kind: str
+    steps: int
+    decide_ms: float
+    search_ms: float
+    reference_ms: float
+    reference_steps: int
+
+
+class EverydayRow(msgspec.Struct, frozen=True):
+    """Milliseconds over all decisions of a family."""
+
+    family: str
+    decisions: int
+    decide_median_ms: float
+    decide_p95_ms: float
+    search_median_ms: float
+    search_p95_ms: float
+
+
+def vectors(name: str) -> Iterator[dict[str, Any]]:
+    """The scenarios of one file."""
+    with gzip.open(VECTORS / f"{name}.jsonl.gz") as lines:
+        for line in lines:
+            yield msgspec.json.decode(line)
+
+
+def costs(scenario: Scenario, runs: int) -> tuple[float, float, Plan | Refusal | Failure]:
+    """(decide, search) in milliseconds, and the answer."""
+    answer = decide(scenario, STEP_BUDGET)
+    whole = timed(lambda: decide(scenario, STEP_BUDGET), runs=runs).median
+    prepared = prepare(scenario.claims, scenario.classes, scenario.features)
+    if isinstance(prepared, Failure):
+        return whole, whole, answer
+    view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
+    holdings = NodeHoldings(view, Holdings.of_claims(scenario.allocated, scenario.features))
+    allocator = Allocator()
+    allocator.allocate(prepared, view, holdings)
+    return whole, timed(lambda: allocator.allocate(prepared, view, holdings), runs=runs).median, answer
+
+
+def hard_rows() -> list[HardRow]:
+    found: list[HardRow] = []
+    for case in vectors("hard"):
+        whole, search, answer = costs(Scenario(case), RUNS)
+        kind = {Plan: "allocated", Refusal: "unschedulable", Failure: "error"}[type(answer)]
+        gave_up = case.get("reference_timed_out", False)
+        reference = 0.0 if gave_up else case["reference_micros"] / 1000
+        found.append(HardRow(case["name"], kind, answer.steps, whole, search, reference, case["reference_steps"]))
+    return found
+
+
+def everyday_rows() -> list[EverydayRow]:
+    families: dict[str, list[tuple[float, float]]] = {}
+    for case in vectors("allocation"):
+        whole, search, _ = costs(Scenario(case), 1)
+        families.setdefault(case["name"].rsplit("-", 1)[0], []).append((whole, search))
+    families["all"] = [cost for costs in families.values() for cost in costs]
+    rows: list[EverydayRow] = []
+    for family, measured in sorted(families.items()):
+        wholes, searches = zip(*measured, strict=True)
+        numbers = (median(wholes), quantiles(wholes, n=20)[-1], median(searches), quantiles(searches, n=20)[-1])
+        rows.append(EverydayRow(family, len(measured), *(round(number, 4) for number in numbers)))
+    return rows
+
+
+def run() -> dict[str, Any]:
+    return {
+        "hard": [msgspec.to_builtins(row) for row in hard_rows()],
+        "everyday": [msgspec.to_builtins(row) for row in everyday_rows()],
+    }
+
+
+def markdown(result: dict[str, Any]) -> str:
+    lines = [
+        "Everyday decisions, milliseconds per node:",
+        "",
+        "| family | decisions | decide, median | p95 | search alone, median | p95 |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {row['family']} | {row['decisions']} | {row['decide_median_ms']:.3f} | {row['decide_p95_ms']:.3f} "
+        f"| {row['search_median_ms']:.3f} | {row['search_p95_ms']:.3f} |"
+        for row in result["everyday"]
+    ]
+    lines += [
+        "",
+        "Hard problems, milliseconds (target: under 50 to decide):",
+        "",
+        "| problem | answer | steps | decide | search alone | reference | its steps |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in result["hard"]:
+        reference = f"{row['reference_ms']:.2f}" if row["reference_ms"] else "gave up after 10 s"
+        lines.append(
+            f"| {row['name'].removeprefix('hard-')} | {row['kind']} | {row['steps']} | {row['decide_ms']:.2f} "
+            f"| {row['search_ms']:.2f} | {reference} | {row['reference_steps']} |"
+        )
+    slowest = max(result["hard"], key=lambda row: row["decide_ms"])
+    lines += ["", f"Slowest: {slowest['name'].removeprefix('hard-')} with {slowest['decide_ms']:.1f} ms."]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown(run()))
