@@ -33,6 +33,7 @@ from app.http.protocol import ConnectionLimits
 from app.http.server import HttpServer
 from app.http.tls import Certificates
 from app.kube.access import (
+    Right,
     missing_rights,
     rights_for_binding,
     rights_for_extended_resources,
@@ -52,6 +53,7 @@ log = structlog.get_logger(__name__)
 
 _CERTIFICATE_PERIOD = 5.0
 _LAG_PERIOD = 0.25
+_RIGHTS_PERIOD = 5.0
 _UNREACHED = "the API server has not been reached yet"
 
 
@@ -240,22 +242,35 @@ class Service:
 
     def _leadership(self, leading: bool) -> None:
         if self.engine is not None:
-            self.engine.lead(leading)
+            self.engine.lead(leading and not self.settings.advise_only)
 
     async def _check_rights(self, client: KubeClient, served: Served) -> None:
-        """Say at the start which rights are missing, not when the first pod needs them."""
-        rights = rights_for_reading(taint_rules=bool(served.taint_rules)) + rights_for_binding()
-        rights += rights_for_waking(self.settings.namespace)
-        if self.settings.features.DRAExtendedResource:
-            rights += rights_for_extended_resources()
+        """Say at the start which rights are missing, not when the first pod needs them; until they are there."""
+        rights = self._rights(served)
+        while True:
+            try:
+                found = tuple(await missing_rights(client, rights))
+            except ApiError as problem:
+                log.warning("rights not checked", problem=problem.message)
+                return
+            for missing in found:
+                if missing not in self._missing_rights:
+                    log.error("right missing", right=missing)
+            self._missing_rights = found
+            if not found:
+                return
+            await asyncio.sleep(_RIGHTS_PERIOD)
+
+    def _rights(self, served: Served) -> tuple[Right, ...]:
+        """All rights that the service uses with these settings."""
+        rights = rights_for_reading(taint_rules=bool(served.taint_rules))
+        if not self.settings.advise_only:
+            rights += rights_for_binding() + rights_for_waking(self.settings.namespace)
+            if self.settings.features.DRAExtendedResource:
+                rights += rights_for_extended_resources()
         if self.settings.leader_election:
             rights += rights_for_lease(self.settings.namespace, self.settings.lease_name)
-        try:
-            self._missing_rights = tuple(await missing_rights(client, rights))
-        except ApiError as problem:
-            log.warning("rights not checked", problem=problem.message)
-        for missing in self._missing_rights:
-            log.error("right missing", right=missing)
+        return rights
 
     async def _watch_lag(self) -> None:
         loop = asyncio.get_running_loop()
@@ -279,6 +294,8 @@ class Service:
             return f"failed: {self._failure}"
         if self.engine is None:
             return _UNREACHED
+        if self._missing_rights:
+            return f"right missing: {self._missing_rights[0]}"
         if self._election is not None and not self._election.leading:
             return f"standby: {self._election.holder or 'nobody'} leads"
         return self.engine.unavailable()

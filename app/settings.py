@@ -113,6 +113,9 @@ class Settings(BaseSettings):
         20_000, ge=100, description="allocation steps per node after which the answer is undecided"
     )
     scheduler_names: str = Field("", description="schedulers that call this service, comma separated; empty: not known")
+    advise_only: bool = Field(
+        False, description="give advice to schedulers that allocate by themselves, and need no right to write"
+    )
     deallocate: bool = Field(
         True, description="clear unused allocations that stand in a pod's way; needs percentageOfNodesToScore: 100"
     )

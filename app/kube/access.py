@@ -75,6 +75,7 @@ def rights_for_extended_resources() -> tuple[Right, ...]:
         Right("create", GROUP, "resourceclaims", why),
         Right("delete", GROUP, "resourceclaims", why),
         Right("patch", "", "pods", why, "status"),
+        Right("update", "", "pods", "own claims where OwnerReferencesPermissionEnforcement is on", "finalizers"),
     )
 
 

@@ -161,8 +161,10 @@ async def test_nothing_is_wrong_in_a_sound_cluster(service: Service) -> None:
 
 async def test_problems_name_the_object_and_what_to_do(world: Any, start_service: Any) -> None:
     world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
-    async with start_service() as service:
-        assert service.engine is not None
+    async with start_service(wait=False) as service:
+        async with asyncio.timeout(20):
+            while service.engine is None or not service.engine.watches.synced:
+                await asyncio.sleep(0.01)
         service.engine.poison("ResourceSlice", "broken", "spec.devices: nonsense")
         name = world.store.list("resourceslices")[0]["metadata"]["name"]
         published = world.store.get("resourceslices", name)

@@ -291,12 +291,21 @@ async def test_missing_rights_are_named_at_the_start(
     world: Any, start_service: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
-    async with start_service():
-        await asyncio.sleep(0.2)
+    async with start_service(wait=False) as service:
+        async with asyncio.timeout(10):
+            while "resourceclaims/binding.resource.k8s.io" not in service.unavailable():
+                await asyncio.sleep(0.01)
     captured = capfd.readouterr()
     text = captured.out + captured.err
     assert "right missing" in text
     assert "resourceclaims/binding.resource.k8s.io" in text
+
+
+async def test_an_advisor_needs_no_right_to_write(world: Any, start_service: Any) -> None:
+    world.api.access.policy = lambda attributes: attributes.verb in ("get", "list", "watch")
+    async with start_service(advise_only=True) as service:
+        await service.until_ready()
+        assert service.missing_rights() == ()
 
 
 # --- mutual TLS
