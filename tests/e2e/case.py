@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from app.api.errors import NotFoundError
 from app.embedded.objects import FullPod
 from tests.e2e.ground import SCHEDULER, SECONDS, Ground
@@ -130,6 +132,16 @@ class Case:
     def _create(self, kind: str, metadata: Body, spec: Body) -> Body:
         version = "v1" if kind in ("Pod", "Node") else "resource.k8s.io/v1"
         return self.apply({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})[0]
+
+    async def allocate_elsewhere(self, claim: str, node: str, device: str = "device-0") -> None:
+        """As an allocator would that we know nothing of; the claim stays unused."""
+        client, path = self.ground.client, self.claim_path(claim)
+        where = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+        result = {"request": "r", "driver": self.driver, "pool": node, "device": device}
+        allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": where}}
+        finalizers = ["resource.kubernetes.io/delete-protection"]
+        await client.patch(path, msgspec.json.encode({"metadata": {"finalizers": finalizers}}))
+        await client.patch(f"{path}/status", msgspec.json.encode({"status": {"allocation": allocation}}))
 
     # --- unmaking
 

@@ -197,7 +197,11 @@ class Ground:
     def watches(self, flow: bool) -> None:
         """Whether the extender sees what happens in the cluster; it is not told of what is held back meanwhile."""
         event = self.api.watches_flow
-        self._loop.call_soon_threadsafe(event.set if flow else event.clear)
+        self.call(event.set if flow else event.clear)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Call a function where the proxies live, soon."""
+        self._loop.call_soon_threadsafe(function)
 
     def eventually(self, look: Callable[[], T], what: str = "", seconds: float = SECONDS) -> T:
         """What `look` gives as soon as it is true. Raises AssertionError with the state of the extender."""

@@ -46,22 +46,11 @@ def test_34_two_pods_that_share_a_fresh_claim_meet_on_one_node(case: Case, groun
     assert case.reserved("shared") == set(names)
 
 
-def allocate(case: Case, claim: str, node: str, device: str = "device-0") -> None:
-    """As some other allocator would, leaving the claim idle."""
-    where = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
-    result = {"request": "r", "driver": case.driver, "pool": node, "device": device}
-    allocation = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": where}}
-    case.ground.patch(
-        case.claim_path(claim), {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}
-    )
-    case.ground.patch(case.claim_path(claim) + "/status", {"status": {"allocation": allocation}})
-
-
 def test_35_a_claim_stuck_on_a_node_that_cannot_be_used_is_allocated_anew(case: Case, ground: Ground) -> None:
     case.publish("node-1", 1)
     case.publish("node-2", 1)
     case.claim("stuck")
-    allocate(case, "stuck", "node-1")
+    ground.run(case.allocate_elsewhere("stuck", "node-1"))
     ground.patch("/api/v1/nodes/node-1", {"spec": {"unschedulable": True}})
     try:
         case.pod("one", "stuck")

@@ -1,0 +1,113 @@
+"""Acceptance tests 41 to 44: one leads, the others wait; and nobody decides before everything has been seen."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.e2e.case import Case
+from tests.e2e.disturbance import finalizer, once
+from tests.e2e.extender import Extender, scheduler_trust
+from tests.e2e.ground import Ground
+from tests.e2e.wire import Exchange
+
+pytestmark = pytest.mark.e2e
+
+QUICK = {"lease_duration": "4", "renew_deadline": "3", "retry_period": "0.5"}
+QUESTION = '{"Pod":{"metadata":{"name":"p","namespace":"d","uid":"u"},"spec":{}},"Nodes":null,"NodeNames":["node-1"]}'
+
+
+@pytest.fixture
+def pair(ground: Ground) -> Iterator[tuple[Extender, Extender]]:
+    """Two replicas with a short lease instead of the one of the other tests; the first leads."""
+    ground.extender.stop()
+    first = ground.new_extender("dra-extender-a", server=ground.api.url, **QUICK)
+    second = ground.new_extender("dra-extender-b", **QUICK)
+    try:
+        first.start()
+        ground.calls.target = first.url
+        second.start(wait=False)
+        ground.eventually(lambda: _standby(second), "the second's start")
+        yield first, second
+    finally:
+        first.stop()
+        second.stop()
+        ground.calls.target = ground.extender.url
+        ground.extender.start()
+
+
+def _standby(extender: Extender) -> bool:
+    return extender.status("/readyz") == 503 and "standby" in str(extender.report())
+
+
+def test_41_a_leader_that_slept_too_long_writes_nothing_more(
+    case: Case, ground: Ground, pair: tuple[Extender, Extender]
+) -> None:
+    old, new = pair
+    case.publish("node-1", 2)
+    asleep: list[Exchange] = []
+
+    async def sleep(exchange: Exchange) -> None:
+        old.pause()
+        asleep.append(exchange)
+
+    with ground.api.rule(after=once(finalizer("one"), sleep)):
+        case.pod_with_claim("one")
+        ground.eventually(lambda: asleep, "the old leader's sleep")
+    ground.eventually(lambda: new.leading, "the new leader")
+    ground.calls.target = new.url
+    case.pod_with_claim("two")
+    case.until_runs("two")
+    seen = len(ground.api.log)  # only the old leader talks through this wire
+    old.resume()
+    ground.eventually(lambda: _standby(old), "the old leader's resignation")
+    case.until_runs("one")
+    writes = [f"{exchange.method} {exchange.path}" for exchange in ground.api.log[seen:] if exchange.method != "GET"]
+    assert [write for write in writes if case.name in write] == []
+    held = {case.devices(name)[0] for name in ("one", "two")}
+    assert held == {"device-0", "device-1"}
+
+
+def test_42_a_standby_answers_503_and_closes_connections_that_were_open(
+    ground: Ground, pair: tuple[Extender, Extender]
+) -> None:
+    first, second = pair
+    trust = scheduler_trust(ground.plane.credentials)
+    connection = http.client.HTTPSConnection(urlsplit(first.url).netloc, context=trust, timeout=60)
+    connection.request("POST", "/scheduler/filter", QUESTION)
+    answer = connection.getresponse()
+    assert (answer.status, answer.read() != b"") == (200, True)
+    first.pause()
+    ground.eventually(lambda: second.leading, "the change of leaders")
+    first.resume()
+    ground.eventually(lambda: _standby(first), "the resignation")
+    connection.request("POST", "/scheduler/filter", QUESTION)
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Connection")) == (503, "close")
+    connection.close()
+
+
+def test_44_nobody_decides_before_everything_was_listed(ground: Ground) -> None:
+    go_on = asyncio.Event()
+
+    async def hold(exchange: Exchange) -> None:
+        if exchange.path.endswith("/resourceslices"):
+            await go_on.wait()
+
+    late = ground.new_extender("dra-extender-late", server=ground.api.url, leader_election="false")
+    with ground.api.rule(before=hold):
+        late.start(wait=False)
+        ground.eventually(lambda: late.status("/readyz") == 503 and late.status("/livez") == 200, "the start")
+        connection = http.client.HTTPSConnection(
+            urlsplit(late.url).netloc, context=scheduler_trust(ground.plane.credentials), timeout=60
+        )
+        connection.request("POST", "/scheduler/filter", QUESTION)
+        assert connection.getresponse().status == 503
+        connection.close()
+        ground.call(go_on.set)
+        late.until_ready()
+    late.stop()

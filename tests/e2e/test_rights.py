@@ -1,0 +1,177 @@
+"""The service account has exactly the rights of the manifest, and each of them is needed: acceptance test 43."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from app.kube.access import (
+    Right,
+    missing_rights,
+    rights_for_binding,
+    rights_for_extended_resources,
+    rights_for_lease,
+    rights_for_reading,
+    rights_for_waking,
+)
+from app.kube.client import KubeClient
+from app.kube.credentials import ClientSettings
+from tests.e2e.components import release
+from tests.e2e.ground import Ground
+
+pytestmark = pytest.mark.e2e
+
+MANIFEST = Path(__file__).parents[2] / "manifests" / "rbac" / "extender.yaml"
+NAMESPACE = "dra-system"
+ACCOUNT = "dra-extender-less"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+class Grant(NamedTuple):
+    """One verb on one resource, in the order of the manifest."""
+
+    kind: str
+    rule: int
+    resource: str
+    verb: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}"
+
+
+def _roles() -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(MANIFEST.read_text()) if "rules" in document]
+
+
+def _grants() -> list[Grant]:
+    return [
+        Grant(role["kind"], number, resource, verb)
+        for role in _roles()
+        for number, rule in enumerate(role["rules"])
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+def _without(role: dict[str, Any], grant: Grant | None) -> list[dict[str, Any]]:
+    """The rules of a role, split into single grants, less one."""
+    rules = []
+    for number, rule in enumerate(role["rules"]):
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                if Grant(role["kind"], number, resource, verb) != grant:
+                    rules.append(rule | {"resources": [resource], "verbs": [verb]})
+    return rules
+
+
+def _used() -> tuple[Right, ...]:
+    rules = release() > (1, 35)
+    used = rights_for_reading(taint_rules=rules) + rights_for_binding() + rights_for_extended_resources()
+    return used + rights_for_waking(NAMESPACE) + rights_for_lease(NAMESPACE, "dra-extender")
+
+
+class Lesser:
+    """A service account whose rights are those of the manifest, less one."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        ground.plane.kubectl("create", "serviceaccount", ACCOUNT, f"--namespace={NAMESPACE}")
+        self.grant(None)
+        subjects = [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}]
+        for role in _roles():
+            where = {"name": ACCOUNT} | ({"namespace": NAMESPACE} if role["kind"] == "Role" else {})
+            reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": role["kind"], "name": ACCOUNT}
+            version = "rbac.authorization.k8s.io/v1"
+            ground.plane.apply(
+                {
+                    "apiVersion": version,
+                    "kind": role["kind"] + "Binding",
+                    "metadata": where,
+                    "roleRef": reference,
+                    "subjects": subjects,
+                }
+            )
+        kubeconfig = ground.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+        self._client = ground.run(KubeClient.connect(ClientSettings(kubeconfig=str(kubeconfig))))
+
+    def close(self) -> None:
+        self._ground.run(self._client.close())
+        names = [f"{kind}/{ACCOUNT}" for kind in ("role", "rolebinding", "serviceaccount")]
+        self._ground.plane.kubectl("delete", *names, f"--namespace={NAMESPACE}")
+        self._ground.plane.kubectl("delete", f"clusterrole/{ACCOUNT}", f"clusterrolebinding/{ACCOUNT}")
+
+    def grant(self, missing: Grant | None) -> None:
+        """All rights but one, from now on."""
+        for role in _roles():
+            where = {"name": ACCOUNT} | ({"namespace": NAMESPACE} if role["kind"] == "Role" else {})
+            version = "rbac.authorization.k8s.io/v1"
+            body = {"apiVersion": version, "kind": role["kind"], "metadata": where, "rules": _without(role, missing)}
+            self._ground.plane.kubectl("replace", "--force", "-f", "-", stdin=yaml.safe_dump(body))
+
+    def misses(self) -> list[str]:
+        """What the self-test of the service says."""
+        return self._ground.run(missing_rights(self._client, _used()))
+
+
+@pytest.fixture(scope="module")
+def lesser(ground: Ground) -> Iterator[Lesser]:
+    made = Lesser(ground)
+    yield made
+    made.close()
+
+
+def test_43_with_all_rights_nothing_is_missing(ground: Ground, lesser: Lesser) -> None:
+    lesser.grant(None)
+    ground.eventually(lambda: lesser.misses() == [], "all rights")
+    assert ground.extender.leading
+
+
+@pytest.mark.parametrize("grant", _grants(), ids=str)
+def test_43_each_right_is_missed_when_it_is_not_there(ground: Ground, lesser: Lesser, grant: Grant) -> None:
+    lesser.grant(grant)
+    wanted = f"{grant.verb} {grant.resource}"
+    missed = ground.eventually(
+        lambda: [text for text in lesser.misses() if text.replace(".", " ").startswith(wanted + " ")], f"{grant}"
+    )
+    assert len(missed) >= 1
+
+
+def test_43_the_account_may_do_nothing_else(ground: Ground) -> None:
+    """What kubectl says about the account of the manifest, against the manifest."""
+    account = f"system:serviceaccount:{NAMESPACE}:dra-extender"
+    told = ground.plane.kubectl("auth", "can-i", "--list", f"--as={account}", f"--namespace={NAMESPACE}")
+    granted: set[tuple[str, str]] = set()
+    for line in told.splitlines()[1:]:
+        if line.startswith(" "):
+            continue  # paths, which everybody may read
+        resource, _, subresource = line.split()[0].partition("/")
+        name = resource.partition(".")[0] + ("/" + subresource if subresource else "")
+        granted |= {(name, verb) for verb in line.rpartition("[")[2].rstrip("]").split()}
+    # Everybody may ask who they are and what they may do.
+    everybody = {"selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}
+    told_as_shipped = {(_plain(grant.resource), grant.verb) for grant in _grants()}
+    assert {(_plain(name), verb) for name, verb in granted if name not in everybody} == told_as_shipped
+
+
+def _plain(resource: str) -> str:
+    """Without the group that kubectl writes behind a subresource."""
+    name, _, subresource = resource.partition("/")
+    return name + ("/" + subresource.partition(".")[0] if subresource else "")
+
+
+def test_43_the_service_is_not_ready_without_the_right_to_allocate_and_says_so(ground: Ground, lesser: Lesser) -> None:
+    (grant,) = (found for found in _grants() if found.resource == "resourceclaims/binding")
+    lesser.grant(grant)
+    replica = ground.new_extender("dra-extender-less", leader_election="false")
+    kubeconfig = ground.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
+    replica.environment["DRA_EXTENDER_KUBECONFIG"] = str(kubeconfig)
+    replica.start(wait=False)
+    ground.eventually(lambda: replica.status("/readyz") == 503 and "binding" in str(replica.report()), "the complaint")
+    assert "patch resourceclaims/binding.resource.k8s.io" in str(replica.report())
+    lesser.grant(None)
+    replica.until_ready()
+    replica.stop()
