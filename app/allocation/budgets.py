@@ -1,8 +1,9 @@
 """Counters as budgets: the least that all requests together must consume against what is left.
 
 Promises: a lower bound. Every request is charged the smallest demands among the devices it could take; requests that
-accept the same devices share them. Looked at are each counter and, summed up over all sets and pools, each counter
-name. Devices that can be shared count nothing, and can serve every request once.
+accept the same devices share them, and all requests together are charged as one as well. Looked at are each counter
+and, summed up over all sets and pools, each counter name. Devices that can be shared count nothing, and can serve every
+request once.
 """
 
 from __future__ import annotations
@@ -71,8 +72,14 @@ class CounterBudgets:
             if not demand.admin:
                 shared = demand.mask & self._shareable
                 merged[demand.mask ^ shared] += max(0, demand.need - shared.bit_count())
+        together = sum(merged.values())
+        union = 0
+        for mask in merged:
+            union |= mask
         for budget in self._budgets:
             needed = sum(budget.least(mask, need) for mask, need in merged.items() if mask & budget.consuming)
+            if len(merged) > 1:
+                needed = max(needed, budget.least(union, together))
             if needed and needed > sum(max(0, state.left[number]) for number in budget.numbers):
                 return False
         return True

@@ -153,6 +153,19 @@ def triangles(count: int, pairs: int) -> Json:
     return scenario([resource_slice(content)], claims)
 
 
+def knapsacks(cards: int, count: int) -> Json:
+    """As many claims for `count` devices as cards with room for no more than their smallest `count` devices."""
+    sizes = [20 + 37 * index % 101 for index in range(32)]
+    content = [
+        device(f"c{card}-{index}", counters={f"card-{card}": {"memory": str(size)}})
+        for card in range(cards)
+        for index, size in enumerate(sizes)
+    ]
+    counters = {f"card-{card}": {"memory": str(sum(sorted(sizes)[:count]))} for card in range(cards)}
+    slices = [resource_slice(content, name="b", count=2), resource_slice(name="a", count=2, counters=counters)]
+    return scenario(slices, [claim(request("r", count), name=f"claim-{card}") for card in range(cards)])
+
+
 PERFECT = (3, 3, 3, 7, 8, 10, 11, 14, 15, 17, 18, 20, 21, 24, 25, 27, 31, 34, 37, 40, 49, 51, 66, 66)
 """Fills six times 100 without a gap."""
 
@@ -169,6 +182,8 @@ TOO_MANY = claim(*(first_available(f"r{i}", ask(4), ask(2), ask(1)) for i in ran
         (cards(6, [slots(f"q{i}", 1) for i in range(5)] + [slots("full", 4, 5)]), "unschedulable", 5),
         (cards(6, [slots(f"q{i}", 1) for i in range(4)] + [slots("full", 4, 5)]), "allocated", 300),
         (cards(5, [slots(f"q{i}", 1) for i in range(2)] + [slots("half", 2, 9)]), "allocated", 300),
+        (knapsacks(1, 8), "allocated", 100),
+        (knapsacks(2, 8), "allocated", 300),
         (together(2, 12, 7, 7, 7), "unschedulable", 20),
         (together(3, 9, 1, 1, 2, 2, 3, 4, 5, 9), "allocated", 400),
         (triangles(5, 5), "allocated", 400),
