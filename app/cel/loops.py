@@ -52,7 +52,11 @@ def _quantifier(decisive: bool) -> Loop:
 
         def evaluate(frame: Frame) -> bool:
             fault: Fault | None = None
+            decided = False
             for item in _iterated(range_(frame), two):
+                if decided:
+                    frame.cost += step_cost - 1
+                    break
                 assign(frame, item)
                 frame.charge(step_cost)
                 try:
@@ -61,14 +65,13 @@ def _quantifier(decisive: bool) -> Loop:
                     fault = fault or error
                     continue
                 if value is decisive:
-                    frame.cost += step_cost
-                    return bool(value)
-                if value.__class__ is not bool:
+                    decided = True
+                elif value.__class__ is not bool:
                     fault = fault or Fault("no such overload")
             frame.cost += 1
-            if fault is not None:
+            if fault is not None and not decided:
                 raise fault
-            return not decisive
+            return decisive if decided else not decisive
 
         return evaluate
 

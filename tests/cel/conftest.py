@@ -1,0 +1,56 @@
+"""A device to ask about, and how to ask."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.api.quantity import Quantity
+from app.api.semver import VersionText
+from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
+
+Verdict = Callable[..., str]
+
+ATTRIBUTES: dict[str, Any] = {
+    "model": "A100", "index": 3, "neg": -7, "big": 9223372036854775807, "zero": 0, "ecc": True, "mig": False,
+    "version": VersionText("1.3.0"), "pre": VersionText("2.0.0-rc.1+b7"), "empty": "", "uni": "café", "num": "42",
+    "other.example.com/zone": "z1",
+}  # fmt: skip
+LISTS: dict[str, Any] = {
+    "ints": [1, 2, 3], "features": ["a", "b"], "bools": [True, False],
+    "versions": [VersionText("1.0.0"), VersionText("2.0.0")],
+}  # fmt: skip
+CAPACITY = {"memory": Quantity.parse("40Gi"), "cores": Quantity.parse("108"), "frac": Quantity.parse("1500m")}
+
+
+@pytest.fixture
+def view() -> DeviceView:
+    return DeviceView.build("gpu.example.com", ATTRIBUTES, CAPACITY, False)
+
+
+@pytest.fixture
+def verdict() -> Verdict:
+    """The answer to an expression about the device; `$A` and `$C` are its own attributes and capacities.
+
+    Every expression is asked the fast way and the exact way, which have to agree.
+    """
+
+    def ask(expression: str, lists: bool = False) -> str:
+        expression = expression.replace("$A", 'device.attributes["gpu.example.com"]')
+        expression = expression.replace("$C", 'device.capacity["gpu.example.com"]')
+        gates = CelGates(list_attributes=lists)
+        view = DeviceView.build("gpu.example.com", ATTRIBUTES | (LISTS if lists else {}), CAPACITY, False, gates)
+        try:
+            program = compile_selector(expression, gates)
+        except CelCompileError:
+            return "reject"
+        answers = []
+        for evaluate in (program.evaluate, lambda view: program.evaluate_exactly(view)[0]):
+            try:
+                answers.append(str(evaluate(view)).lower())
+            except CelRuntimeError:
+                answers.append("error")
+        assert answers[0] == answers[1]
+        return answers[0]
+
+    return ask

@@ -1,0 +1,86 @@
+"""Questions of `selector --batch`: every input gets an answer."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.cel.batch import answer
+
+DEVICE = {"driver": "d", "attributes": {"a": {"int": 1}}, "capacity": {"m": {"value": "1Gi"}}}
+
+ANSWERS = [
+    ({"name": "n", "expression": "true", "device": DEVICE}, "true"),
+    ({"name": "n", "expression": "device.attributes['d'].a == 2", "device": DEVICE}, "false"),
+    ({"name": "n", "expression": "device.attributes['d'].b == 2", "device": DEVICE}, "error"),
+    ({"name": "n", "expression": "nope", "device": DEVICE}, "reject"),
+    ({"name": "n", "expression": "true"}, "true"),
+    ({"name": "n", "expression": "device.driver == ''", "device": {"allowMultipleAllocations": True}}, "true"),
+    ({"name": "n", "expression": "true", "device": {"attributes": {"a": {"ints": [1]}}}}, "error"),
+    ({"name": "n", "expression": "true", "gates": "lists", "device": {"attributes": {"a": {"ints": [1]}}}}, "true"),
+    ({"name": "n", "expression": "true", "device": {"attributes": {"a": {"version": "x"}}}}, "error"),
+    ({"name": "n", "expression": "true", "device": {"attributes": {"a": {}}}}, "error"),
+    ({"name": "n", "expression": "true", "device": {"attributes": None, "capacity": None}}, "true"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("case", "result"), ANSWERS)
+def test_a_case_is_answered(case: dict[str, Any], result: str) -> None:
+    found = answer(case)
+    assert (found["name"], found["result"]) == ("n", result)
+    assert ("message" in found) == (result in ("error", "reject"))
+
+
+MALFORMED = [
+    (5, "object"),
+    ({}, "expression"),
+    ({"expression": 1}, "expression"),
+    ({"expression": "true", "gates": "none"}, "gates"),
+    ({"expression": "true", "gates": []}, "gates"),
+    ({"expression": "true", "device": 1}, "device"),
+    ({"expression": "true", "device": {"driver": 1}}, "device.driver"),
+    ({"expression": "true", "device": {"attributes": []}}, "device.attributes"),
+    ({"expression": "true", "device": {"attributes": {"a": 1}}}, "device.attributes.a"),
+    ({"expression": "true", "device": {"attributes": {"a": {"int": "1"}}}}, "device.attributes.a.int"),
+    ({"expression": "true", "device": {"attributes": {"a": {"int": True}}}}, "device.attributes.a.int"),
+    ({"expression": "true", "device": {"attributes": {"a": {"strings": "x"}}}}, "device.attributes.a.strings"),
+    ({"expression": "true", "device": {"capacity": {"m": {}}}}, "device.capacity.m.value"),
+    ({"expression": "true", "device": {"capacity": {"m": {"value": "1KB"}}}}, "1KB"),
+    ({"expression": "true", "device": {"allowMultipleAllocations": "yes"}}, "device.allowMultipleAllocations"),
+]
+
+
+@pytest.mark.parametrize(("case", "word"), MALFORMED)
+def test_malformed_input_is_an_error_that_names_the_field(case: Any, word: str) -> None:
+    found = answer(case)
+    assert found["result"] == "error"
+    assert word in found["message"]
+
+
+json = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+almost = st.fixed_dictionaries(
+    {"expression": st.sampled_from(["true", "device.attributes['d'].a == 1", "("])},
+    optional={
+        "device": st.fixed_dictionaries(
+            {},
+            optional={
+                "driver": st.one_of(json, st.just("d")),
+                "attributes": st.dictionaries(st.sampled_from(["a", "d/a"]), st.one_of(json, st.just({"int": 1}))),
+                "capacity": st.dictionaries(st.just("m"), st.one_of(json, st.fixed_dictionaries({"value": json}))),
+                "allowMultipleAllocations": json,
+            },
+        ),
+        "gates": st.one_of(json, st.just("lists")),
+        "name": json,
+    },
+)
+
+
+@given(st.one_of(json, almost))
+def test_nothing_that_json_can_say_makes_it_raise(case: Any) -> None:
+    assert answer(case)["result"] in ("true", "false", "error", "reject")

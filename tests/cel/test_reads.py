@@ -1,0 +1,128 @@
+"""What an expression reads of a device, and the memo built on it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.api.quantity import Quantity
+from app.api.semver import VersionText
+from app.cel import CelGates, CelRuntimeError, DeviceView, ReadSet, SelectorMemo, compile_selector
+
+LISTS = CelGates(list_attributes=True)
+
+
+def attributes(*names: str) -> tuple[tuple[str, str, str], ...]:
+    return tuple(("attributes", "d", name) for name in names)
+
+
+READS = [
+    ("true", ReadSet()),
+    ('device.driver == "x"', ReadSet(driver=True)),
+    ("device.allowMultipleAllocations", ReadSet(allow_multiple=True)),
+    ('device.attributes["d"].a == 1', ReadSet(entries=attributes("a"))),
+    ("device.attributes.d.a == 1", ReadSet(entries=attributes("a"))),
+    ('device.attributes["d"]["a"] == device.attributes["d"].b', ReadSet(entries=attributes("a", "b"))),
+    ('device.capacity["d"].m.isInteger()', ReadSet(entries=(("capacity", "d", "m"),))),
+    ('has(device.attributes["d"].a)', ReadSet(entries=attributes("a"))),
+    ('"a" in device.attributes["d"]', ReadSet(entries=attributes("a"))),
+    ('device.attributes["d"].?a.orValue(1) == 1', ReadSet(entries=attributes("a"))),
+    ('device.attributes[?"d"].a.hasValue()', ReadSet(entries=attributes("a"))),
+    ('"d" in device.attributes', ReadSet(domains=(("attributes", "d"),))),
+    ("has(device.attributes.d)", ReadSet()),
+    ('cel.bind(x, device.attributes["d"], x.a == 1 && x.b == 2)', ReadSet(entries=attributes("a", "b"))),
+    ('[1, 2].exists(i, device.attributes["d"].a == i)', ReadSet(entries=attributes("a"))),
+    ('device.attributes["d"].all(k, true)', ReadSet(everything=True)),
+    ('device.attributes["d"].size() == 1', ReadSet(everything=True)),
+    ('["a"].exists(k, device.attributes["d"][k] == 1)', ReadSet(everything=True)),
+    ('device.attributes[device.driver].a == 1', ReadSet(driver=True, everything=True)),
+    ("device.attributes == {}", ReadSet(everything=True)),
+    ("cel.bind(x, device, x.driver == 'd')", ReadSet(driver=True)),
+    ("device == device", ReadSet(everything=True)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("expression", "reads"), READS)
+def test_the_parts_of_the_device_that_are_read_are_known(expression: str, reads: ReadSet) -> None:
+    assert compile_selector(expression).reads == reads
+
+
+def key(expression: str, value: Any) -> Any:
+    view = DeviceView.build("d", {} if value is None else {"a": value}, {}, False, LISTS)
+    return view.read_key(compile_selector(expression, LISTS).reads)
+
+
+def test_values_that_python_takes_for_equal_have_different_keys() -> None:
+    values = [1, True, "1", VersionText("1.0.0"), VersionText("1.0.0+b"), [1], [True], ["1"], [], None, 0, False]
+    expression = 'device.attributes["d"].a == 1'
+    assert len({key(expression, value) for value in values}) == len(values)
+
+
+def test_equal_amounts_in_different_forms_have_different_keys() -> None:
+    reads = compile_selector('device.capacity["d"].m.isInteger()').reads
+    views = [DeviceView.build("d", {}, {"m": Quantity.parse(text)}) for text in ("1", "1000m", "1.0")]
+    assert len({view.read_key(reads) for view in views}) == 3
+
+
+def test_one_evaluation_serves_all_devices_that_agree_in_what_is_read() -> None:
+    memo, program = SelectorMemo(), compile_selector('device.attributes["d"].model == "A"')
+    views = [DeviceView.build("d", {"model": model, "serial": i}, {}) for i, model in enumerate("AABBA")]
+    assert [memo.evaluate(program, view) for view in views] == [True, True, False, False, True]
+    assert len(memo) == 2
+
+
+def test_an_error_is_remembered_and_returned() -> None:
+    memo, program = SelectorMemo(), compile_selector('device.attributes["d"].model == "A"')
+    first, second = (memo.evaluate(program, DeviceView.build("d", {"serial": i}, {})) for i in range(2))
+    assert isinstance(first, CelRuntimeError)
+    assert first is second
+
+
+def test_a_poisoned_device_gets_its_own_error() -> None:
+    memo, program = SelectorMemo(), compile_selector("true")
+    poisoned = DeviceView.build("d", {"v": VersionText("1")}, {})
+    assert memo.evaluate(program, DeviceView.build("d", {}, {})) is True
+    answer = memo.evaluate(program, poisoned)
+    assert isinstance(answer, CelRuntimeError)
+    assert answer.message.startswith("attribute v: parse semantic version")
+
+
+def test_the_memo_is_bounded() -> None:
+    memo, program = SelectorMemo(size=10), compile_selector('device.attributes["d"].n == 1')
+    for number in range(100):
+        memo.evaluate(program, DeviceView.build("d", {"n": number}, {}))
+    assert len(memo) == 10
+
+
+EXPRESSIONS = [
+    'device.attributes["d"].a == device.attributes["d"].b',
+    'device.attributes["d"].a in [1, 2] || has(device.attributes["d"].b)',
+    'device.attributes["d"].exists(k, device.attributes["d"][k] == 1)',
+    '"d" in device.attributes && device.attributes["d"].?a.orValue(0) == 1',
+    'device.attributes["d"].a.isGreaterThan(semver("1.0.0"))',
+    'device.attributes["d"].a < 2 && device.attributes["d"].b',
+    'device.capacity["d"].m.isInteger() || device.capacity["d"].m == quantity("1")',
+    "device.attributes.d.a.includes(1)",
+]
+scalars = st.one_of(st.integers(-2, 3), st.booleans(), st.sampled_from(["", "a", "1"]), st.just(VersionText("1.2.0")))
+devices = st.builds(
+    lambda entries, amount: DeviceView.build("d", entries, {"m": Quantity.parse(amount)}, False, LISTS),
+    st.dictionaries(st.sampled_from("abc"), st.one_of(scalars, st.lists(scalars, max_size=2)), max_size=3),
+    st.sampled_from(["1", "1000m", "2", "0.5"]),
+)
+
+
+@given(st.sampled_from(EXPRESSIONS), devices, devices)
+def test_devices_with_equal_keys_get_equal_answers(expression: str, one: DeviceView, other: DeviceView) -> None:
+    program = compile_selector(expression, LISTS)
+    if one.read_key(program.reads) == other.read_key(program.reads):
+        answers = [SelectorMemo().evaluate(program, view) for view in (one, other)]
+        assert str(answers[0]) == str(answers[1])
+
+
+@given(st.sampled_from(EXPRESSIONS), st.lists(devices, max_size=6))
+def test_the_memo_never_differs_from_evaluating(expression: str, views: list[DeviceView]) -> None:
+    memo, program = SelectorMemo(), compile_selector(expression, LISTS)
+    for view in views * 2:
+        assert str(memo.evaluate(program, view)) == str(SelectorMemo().evaluate(program, view))
