@@ -24,6 +24,7 @@ from pydantic_settings import (
     YamlConfigSettingsSource,
 )
 
+from app.allocation.plan import STEP_BUDGET
 from app.api.features import FeatureGates
 from app.kube.credentials import ClientSettings
 from app.kube.lease import LeaseSettings
@@ -110,7 +111,7 @@ class Settings(BaseSettings):
         "", description="as kube-scheduler's --feature-gates: Name=true,Other=false"
     )
     step_budget: int = Field(
-        20_000, ge=100, description="allocation steps per node after which the answer is undecided"
+        STEP_BUDGET, ge=100, description="allocation steps per node after which the answer is undecided"
     )
     scheduler_names: str = Field("", description="schedulers that call this service, comma separated; empty: not known")
     advise_only: bool = Field(

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from app.allocation.allocator import STEP_BUDGET, Allocator
+from app.allocation.allocator import Allocator
 from app.allocation.batch import Scenario, decide
-from app.allocation.plan import Failure, Plan, Refusal
+from app.allocation.plan import STEP_BUDGET, Failure, Plan, Refusal
 from app.allocation.requests import prepare
 from app.devices.holdings import Holdings, NodeHoldings
 from app.devices.pools import node_view

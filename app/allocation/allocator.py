@@ -14,9 +14,8 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go.
 from __future__ import annotations
 
 import uuid
-from typing import Final
 
-from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, Failure, Plan, Refusal, undecided
+from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Refusal, undecided
 from app.allocation.pruning import Pruning
 from app.allocation.requests import PreparedClaims
 from app.allocation.result import ShareIDs, allocations
@@ -24,9 +23,6 @@ from app.allocation.search import Outcome, Search
 from app.allocation.task import Failed, Task
 from app.devices.holdings import NodeHoldings
 from app.devices.pools import NodeView
-
-STEP_BUDGET: Final = 10_000
-"""Steps after which a node is given up as undecided; a step takes from 2 to 100 microseconds."""
 
 
 def random_share_ids() -> str:

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, TypeVar
 
-from app.allocation.allocator import STEP_BUDGET, Allocator
+from app.allocation.allocator import Allocator
 from app.allocation.explanation import explain
-from app.allocation.plan import Failure, Plan, Refusal
+from app.allocation.plan import STEP_BUDGET, Failure, Plan, Refusal
 from app.allocation.requests import prepare
 from app.api.core import Node
 from app.api.decoding import DecodeError, convert, to_builtins

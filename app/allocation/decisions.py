@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from cachetools import LRUCache
 
-from app.allocation.allocator import STEP_BUDGET, Allocator, random_share_ids
+from app.allocation.allocator import Allocator, random_share_ids
 from app.allocation.explanation import explain
 from app.allocation.lens import Lens, LensKey
-from app.allocation.plan import Explanation, Failure, Plan, Refusal
+from app.allocation.plan import STEP_BUDGET, Explanation, Failure, Plan, Refusal
 from app.allocation.reduction import Reads, Reduction, reads_of
 from app.allocation.requests import Filter, PreparedClaims, prepare
 from app.allocation.score import score

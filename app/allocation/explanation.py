@@ -11,10 +11,19 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from app.allocation.allocator import STEP_BUDGET, lacking
+from app.allocation.allocator import lacking
 from app.allocation.bounds import Bounds
 from app.allocation.demands import Choice, Demand, available, dry_devices
-from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, Explanation, Failure, Loss, RequestExplanation, undecided
+from app.allocation.plan import (
+    INVALID_POOLS,
+    NO_SOLUTION,
+    STEP_BUDGET,
+    Explanation,
+    Failure,
+    Loss,
+    RequestExplanation,
+    undecided,
+)
 from app.allocation.pruning import Pruning
 from app.allocation.requests import PreparedClaims
 from app.allocation.result import allocations

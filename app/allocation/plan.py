@@ -11,6 +11,9 @@ import msgspec
 
 from app.api.resource import AllocationResult
 
+STEP_BUDGET: Final = 10_000
+"""Steps after which a node is given up as undecided; a step takes from 2 to 100 microseconds."""
+
 NO_SOLUTION: Final = "cannot allocate all claims"
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.allocation.allocator import STEP_BUDGET
+from app.allocation.plan import STEP_BUDGET
 from app.settings import (
     CONFIG_VARIABLE,
     PREFIX,
