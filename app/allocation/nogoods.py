@@ -41,8 +41,8 @@ class _Island:
 class _Layout:
     """The islands as the requests from one on see them; `flocks` are masks of single devices with equal labels.
 
-    `watched`: constraints of the first request's claim whose progress matters. `admin`: whether what the claim itself
-    holds matters.
+    `watched`: constraints of the first request's claim whose progress matters. `admin`: whether it matters who holds a
+    device: requests with admin access of this claim can have those of other claims.
     """
 
     __slots__ = ("admin", "claim", "flocks", "islands", "watched")
@@ -95,7 +95,8 @@ class Nogoods:
                 masks.append(pin.allowed)
         islands = sorted(self._look(state, island, masks) for island in layout.islands)
         progress = tuple(self._progress(state, index) for index in layout.watched)
-        counts = tuple(_count(flock, masks) for flock in layout.flocks)
+        counted = -1 if layout.admin else ~state.held
+        counts = tuple(_count(flock & counted, masks) for flock in layout.flocks)
         return state.counts[layout.claim], bool(place.start), bool(state.paid), progress, counts, tuple(islands)
 
     def _progress(self, state: State, index: int) -> Hashable:
@@ -211,9 +212,9 @@ def _kind(place: Place) -> Hashable:
 
 
 def _count(flock: int, masks: list[int]) -> tuple[int, ...]:
-    """How many devices of the flock are in each combination of masks; the first mask has to hold."""
-    parts = [flock & masks[0]]
-    for mask in masks[1:]:
+    """How many devices of the flock are in each combination of masks."""
+    parts = [flock]
+    for mask in masks:
         parts = [part for before in parts for part in (before & mask, before & ~mask)]
     return tuple(part.bit_count() for part in parts)
 

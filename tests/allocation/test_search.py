@@ -80,6 +80,14 @@ def test_the_order_of_admin_and_normal_claims_matters(first: Json, second: Json,
     assert outcome(scenario([sl(devices(1))], claims)) == expected
 
 
+def test_admin_access_sees_which_devices_other_claims_hold() -> None:
+    """Whether `s` and `c` are free does not tell what is left for `y`: it can have what the first claim holds."""
+    content = [device("s", capacity={"units": "1"}, allowMultipleAllocations=True), *map(device, "abc")]
+    claims = [claim(request("x"), request("y", 2, adminAccess=True), name=name) for name in ("second", "third")]
+    expected = [["x=a", "x=b"], ["x=s", "y=a", "y=b"], ["x=c", "y=a", "y=b"]]
+    assert outcome(scenario([sl(content)], [claim(request("x", 2)), *claims])) == expected
+
+
 def test_admin_access_does_not_give_a_claim_the_same_device_twice() -> None:
     both = claim(request("a", adminAccess=True), request("b", adminAccess=True))
     in_use = [allocated("dev-0", "dev-1")]
