@@ -70,6 +70,9 @@ LIST_SELECTORS: Final = (
 )
 
 
+LOOPS = 2000
+
+
 def device(gates: CelGates) -> DeviceView:
     attributes: dict[str, Any] = {
         "model": "A100", "family": "Ampere", "uuid": "GPU-1234", "index": 3, "ecc": True, "mig": False,
@@ -91,15 +94,16 @@ def _answer(program: Program, view: DeviceView) -> str:
 
 def _seconds(program: Program, view: DeviceView) -> float:
     """The shortest of some repetitions, per evaluation."""
-    timer = Timer(lambda: _answer(program, view)) if _answer(program, view) == "error" else None
-    timer = timer or Timer("evaluate(view)", globals={"evaluate": program.evaluate, "view": view})
-    loops, _ = timer.autorange(lambda _n, _t: None) if False else (2000, 0.0)
-    return min(timer.repeat(repeat=5, number=loops)) / loops
+    if _answer(program, view) == "error":
+        timer = Timer(lambda: _answer(program, view))
+    else:
+        timer = Timer("evaluate(view)", globals={"evaluate": program.evaluate, "view": view})
+    return min(timer.repeat(repeat=5, number=LOOPS)) / LOOPS
 
 
 def run() -> dict[str, Any]:
     """Microseconds per evaluation of each expression, their median and the compile times."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for gates, expressions in ((CelGates(), SELECTORS), (LISTS, LIST_SELECTORS)):
         view = device(gates)
         for expression in expressions:
