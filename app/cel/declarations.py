@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from app.cel import types
 from app.cel.errors import Fault
 from app.cel.types import Type
-from app.cel.values import type_name
+from app.cel.values import CLASSES, type_name
 
 Implementation = Callable[..., Any]
 Guard = Callable[[Any], bool]
@@ -123,6 +123,30 @@ class Declarations:
         return function
 
 
+def guarded(overload: Overload) -> Implementation:
+    """The overload, for values that may be of any type. Raises Fault when they are of others than declared."""
+    name, run, accepts = overload.function, overload.run, overload.accepts
+    if run is None:
+        raise TypeError(f"nothing carries out {name}")
+    implementation, guards = run, overload.guards
+    first, second = guards if len(guards) == 2 else (None, None)
+    if first is not None and second is not None:
+
+        def run_two(left: Any, right: Any) -> Any:
+            if first(left) and second(right):
+                return implementation(left, right)
+            raise no_such_overload(name, (left, right))
+
+        return run_two
+
+    def run_guarded(*values: Any) -> Any:
+        if accepts(values):
+            return implementation(*values)
+        raise no_such_overload(name, values)
+
+    return run_guarded
+
+
 def no_such_overload(name: str, values: Iterable[Any]) -> Fault:
     return Fault(f"no such overload: {name}({', '.join(map(type_name, values))})")
 
@@ -186,7 +210,13 @@ def _guard(kind: Type) -> Guard | None:
         return None
     if kind.kind == "list":
         return _list_guard(_guard(kind.params[0]))
-    name = kind.name
+    return _class_guard(kind.name)
+
+
+def _class_guard(name: str) -> Guard:
+    class_ = CLASSES.get(name)
+    if class_ is not None:
+        return lambda value: value.__class__ is class_
     return lambda value: type_name(value) == name
 
 

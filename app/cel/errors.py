@@ -41,6 +41,11 @@ class Abort(Exception):
     """The end of an evaluation that nothing absorbs: too costly, or what makes upstream's evaluator panic."""
 
 
+def too_costly() -> Abort:
+    """The evaluation has used up what it may cost."""
+    return Abort("operation cancelled: actual cost limit exceeded")
+
+
 _WIDTH = 100
 
 

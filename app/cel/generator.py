@@ -11,39 +11,24 @@ where the class of an operand has been checked, because to Python True is 1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import ceil
 from typing import Any, Final, NamedTuple
 
-from app.cel.declarations import Declarations, Function
+from app.cel.budget import CHEAP, LONGEST_LOOP, is_affordable
+from app.cel.calls import is_sum
+from app.cel.declarations import Declarations, Function, guarded
 from app.cel.device import DeviceView
 from app.cel.equality import equal
 from app.cel.errors import Fault
-from app.cel.interpreter import guarded, is_sum
 from app.cel.library.quantities import quantity
 from app.cel.library.regexes import search
 from app.cel.library.versions import semver
 from app.cel.paths import Path, Paths
-from app.cel.syntax import Call, Conditional, Ident, Index, Literal, Logic, Macro, Node, Select, walk
+from app.cel.syntax import Call, Conditional, Ident, Index, Literal, Logic, Macro, Node, Select
 from app.cel.values import EMPTY
 
 Fast = Callable[[DeviceView], bool]
 
-_MAX_NODES: Final = 300
 _MAX_DEPTH: Final = 30
-_LOOP_FACTOR: Final = 256
-_NODE_COST: Final = 120
-_LONGEST: Final = 1024
-_BUDGET: Final = 900_000
-
-_CHEAP: Final = frozenset(
-    (
-        "-_", "_%_", "_*_", "_-_", "_/_", "add", "asApproximateFloat", "asInteger", "bool", "charAt", "cidr",
-        "compareTo", "contains", "containsCIDR", "containsIP", "double", "dyn", "endsWith", "family",
-        "includes", "indexOf", "int", "ip", "isCIDR", "isGreaterThan", "isIP", "isInteger", "isLessThan",
-        "isQuantity", "isSemver", "lastIndexOf", "lowerAscii", "major", "minor", "patch", "quantity", "semver",
-        "sign", "size", "split", "startsWith", "string", "sub", "substring", "trim", "upperAscii",
-    )
-)  # fmt: skip
 _RELATIONS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 _SURE: Final = {str: "str", int: "int", bool: "bool"}
 _RESULTS: Final = {
@@ -66,8 +51,7 @@ class Code(NamedTuple):
 
 def generate(tree: Node, declarations: Declarations) -> Fast | None:
     """The function of an expression, or None if it is one for the interpreter."""
-    nodes = walk(tree)
-    if len(nodes) > _MAX_NODES or _worst_cost(nodes) > _BUDGET:
+    if not is_affordable(tree):
         return None
     generator = _Generator(declarations)
     try:
@@ -75,24 +59,6 @@ def generate(tree: Node, declarations: Declarations) -> Fast | None:
     except _Unsupported:
         return None
     return _compiled(result, generator.names)
-
-
-def _worst_cost(nodes: list[Node]) -> int:
-    """More than an evaluation on a modest device can cost."""
-    cost, factor = 0, 1
-    for node in nodes:
-        cost += _NODE_COST
-        if isinstance(node, Call) and node.function in ("matches", "contains", "@in"):
-            searched = node.operands[1]
-            length = (
-                len(searched.value)
-                if isinstance(searched, Literal) and searched.value.__class__ in (str, list)
-                else _LONGEST
-            )
-            cost += length if node.function == "@in" else _NODE_COST * ceil(length * 0.25)
-        elif isinstance(node, Macro) and node.name != "bind":
-            factor *= _LOOP_FACTOR
-    return cost * factor
 
 
 def _compiled(text: str, names: dict[str, Any]) -> Fast:
@@ -247,7 +213,7 @@ class _Generator:
 
     def _function(self, node: Call) -> Code:
         """A call of the function itself, which checks the classes of its arguments."""
-        if node.function not in _CHEAP:
+        if node.function not in CHEAP:
             raise _Unsupported
         function: Function = self._functions[node.function]
         operands = [self.code(operand) for operand in node.operands]
@@ -431,9 +397,9 @@ class _Generator:
     def _loop(self, node: Macro) -> str:
         """The `for … in …` of a macro; its variables are known from here on."""
         range_ = self.code(node.range)
-        if ":=" in range_.text:
-            raise _Unsupported  # Python has no assignments there
         path = self._paths.resolve(node.range)
+        if path is None and not (isinstance(node.range, Literal) and len(node.range.value) <= LONGEST_LOOP):
+            raise _Unsupported
         names = [f"v{variable.index}" for variable in node.bound]
         for variable, name in zip(node.bound, names, strict=True):
             self._locals[variable.index] = Code(name)

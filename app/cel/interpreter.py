@@ -10,17 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from app.api.quantity import Quantity
-from app.api.semver import Semver
-from app.cel.cost import CALLS, LIMIT, LIST, MAP, MESSAGE, Constant, Cost
-from app.cel.declarations import Declarations, Function, Overload, no_such_overload
+from app.cel.calls import (
+    BY_OVERLOAD,
+    FRAGILE,
+    binary,
+    equality,
+    many,
+    members,
+    membership,
+    required,
+    unary,
+)
+from app.cel.cost import CALLS, LIST, MAP, MESSAGE, Constant, Cost
+from app.cel.declarations import Declarations, Function, guarded, no_such_overload
 from app.cel.device import DeviceView
-from app.cel.equality import describe, equal, equal_joined
-from app.cel.errors import Abort, Fault
-from app.cel.library.network import Cidr, Ip
-from app.cel.library.urls import Url
+from app.cel.equality import describe
+from app.cel.errors import Fault
+from app.cel.frame import Evaluate, Frame, Lazy
 from app.cel.loops import LOOPS, sort_by
 from app.cel.messages import MESSAGES
+from app.cel.selection import Qualifier, look_up, qualify, renewed, renewed_if_optional
 from app.cel.syntax import (
     Call,
     Conditional,
@@ -36,65 +45,7 @@ from app.cel.syntax import (
     Select,
     Variable,
 )
-from app.cel.values import (
-    NONE,
-    Lost,
-    Map,
-    Option,
-    SumQuantity,
-    TypeValue,
-    UInt,
-    find,
-    is_unhashable,
-    map_key,
-    type_name,
-)
-
-COST_MESSAGE: Final = "operation cancelled: actual cost limit exceeded"
-
-
-class Frame:
-    """One evaluation: the device, the local variables, and what it has cost so far."""
-
-    __slots__ = ("cost", "values", "view")
-
-    def __init__(self, view: DeviceView, variables: int) -> None:
-        self.view = view
-        self.values: list[Any] = [None] * variables
-        self.cost = 0
-
-    def charge(self, cost: int) -> None:
-        self.cost += cost
-        if self.cost > LIMIT:
-            raise Abort(COST_MESSAGE)
-
-
-Evaluate = Callable[[Frame], Any]
-Qualifier = tuple[Evaluate | None, Any, bool]
-"""How to compute a key, or else the key; and whether it is optional."""
-
-
-class Lazy:
-    """A `cel.bind` variable: evaluated when first used, even if that fails."""
-
-    __slots__ = ("_evaluate", "_fault", "_value")
-
-    def __init__(self, evaluate: Evaluate) -> None:
-        self._evaluate: Evaluate | None = evaluate
-        self._value: Any = None
-        self._fault: Fault | None = None
-
-    def get(self, frame: Frame) -> Any:
-        evaluate = self._evaluate
-        if evaluate is not None:
-            self._evaluate = None
-            try:
-                self._value = evaluate(frame)
-            except Fault as fault:
-                self._fault = fault
-        if self._fault is not None:
-            raise self._fault
-        return self._value
+from app.cel.values import NONE, Map, Option, map_key
 
 
 class Interpreter:
@@ -111,87 +62,6 @@ class Interpreter:
         value = self._evaluate(frame)
         frame.charge(0)
         return value, frame.cost
-
-
-# --- Selection ------------------------------------------------------------------------------------------------------
-
-
-def select(value: Any, key: Any) -> Any:
-    """`value[key]`. Raises Fault."""
-    found, present = _look_up(value, key)
-    if present:
-        return found
-    if value.__class__ is list:
-        raise Fault(f"index out of bounds: {key}")
-    raise Fault(f"no such key: {describe(key)}")
-
-
-def _look_up(value: Any, key: Any) -> tuple[Any, bool]:
-    """The entry of a map or list and whether there is one; nothing has an entry in anything else. Raises Fault."""
-    if isinstance(value, dict):
-        return find(value, key)
-    if value.__class__ is not list:
-        return None, False
-    index = _index(key)
-    return (value[index], True) if 0 <= index < len(value) else (None, False)
-
-
-def _index(key: Any) -> int:
-    kind = key.__class__
-    if kind is int:
-        return int(key)
-    if kind is UInt:
-        return int(key) if key <= 2**63 - 1 else -1
-    if kind is float:
-        if key.is_integer() and -(2.0**63) < key < 2.0**63:
-            return int(key)
-        raise Fault(f"unsupported index value {key} in list")
-    raise Fault(f"unsupported index type '{type_name(key)}' in list")
-
-
-_KEYS: Final = (str, int, bool, UInt, float)
-_CHANGING: Final = frozenset((Option, TypeValue, Quantity, SumQuantity, Semver, Ip, Cidr, Url))
-
-
-def _qualify(frame: Frame, value: Any, qualifiers: tuple[Qualifier, ...]) -> tuple[Any, bool]:
-    """Follow selections; returns the result and whether it is to be wrapped as an optional."""
-    optional = value.__class__ is Option
-    if optional:
-        if value is NONE:
-            return NONE, False
-        value = value.content
-    for evaluate, key, is_optional in qualifiers:
-        optional = optional or is_optional
-        if evaluate is not None:
-            key = evaluate(frame)
-            if key.__class__ not in _KEYS:
-                raise Fault(f"invalid qualifier type: {type_name(key)}")
-        if optional:
-            value, present = _look_up(value, key)
-            if not present:
-                return NONE, False
-        else:
-            value = select(value, key)
-        frame.cost += 1
-    return value, optional
-
-
-def renewed(option: Option) -> Option:
-    """An optional after upstream took the value out and put it in again, which happens to variables and branches.
-
-    Values of extension types do not survive that, a type becomes its name, an optional in an optional loses one level.
-    """
-    value = option.value
-    if option is NONE or value.__class__ not in _CHANGING:
-        return option
-    if value.__class__ is Option:
-        return Option(None) if value is NONE else renewed(value)
-    if value.__class__ is TypeValue:
-        return Option(value.name)
-    return Option(Lost(type_name(value)))
-
-
-# --- Building -------------------------------------------------------------------------------------------------------
 
 
 class _Builder:
@@ -241,15 +111,15 @@ class _Builder:
 
         def evaluate(frame: Frame) -> Any:
             frame.cost += cost
-            value, optional = _qualify(frame, evaluate_base(frame), qualifiers)
+            value, optional = qualify(frame, evaluate_base(frame), qualifiers)
             return Option(value) if optional else value
 
         def test(frame: Frame) -> bool:
-            value, _ = _qualify(frame, evaluate_base(frame), qualifiers[:-1])
+            value, _ = qualify(frame, evaluate_base(frame), qualifiers[:-1])
             if value is NONE:
                 return False
             frame.cost += 1
-            return _look_up(value, qualifiers[-1][1])[1]
+            return look_up(value, qualifiers[-1][1])[1]
 
         return test if isinstance(node, Select) and node.test else evaluate
 
@@ -317,7 +187,7 @@ class _Builder:
         evaluate = self._part(node)
         if isinstance(node, Literal | Ident | Select | Index | Conditional):
             return evaluate
-        return lambda frame: _renewed_if_optional(evaluate(frame))
+        return lambda frame: renewed_if_optional(evaluate(frame))
 
     # --- Calls ------------------------------------------------------------------------------------------------------
 
@@ -326,28 +196,28 @@ class _Builder:
         if name == "or" or name == "orValue":
             return self._or_else(node)
         operands = self.build_all(node.operands)
-        if name in _FRAGILE and len(node.overloads) == 1:
-            place, kind = _FRAGILE[name]
-            operands = (*operands[:place], *(_required(operand, kind) for operand in operands[place:]))
+        if name in FRAGILE and len(node.overloads) == 1:
+            place, kind = FRAGILE[name]
+            operands = (*operands[:place], *(required(operand, kind) for operand in operands[place:]))
         cost = self._cost(node)
         if name == "_==_" or name == "_!=_":
-            return _equality(node, operands, name == "_==_", cost)
+            return equality(node, operands, name == "_==_", cost)
         if name == "@in" and isinstance(node.args[1], Literal):
-            members = _members(node)
-            if members is not None:
-                return _membership(operands[0], members)
+            constants = members(node)
+            if constants is not None:
+                return membership(operands[0], constants)
         run = self._implementation(node)
         if len(operands) == 1:
-            return _unary(operands[0], run, cost)
+            return unary(operands[0], run, cost)
         if len(operands) == 2:
-            return _binary(operands[0], operands[1], run, cost)
-        return _many(operands, run, cost)
+            return binary(operands[0], operands[1], run, cost)
+        return many(operands, run, cost)
 
     def _cost(self, node: Call) -> Cost | None:
         """How to compute the cost; None when it is 1, as for some calls that are resolved at run time."""
         if node.function == "matches" and node.target is None:
             return None
-        if len(node.overloads) > 1 and node.function in _BY_OVERLOAD:
+        if len(node.overloads) > 1 and node.function in BY_OVERLOAD:
             return None
         return CALLS.get(node.function)
 
@@ -472,35 +342,6 @@ class _Builder:
     }  # fmt: skip
 
 
-_BY_OVERLOAD: Final = frozenset(
-    ("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten")
-)
-"""What costs only 1 when it is resolved at run time."""
-
-
-_FRAGILE: Final[dict[str, tuple[int, type]]] = {"distinct": (0, list), "sort": (0, list), "flatten": (1, int)}
-"""Calls whose cost upstream cannot compute when an argument is an error or of another type: it panics."""
-
-
-def _required(operand: Evaluate, kind: type) -> Evaluate:
-    """An argument of a fragile call."""
-
-    def evaluate(frame: Frame) -> Any:
-        try:
-            value = operand(frame)
-        except Fault as fault:
-            raise Abort(f"internal error: {fault}") from None
-        if value.__class__ is not kind:
-            raise Abort(f"internal error: a value of type {type_name(value)} has no cost")
-        return value
-
-    return evaluate
-
-
-def _renewed_if_optional(value: Any) -> Any:
-    return renewed(value) if value.__class__ is Option else value
-
-
 def _unwrapping(node: Macro, option: Evaluate, body: Evaluate) -> Evaluate:
     index, wrap = node.bound[0].index, node.name == "optMap"
 
@@ -513,131 +354,6 @@ def _unwrapping(node: Macro, option: Evaluate, body: Evaluate) -> Evaluate:
             return NONE
         frame.values[index] = value.content
         result = body(frame)
-        return renewed(Option(result)) if wrap else _renewed_if_optional(result)
-
-    return evaluate
-
-
-# --- Calls ----------------------------------------------------------------------------------------------------------
-
-
-def guarded(overload: Overload) -> Callable[..., Any]:
-    """The overload, for values that may be of any type."""
-    run = overload.run
-    if run is None:
-        raise TypeError(f"nothing carries out {overload.function}")
-    implementation = run
-
-    def run_guarded(*values: Any) -> Any:
-        if overload.accepts(values):
-            return implementation(*values)
-        raise no_such_overload(overload.function, values)
-
-    return run_guarded
-
-
-def _unary(operand: Evaluate, run: Callable[..., Any], cost: Cost | None) -> Evaluate:
-    if cost is None:
-
-        def evaluate(frame: Frame) -> Any:
-            result = run(operand(frame))
-            frame.cost += 1
-            return result
-
-        return evaluate
-    return _many((operand,), run, cost)
-
-
-def _binary(left: Evaluate, right: Evaluate, run: Callable[..., Any], cost: Cost | None) -> Evaluate:
-    if cost is None:
-
-        def evaluate(frame: Frame) -> Any:
-            result = run(left(frame), right(frame))
-            frame.cost += 1
-            return result
-
-        return evaluate
-    return _many((left, right), run, cost)
-
-
-def _many(operands: tuple[Evaluate, ...], run: Callable[..., Any], cost: Cost | None) -> Evaluate:
-    def evaluate(frame: Frame) -> Any:
-        values = tuple([operand(frame) for operand in operands])
-        result = run(*values)
-        frame.charge(1 if cost is None else cost(values, result))
-        return result
-
-    return evaluate
-
-
-def is_sum(node: Node) -> bool:
-    """Whether a node is a sum, leaving aside what adds an empty list."""
-    if not (isinstance(node, Call) and node.function == "_+_"):
-        return False
-    left, right = node.args
-    if isinstance(left, Literal) and left.value == []:
-        return is_sum(right)
-    return not (isinstance(right, Literal) and right.value == []) or is_sum(left)
-
-
-def _equality(node: Call, operands: tuple[Evaluate, ...], wanted: bool, cost: Cost | None) -> Evaluate:
-    left, right = operands
-    compare = equal_joined if is_sum(node.args[0]) else equal
-
-    def evaluate(frame: Frame) -> bool:
-        values = left(frame), right(frame)
-        frame.charge(1 if cost is None else cost(values, None))
-        if wanted:
-            return compare(*values)
-        try:
-            return not compare(*values)
-        except Fault:
-            return True
-
-    return evaluate
-
-
-def _members(node: Call) -> frozenset[tuple[type, Any]] | None:
-    """The members of a constant list, each with its type and in all numeric types it equals; None for other lists."""
-    literal = node.args[1]
-    if not isinstance(literal, Literal) or literal.value.__class__ is not list or len(node.overloads) != 1:
-        return None
-    members: set[tuple[type, Any]] = set()
-    for element in literal.value:
-        if element.__class__ not in (bool, int, UInt, float, str):
-            return None
-        members.add((element.__class__, element))
-        members |= {(kind, kind(element)) for kind in _numeric_twins(element)}
-    return frozenset(members)
-
-
-def _numeric_twins(element: Any) -> tuple[type, ...]:
-    """The other numeric types an element is converted to without loss (to double always)."""
-    kind = element.__class__
-    if kind is int:
-        return (float, UInt) if element >= 0 else (float,)
-    if kind is UInt:
-        return (float, int) if element <= 2**63 - 1 else (float,)
-    if kind is float and element.is_integer():
-        kinds: list[type] = []
-        if -(2.0**63) < element < 2.0**63:
-            kinds.append(int)
-        if 0 <= element < 2.0**64:
-            kinds.append(UInt)
-        return tuple(kinds)
-    return ()
-
-
-def _membership(operand: Evaluate, members: frozenset[tuple[type, Any]]) -> Evaluate:
-    if not members:
-        return lambda frame: False
-
-    def evaluate(frame: Frame) -> bool:
-        value = operand(frame)
-        if value.__class__ in (list, dict, Map) or not value.__hash__:
-            return False
-        if is_unhashable(value):
-            raise Abort(f"internal error: a value of type {type_name(value)} cannot be hashed")
-        return (value.__class__, value) in members
+        return renewed(Option(result)) if wrap else renewed_if_optional(result)
 
     return evaluate

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from app.cel.cost import CALLS, LIST, is_constant
 from app.cel.errors import Abort, Fault
+from app.cel.frame import Evaluate, Frame
 from app.cel.library.lists import sort_by_keys
 from app.cel.values import Map, find, key_value, keys_of, map_key, type_name
 
-if TYPE_CHECKING:
-    from app.cel.interpreter import Evaluate, Frame
-
-    Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...]], Evaluate]
+Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...]], Evaluate]
+"""Makes a loop of what is iterated, the places of the variables, and the arguments of the macro."""
 
 
 def _iterated(value: Any, two: bool) -> Iterable[Any]:

@@ -162,6 +162,10 @@ _NAMES: Final[dict[type, str]] = {
 }
 
 
+CLASSES: Final = {name: class_ for class_, name in _NAMES.items() if name not in ("map", "kubernetes.Quantity")}
+"""The class of the values of a type, where there is just one."""
+
+
 def type_name(value: Any) -> str:
     """The name of the run-time type of a value."""
     name = _NAMES.get(value.__class__)

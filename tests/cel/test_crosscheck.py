@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 
-
 from app.cel import CelRuntimeError, DeviceView, compile_selector
 
 EXPRESSIONS = [

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from app.cel.declarations import Library
 from app.cel.equality import compare, contains, equal, is_sortable
-from app.cel.errors import Abort, Fault
+from app.cel.errors import Fault, too_costly
 from app.cel.library.operators import add
 from app.cel.values import NONE, Duration, Option, UInt
 
@@ -22,7 +22,7 @@ _COMPARABLE: Final = ("int", "uint", "double", "bool", "duration", "timestamp", 
 def _affordable(comparisons: int) -> None:
     """Raises Abort for more comparisons than a whole evaluation may cost."""
     if comparisons > _MAX_COMPARISONS:
-        raise Abort("operation cancelled: actual cost limit exceeded")
+        raise too_costly()
 
 
 def _same(left: Any, right: Any) -> bool:
@@ -38,7 +38,7 @@ def _same(left: Any, right: Any) -> bool:
 @LIBRARY.function("lists.range", "int -> list(int)")
 def range_(size: int) -> list[int]:
     if size > _MAX_RANGE:
-        raise Abort("operation cancelled: actual cost limit exceeded")
+        raise too_costly()
     return list(range(size))
 
 

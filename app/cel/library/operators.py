@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from app.cel.declarations import Library
 from app.cel.equality import compare, contains
-from app.cel.errors import Abort, Fault
+from app.cel.errors import Fault, too_costly
 from app.cel.library.times import add_duration, add_to_timestamp, subtract_time
 from app.cel.values import (
     INT_MAX,
@@ -81,7 +81,7 @@ def uint64(value: int) -> UInt:
 def bounded(size: int) -> None:
     """Raises Abort for a value that nobody could afford to build."""
     if size > MAX_SIZE:
-        raise Abort("operation cancelled: actual cost limit exceeded")
+        raise too_costly()
 
 
 def _mismatch(name: str, left: Any, kinds: tuple[type, ...]) -> Fault:

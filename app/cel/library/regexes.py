@@ -15,6 +15,7 @@ LIBRARY: Final = Library()
 
 _OPTIONS: Final = re2.Options()
 _OPTIONS.log_errors = False
+_SHORT: Final = 1024
 _ANY_BYTE: Final = re.compile(r"(?:\\\\)*\\C")
 
 LIBRARY.declare("matches", "string, string -> bool")
@@ -52,7 +53,7 @@ def _compiled(text: str) -> Any:
 
 @lru_cache(maxsize=65536)
 def search(text: str, regex: str) -> bool:
-    """Whether `regex` matches somewhere in `text`. Remembered: matching costs a hundred times a look-up."""
+    """Whether `regex` matches somewhere in a short `text`. Remembered: matching costs a hundred times a look-up."""
     return _compiled(regex).search(text) is not None
 
 
@@ -62,6 +63,8 @@ def matches(text: Any, regex: Any) -> bool:
         raise Fault("no such overload: matches")
     if regex.__class__ is not str:
         raise Fault("no such overload")
+    if len(text) > _SHORT:
+        return _compiled(regex).search(text) is not None
     return search(text, regex)
 
 

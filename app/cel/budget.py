@@ -1,0 +1,54 @@
+"""Which expressions cannot cost too much, whatever (modest) device they are evaluated on.
+
+For these the fast way need not count. The bounds are generous: what is refused here is evaluated exactly.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from app.cel.syntax import Call, Literal, Macro, Node, walk
+
+_MAX_NODES: Final = 300
+LONGEST_LOOP: Final = 256
+"""How many elements a loop of the fast way may have; a modest device has no longer lists."""
+
+_NODE_COST: Final = 120
+_LONGEST: Final = 1024
+_BUDGET: Final = 900_000
+
+CHEAP: Final = frozenset(
+    (
+        "-_", "_%_", "_*_", "_-_", "_/_", "add", "asApproximateFloat", "asInteger", "bool", "charAt", "cidr",
+        "compareTo", "contains", "containsCIDR", "containsIP", "double", "dyn", "endsWith", "family",
+        "includes", "indexOf", "int", "ip", "isCIDR", "isGreaterThan", "isIP", "isInteger", "isLessThan",
+        "isQuantity", "isSemver", "lastIndexOf", "lowerAscii", "major", "minor", "patch", "quantity", "semver",
+        "sign", "size", "split", "startsWith", "string", "sub", "substring", "trim", "upperAscii",
+    )
+)  # fmt: skip
+"""Functions that cost no more than a few traversals of their arguments."""
+
+
+def is_affordable(tree: Node) -> bool:
+    """Whether the expression stays within the limit of costs on every modest device."""
+    nodes = walk(tree)
+    return len(nodes) <= _MAX_NODES and _worst_cost(nodes) <= _BUDGET
+
+
+def _worst_cost(nodes: list[Node]) -> int:
+    """More than an evaluation on a modest device can cost."""
+    cost, factor = 0, 1
+    for node in nodes:
+        cost += _NODE_COST
+        if isinstance(node, Call) and node.function in ("matches", "contains", "@in"):
+            searched = node.operands[1]
+            length = (
+                len(searched.value)
+                if isinstance(searched, Literal) and searched.value.__class__ in (str, list)
+                else _LONGEST
+            )
+            cost += length if node.function == "@in" else _NODE_COST * ceil(length * 0.25)
+        elif isinstance(node, Macro) and node.name != "bind":
+            factor *= LONGEST_LOOP
+    return cost * factor

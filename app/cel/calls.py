@@ -1,0 +1,144 @@
+"""Calls of the interpreter: evaluate the arguments, carry out the function, count the cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from app.cel.cost import Cost
+from app.cel.equality import equal, equal_joined
+from app.cel.errors import Abort, Fault
+from app.cel.frame import Evaluate, Frame
+from app.cel.syntax import Call, Literal, Node
+from app.cel.values import Map, UInt, is_unhashable, type_name
+
+BY_OVERLOAD: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten"))
+"""What costs only 1 when it is resolved at run time."""
+
+
+FRAGILE: Final[dict[str, tuple[int, type]]] = {"distinct": (0, list), "sort": (0, list), "flatten": (1, int)}
+"""Calls whose cost upstream cannot compute when an argument is an error or of another type: it panics."""
+
+
+def required(operand: Evaluate, kind: type) -> Evaluate:
+    """An argument of a fragile call."""
+
+    def evaluate(frame: Frame) -> Any:
+        try:
+            value = operand(frame)
+        except Fault as fault:
+            raise Abort(f"internal error: {fault}") from None
+        if value.__class__ is not kind:
+            raise Abort(f"internal error: a value of type {type_name(value)} has no cost")
+        return value
+
+    return evaluate
+
+
+def unary(operand: Evaluate, run: Callable[..., Any], cost: Cost | None) -> Evaluate:
+    if cost is None:
+
+        def evaluate(frame: Frame) -> Any:
+            result = run(operand(frame))
+            frame.cost += 1
+            return result
+
+        return evaluate
+    return many((operand,), run, cost)
+
+
+def binary(left: Evaluate, right: Evaluate, run: Callable[..., Any], cost: Cost | None) -> Evaluate:
+    if cost is None:
+
+        def evaluate(frame: Frame) -> Any:
+            result = run(left(frame), right(frame))
+            frame.cost += 1
+            return result
+
+        return evaluate
+    return many((left, right), run, cost)
+
+
+def many(operands: tuple[Evaluate, ...], run: Callable[..., Any], cost: Cost | None) -> Evaluate:
+    def evaluate(frame: Frame) -> Any:
+        values = tuple([operand(frame) for operand in operands])
+        result = run(*values)
+        frame.charge(1 if cost is None else cost(values, result))
+        return result
+
+    return evaluate
+
+
+def is_sum(node: Node) -> bool:
+    """Whether a node is a sum, leaving aside what adds an empty list."""
+    if not (isinstance(node, Call) and node.function == "_+_"):
+        return False
+    left, right = node.args
+    if isinstance(left, Literal) and left.value == []:
+        return is_sum(right)
+    return not (isinstance(right, Literal) and right.value == []) or is_sum(left)
+
+
+def equality(node: Call, operands: tuple[Evaluate, ...], wanted: bool, cost: Cost | None) -> Evaluate:
+    """`==`, or `!=` when `wanted` is false."""
+    left, right = operands
+    compare = equal_joined if is_sum(node.args[0]) else equal
+
+    def evaluate(frame: Frame) -> bool:
+        values = left(frame), right(frame)
+        frame.charge(1 if cost is None else cost(values, None))
+        if wanted:
+            return compare(*values)
+        try:
+            return not compare(*values)
+        except Fault:
+            return True
+
+    return evaluate
+
+
+def members(node: Call) -> frozenset[tuple[type, Any]] | None:
+    """The members of a constant list, each with its type and in all numeric types it equals; None for other lists."""
+    literal = node.args[1]
+    if not isinstance(literal, Literal) or literal.value.__class__ is not list or len(node.overloads) != 1:
+        return None
+    found: set[tuple[type, Any]] = set()
+    for element in literal.value:
+        if element.__class__ not in (bool, int, UInt, float, str):
+            return None
+        found.add((element.__class__, element))
+        found |= {(kind, kind(element)) for kind in _numeric_twins(element)}
+    return frozenset(found)
+
+
+def _numeric_twins(element: Any) -> tuple[type, ...]:
+    """The other numeric types an element is converted to without loss (to double always)."""
+    kind = element.__class__
+    if kind is int:
+        return (float, UInt) if element >= 0 else (float,)
+    if kind is UInt:
+        return (float, int) if element <= 2**63 - 1 else (float,)
+    if kind is float and element.is_integer():
+        kinds: list[type] = []
+        if -(2.0**63) < element < 2.0**63:
+            kinds.append(int)
+        if 0 <= element < 2.0**64:
+            kinds.append(UInt)
+        return tuple(kinds)
+    return ()
+
+
+def membership(operand: Evaluate, constants: frozenset[tuple[type, Any]]) -> Evaluate:
+    """`value in [constants]`"""
+    if not constants:
+        return lambda frame: False
+
+    def evaluate(frame: Frame) -> bool:
+        value = operand(frame)
+        if value.__class__ in (list, dict, Map) or not value.__hash__:
+            return False
+        if is_unhashable(value):
+            raise Abort(f"internal error: a value of type {type_name(value)} cannot be hashed")
+        return (value.__class__, value) in constants
+
+    return evaluate

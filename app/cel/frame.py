@@ -1,0 +1,53 @@
+"""The state of one evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from app.cel.cost import LIMIT
+from app.cel.device import DeviceView
+from app.cel.errors import Fault, too_costly
+
+
+class Frame:
+    """One evaluation: the device, the local variables, and what it has cost so far."""
+
+    __slots__ = ("cost", "values", "view")
+
+    def __init__(self, view: DeviceView, variables: int) -> None:
+        self.view = view
+        self.values: list[Any] = [None] * variables
+        self.cost = 0
+
+    def charge(self, cost: int) -> None:
+        self.cost += cost
+        if self.cost > LIMIT:
+            raise too_costly()
+
+
+Evaluate = Callable[[Frame], Any]
+"""A node, ready to be evaluated. Raises Fault and Abort."""
+
+
+class Lazy:
+    """A `cel.bind` variable: evaluated when first used, even if that fails."""
+
+    __slots__ = ("_evaluate", "_fault", "_value")
+
+    def __init__(self, evaluate: Evaluate) -> None:
+        self._evaluate: Evaluate | None = evaluate
+        self._value: Any = None
+        self._fault: Fault | None = None
+
+    def get(self, frame: Frame) -> Any:
+        evaluate = self._evaluate
+        if evaluate is not None:
+            self._evaluate = None
+            try:
+                self._value = evaluate(frame)
+            except Fault as fault:
+                self._fault = fault
+        if self._fault is not None:
+            raise self._fault
+        return self._value
