@@ -2,7 +2,8 @@
 
 Promises: a pod without devices passes untouched and leaves nothing behind. Every node of the request is in the
 answer exactly once, refused ones in FailedAndUnresolvableNodes (evicting pods does not free devices in time, so
-preemption must not be tried), with few constant texts. A claim that the pod names and we do not know is read before the
+preemption must not be tried), with few constant texts. Of very many nodes that fit, enough are offered and the others
+count as refused. A claim that the pod names and we do not know is read before the
 pod is refused.
 """
 
@@ -21,6 +22,7 @@ from app.scheduling.claims import Refusal, find, named_claims
 from app.scheduling.deallocation import Deallocations
 from app.scheduling.judging import judge
 from app.scheduling.observing import FILTERED
+from app.scheduling.offering import ENOUGH, Offers
 from app.scheduling.prioritizing import expect
 from app.scheduling.refusals import Refusals, signature
 from app.scheduling.state import State
@@ -38,6 +40,7 @@ class Filter:
         self._deallocations = deallocations
         self._sweeper = sweeper
         self._refusals = Refusals()
+        self._offers = Offers(state)
         self._absent: TTLCache[tuple[str, str], bool] = TTLCache(
             10_000, state.limits.missing_seconds, timer=state.clock.monotonic
         )
@@ -112,8 +115,9 @@ class Filter:
         for claim in claims:
             self._sweeper.asked(claim.metadata.uid)
         judgement = judge(state, pod, names)
-        if judgement.fits:
-            self._passed(pod, judgement.fits)
+        offered = self._offers.choose(pod, judgement.fits, len(names))
+        if offered:
+            self._passed(pod, offered)
         else:
             state.waking.refused(uid, generation)
             self._deallocations.offer(pod, names, judgement.stuck)
@@ -122,7 +126,9 @@ class Filter:
         state.observer.count(FILTERED, judgement.outcome)
         if judgement.error:
             return ExtenderFilterResult(Error=judgement.error)
-        return ExtenderFilterResult(NodeNames=judgement.fits, FailedAndUnresolvableNodes=judgement.refused)
+        return ExtenderFilterResult(
+            NodeNames=offered, FailedAndUnresolvableNodes=_refused(judgement.refused, judgement.fits, offered)
+        )
 
     def _miss_claims(self, pod: Pod) -> None:
         """The pod waits for claims that are not there, or not as they should be: a new one of that name wakes it."""
@@ -151,3 +157,13 @@ class Filter:
     def forget(self, pod_uid: str) -> None:
         """The pod is gone or bound."""
         self._refusals.forget(pod_uid)
+
+
+def _refused(refused: dict[str, str], fits: list[str], offered: list[str]) -> dict[str, str]:
+    """The reasons for all nodes that are not offered."""
+    if len(offered) == len(fits):
+        return refused
+    spared = dict.fromkeys(fits, ENOUGH)
+    for name in offered:
+        del spared[name]
+    return refused | spared

@@ -57,6 +57,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     remembered_pods: int = 20_000
     """How many refused pods, answers and finished binds are kept."""
 
+    offered_percent: int = 0
+    """How many of the nodes asked about are offered, at most, when they fit; 0 = as many as kube-scheduler by default
+    looks for. Never fewer than 100.
+    """
+
     deallocate: bool = True
     """Clear allocations that stand in the way of a pod, as kube-scheduler's PostFilter does. Needs
     percentageOfNodesToScore: 100, without which a refusal on all nodes is not what it seems.
