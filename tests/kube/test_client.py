@@ -153,3 +153,24 @@ async def test_a_closed_client_sends_nothing(server: Any, client: KubeClient) ->
     with pytest.raises(UnreachableError, match="closed"):
         await client.create("/x", b"{}")
     assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "asks"),
+    [
+        ({}, False),
+        ({"http_proxy": "http://proxy.example.com:3128"}, True),
+        ({"https_proxy": "http://proxy.example.com:3128"}, False),
+        ({"http_proxy": "http://proxy.example.com:3128", "no_proxy": "127.0.0.0,api.example.com"}, False),
+    ],
+)
+async def test_proxies_are_looked_for_only_where_there_is_one(
+    environment: dict[str, str], asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    async with await KubeClient.connect(ClientSettings(server="http://api.example.com")) as client:
+        assert client._session.trust_env is asks
