@@ -398,7 +398,7 @@ class _Generator:
         """The `for … in …` of a macro; its variables are known from here on."""
         range_ = self.code(node.range)
         path = self._paths.resolve(node.range)
-        if path is None and not (isinstance(node.range, Literal) and len(node.range.value) <= LONGEST_LOOP):
+        if path is None and not _is_short_list(node.range):
             raise _Unsupported
         names = [f"v{variable.index}" for variable in node.bound]
         for variable, name in zip(node.bound, names, strict=True):
@@ -440,6 +440,10 @@ class _Generator:
         "endsWith": _text_method, "contains": _text_method, "matches": _matches, "orValue": _or_value,
         "hasValue": _has_value,
     }  # fmt: skip
+
+
+def _is_short_list(node: Node) -> bool:
+    return isinstance(node, Literal) and node.value.__class__ is list and len(node.value) <= LONGEST_LOOP
 
 
 def _nano(code: Code) -> str:
