@@ -113,6 +113,13 @@ class Settings(BaseSettings):
     step_budget: int = Field(
         STEP_BUDGET, ge=100, description="allocation steps per node after which the answer is undecided"
     )
+    offered_percent: int = Field(
+        _DEFAULT_LIMITS.offered_percent,
+        ge=0,
+        le=100,
+        description="per cent of the nodes offered to the scheduler when they fit, at least 100 nodes; 0: as many as "
+        "kube-scheduler looks for by default, which is faster on thousands of nodes",
+    )
     scheduler_names: str = Field("", description="schedulers that call this service, comma separated; empty: not known")
     advise_only: bool = Field(
         False, description="give advice to schedulers that allocate by themselves, and need no right to write"
@@ -203,6 +210,7 @@ class Settings(BaseSettings):
         names = frozenset(filter(None, (name.strip() for name in self.scheduler_names.split(","))))
         return Limits(
             bind_seconds=self.bind_timeout,
+            offered_percent=self.offered_percent,
             binding_seconds=self.binding_conditions_timeout,
             tentative_seconds=self.tentative_ttl,
             ring_seconds=self.ring_interval,

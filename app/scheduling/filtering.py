@@ -2,9 +2,8 @@
 
 Promises: a pod without devices passes untouched and leaves nothing behind. Every node of the request is in the
 answer exactly once, refused ones in FailedAndUnresolvableNodes (evicting pods does not free devices in time, so
-preemption must not be tried), with few constant texts. Of very many nodes that fit, enough are offered and the others
-count as refused. A claim that the pod names and we do not know is read before the
-pod is refused.
+preemption must not be tried), with few constant texts. Where fewer than all nodes that fit are to be offered,
+the others count as refused. A claim that the pod names and we do not know is read before the pod is refused.
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     remembered_pods: int = 20_000
     """How many refused pods, answers and finished binds are kept."""
 
-    offered_percent: int = 0
-    """How many of the nodes asked about are offered, at most, when they fit; 0 = as many as kube-scheduler by default
-    looks for. Never fewer than 100.
+    offered_percent: int = 100
+    """How many of the nodes asked about are offered, at most, when they fit: by default all of them. 0 = as many as
+    kube-scheduler looks for when nobody tells it otherwise. Never fewer than 100 nodes.
     """
 
     deallocate: bool = True

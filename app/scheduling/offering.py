@@ -1,7 +1,9 @@
 """Which of the nodes that fit are offered to kube-scheduler, when there are more than it needs to choose well.
 
-Promises: no less choice than kube-scheduler gives itself by default, out of all nodes instead of the first ones it
-finds; nodes that give the pod a better alternative of a prioritized list come first; who is offered takes turns, so
+By default all of them are. Where that costs too much, `Limits.offered_percent` sets the share, and 0 gives no less
+choice than kube-scheduler gives itself by default, out of all nodes instead of the first ones it finds.
+
+Promises: nodes that give the pod a better alternative of a prioritized list come first; who is offered takes turns, so
 that no node is left out for long. With fewer than 100 fitting nodes everything is offered.
 
 Every offered node costs kube-scheduler a score of each of its plugins, and us a line in two messages: on 5,000 nodes

@@ -10,6 +10,7 @@ from tests.scheduling.objects import make_claim, make_class, make_node, make_pod
 from tests.scheduling.test_prioritizing import preferring
 from tests.scheduling.world import Replay, World
 
+FEW = Limits(offered_percent=0)
 MANY = [f"n{index:03}" for index in range(240)]
 
 
@@ -44,7 +45,7 @@ def test_of_many_nodes_enough_are_offered_and_the_others_are_told_so(replay: Rep
     async def story(world: World) -> None:
         many_nodes(world)
         world.add(make_claim("c"), make_pod("p", "c"))
-        answer = await world.service().filter(world.api.pod("p"), "unknown", *MANY)
+        answer = await world.service(limits=FEW).filter(world.api.pod("p"), "unknown", *MANY)
         assert len(answer.NodeNames) == enough(241) == 118
         assert set(answer.NodeNames) | set(answer.FailedAndUnresolvableNodes) == {"unknown", *MANY}
         assert answer.FailedAndUnresolvableNodes.pop("unknown") == "node not synced yet"
@@ -58,7 +59,7 @@ def test_every_node_has_its_turn(replay: Replay) -> None:
     async def story(world: World) -> None:
         many_nodes(world)
         world.add(make_claim("c"), make_pod("p", "c"))
-        service = world.service()
+        service = world.service(limits=FEW)
         seen: set[str] = set()
         for _ in range(3):
             seen.update((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
@@ -71,7 +72,7 @@ def test_nodes_with_a_better_alternative_are_always_offered(replay: Replay) -> N
     async def story(world: World) -> None:
         many_nodes(world)
         world.add(preferring("c", 2, 1), make_pod("p", "c"))
-        service = world.service()
+        service = world.service(limits=FEW)
         for _ in range(3):
             assert set(MANY[-3:]) < set((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
 
@@ -82,18 +83,18 @@ def test_few_nodes_that_fit_are_all_offered(replay: Replay) -> None:
     async def story(world: World) -> None:
         many_nodes(world)
         world.add(make_claim("c", count=2), make_pod("p", "c"))
-        answer = await world.service().filter(world.api.pod("p"), *MANY)
+        answer = await world.service(limits=FEW).filter(world.api.pod("p"), *MANY)
         assert answer.NodeNames == MANY[-3:]
         assert ENOUGH not in answer.FailedAndUnresolvableNodes.values()
 
     replay(story)
 
 
-def test_everything_is_offered_when_that_is_wanted(replay: Replay) -> None:
+def test_everything_is_offered_by_default(replay: Replay) -> None:
     async def story(world: World) -> None:
         many_nodes(world)
         world.add(make_claim("c"), make_pod("p", "c"))
-        service = world.service(limits=Limits(offered_percent=100))
+        service = world.service()
         assert (await service.filter(world.api.pod("p"), *MANY)).NodeNames == MANY
 
     replay(story)
