@@ -70,6 +70,8 @@ class Attempt:
             return
         if pod.spec.node_name:
             raise BindFailure(failure.BOUND_ELSEWHERE, "refused")
+        if self._state.is_orphaned(pod, self.node):
+            raise BindFailure(failure.CLASS_UNKNOWN, "refused")
         if self._state.uses_devices(pod):
             decision = await self._decide(pod)
             pod = decision.subject.pod

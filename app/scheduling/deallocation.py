@@ -6,7 +6,7 @@ cleared after a short while; the change of the claim wakes the pod.
 
 Guards: the call was no probe of a nominated node, the scheduler has reported the pod as unschedulable, no later filter
 found a node, no bind of the pod is under way here or, as far as time can tell, in another replica, and the claim is
-unchanged and reserved for nobody but this pod.
+unchanged and reserved for nobody but this pod, or only for pods that wait like this one.
 
 Rules: Kubernetes 1.36, PostFilter of pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
@@ -20,6 +20,7 @@ from cachetools import LRUCache
 
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
+from app.scheduling import readiness
 from app.scheduling.clearing import clear, discard
 from app.scheduling.state import State
 
@@ -105,15 +106,33 @@ class Deallocations:
         consumers = [consumer.uid for consumer in now.status.reserved_for]
         if all(uid == pod_uid for uid in consumers):
             return state.is_settled(now)
-        # A device in two claims keeps all pods of both from running: those that no pod runs with give way.
+        # A device in two claims keeps all pods of both from running: those that no pod runs with give way. And pods
+        # of which each was reserved for before a crash, on a node where none of them fits, would wait for each other.
         return age >= state.limits.doubt_seconds and self._is_useless(now, consumers)
 
     def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
-        """Whether a device of the claim is in another one too, and no consumer is bound or about to be."""
+        """Whether no consumer is bound or about to be, and none will be: a device of the claim is in another one too,
+        or our schedulers found no node for any of them.
+        """
         state = self._state
         pods = [state.pods.get(uid) for uid in consumers]
         waiting = all(pod is not None and not pod.spec.node_name for pod in pods)
-        return waiting and not any(map(state.running, consumers)) and bool(state.cluster.ledger.rivals(claim))
+        if not waiting or any(map(state.running, consumers)):
+            return False
+        return bool(state.cluster.ledger.rivals(claim)) or self._fits_nobody(claim, pods)
+
+    def _fits_nobody(self, claim: ResourceClaim, pods: Sequence[Pod | None]) -> bool:
+        """Devices that may still become ready are waited for by binds of which no condition of a pod tells."""
+        state = self._state
+        limits = state.limits
+        if readiness.has_conditions(claim) and not readiness.unavailable(
+            claim, state.clock.wall(), limits.binding_seconds
+        ):
+            return False
+        return all(
+            pod is not None and pod.spec.scheduler_name in limits.scheduler_names and reported_unschedulable(pod)
+            for pod in pods
+        )
 
 
 def reported_unschedulable(pod: Pod) -> bool:

@@ -77,6 +77,12 @@ def wanted(pod: Pod, names: Mapping[str, str], classes: Mapping[str, DeviceClass
     return Wanted(classes=found, others=frozenset(others)) if found else None
 
 
+def unprovided(pod: Pod, node: Node | None) -> frozenset[str]:
+    """The extended resources that the pod asks for and the node does not have."""
+    allocatable = node.status.allocatable if node is not None else {}
+    return frozenset(name for name in _requested(pod) if _is_extended(name) and name not in allocatable)
+
+
 def _requested(pod: Pod) -> Iterable[str]:
     """Names of all resources with a request above zero; most pods ask for cpu and memory only."""
     for container in (*pod.spec.init_containers, *pod.spec.containers):

@@ -15,6 +15,7 @@ REFUSED_BINDING: Final = "the API server refused the binding"
 OWN_WRITE_UNSEEN: Final = "the claim's new status was not seen on the watch in time"
 RIVAL: Final = "a device was allocated to another claim at the same time"
 TAKEN: Final = "the devices were taken at the same time"
+CLASS_UNKNOWN: Final = "no device class is known for an extended resource"
 WAITING: Final = "waiting for the devices to become ready"
 BROKEN: Final = "internal error, see the log of the extender"
 

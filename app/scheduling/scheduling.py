@@ -141,6 +141,7 @@ class Scheduling:
         improved = self.state.cluster.remove(obj)
         if isinstance(obj, ResourceClaim):
             self.state.quiet.pop(obj.metadata.uid, None)
+            self.state.unseen.pop(obj.metadata.uid, None)
             self.state.changes.notify(obj.metadata.uid)
         if improved:
             self.state.waking.improved()

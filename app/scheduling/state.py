@@ -60,9 +60,15 @@ class State:
     """UIDs of claims whose allocation we are taking back."""
     quiet: dict[str, Quiet] = field(default_factory=dict)
     """By claim UID: allocated claims with at most one consumer."""
+    unseen: dict[str, float] = field(default_factory=dict)
+    """UIDs of claims known by replies only, and since when (monotonic seconds). No watch will tell that one is gone."""
     locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
     """By claim UID: binds write to a shared claim one after the other."""
     _class_names: dict[str, str] | None = None
+    _provided: set[str] = field(default_factory=set)
+    """Extended resources that classes stand or once stood behind."""
+    _asked: LRUCache[str, float] = field(default_factory=lambda: LRUCache(10_000))
+    """Other extended resources, and since when pods ask for them (monotonic seconds)."""
 
     @property
     def features(self) -> FeatureGates:
@@ -82,6 +88,10 @@ class State:
         meta = claim.metadata
         new = self.cluster.ledger.by_uid(meta.uid) is None
         improved = self.cluster.apply(claim) if watched else self.cluster.learn(claim)
+        if watched or self.cluster.ledger.seen(meta.uid):
+            self.unseen.pop(meta.uid, None)
+        else:
+            self.unseen.setdefault(meta.uid, self.clock.monotonic())
         missed = self.missed.pop(meta.key, False)
         if missed or (improved and not new):
             self.waking.improved()
@@ -90,6 +100,7 @@ class State:
     def gone(self, claim: ResourceClaim) -> None:
         """A read or write of ours found the claim gone."""
         meta = claim.metadata
+        self.unseen.pop(meta.uid, None)
         if self.cluster.ledger.forget(meta.namespace, meta.name, meta.uid):
             self.waking.improved()
         self.changes.notify(meta.uid)
@@ -165,7 +176,22 @@ class State:
             return None
         if self._class_names is None:
             self._class_names = extended.class_names(self.cluster.classes.values())
+            self._provided.update(self._class_names)
         return extended.wanted(pod, self._class_names, self.cluster.classes)
+
+    def is_orphaned(self, pod: Pod, node: str) -> bool:
+        """Whether the pod would be bound without the devices it asks for by the name of a resource: the class behind
+        the name has gone, or has not come yet. A name that no class was ever seen for belongs to somebody else once
+        it has been known for as long as a watch may be late.
+        """
+        if not self.features.DRAExtendedResource or self.wanted(pod) is not None:
+            return False
+        missing = extended.unprovided(pod, self.cluster.nodes.get(node)) if pod.spec.containers else ()
+        now = self.clock.monotonic()
+        return any(
+            name in self._provided or now - self._asked.setdefault(name, now) < self.limits.watch_seconds
+            for name in missing
+        )
 
     def uses_devices(self, pod: Pod) -> bool:
         """Whether there is anything to decide for the pod."""

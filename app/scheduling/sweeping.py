@@ -12,6 +12,7 @@ from __future__ import annotations
 from cachetools import LRUCache
 
 from app.api.core import Pod
+from app.api.errors import ApiError
 from app.api.resource import ResourceClaim
 from app.scheduling import readiness
 from app.scheduling.clearing import clear
@@ -19,6 +20,10 @@ from app.scheduling.state import State
 
 GRACE_SECONDS = 60.0
 """Added to the time a foreign scheduler may take to bind a pod after reserving its claims."""
+
+
+PHANTOM_SECONDS = 15.0
+"""A claim that the watch has not shown for so long is looked up."""
 
 
 class Sweeper:
@@ -39,6 +44,7 @@ class Sweeper:
 
     async def work(self) -> None:
         """Clear what nobody has used or asked about for long enough."""
+        await self._forget_phantoms()
         if self._state.limits.sweep_seconds <= 0:
             return
         now = self._state.clock.monotonic()
@@ -46,6 +52,26 @@ class Sweeper:
             idle = now - max(quiet.since, self._started, self._asked.get(uid, quiet.since))
             if idle >= self._state.limits.sweep_seconds:
                 await self._judge(uid, idle)
+
+    async def _forget_phantoms(self) -> None:
+        """A claim that came and went while the watch was broken, and that we met by a read or write of our own, would
+        hold its devices for ever: the list after the gap does not have it, and nobody reports what was never seen.
+        """
+        state = self._state
+        now = state.clock.monotonic()
+        for uid in [uid for uid, since in state.unseen.items() if now - since >= PHANTOM_SECONDS]:
+            claim = state.cluster.ledger.by_uid(uid)
+            if claim is None:
+                state.unseen.pop(uid, None)
+                continue
+            try:
+                found = await state.ports.read_claim(claim.metadata.namespace, claim.metadata.name)
+            except ApiError:
+                return
+            if found is None or found.metadata.uid != uid:
+                state.gone(claim)
+            else:
+                state.unseen[uid] = now
 
     async def _judge(self, uid: str, idle: float) -> None:
         state = self._state

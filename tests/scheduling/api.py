@@ -31,6 +31,10 @@ class Api:
         self.watches: list[Watch] = []
         self.hooks: dict[str, Callable[[], object]] = {}
         """Called once, in the moment before the named operation is looked at."""
+        self.judges: list[Callable[[str, Any, Any], str]] = []
+        """More rules: each gets operation, object before and object after, and says what is wrong, or nothing."""
+        self.intrusions: set[tuple[str, str]] = set()
+        """(claim, claim) by UID: a stranger took a device of the second one although it was stored already."""
 
     # commits
 
@@ -44,6 +48,7 @@ class Api:
         self.objects[key] = stored
         self.log.append((operation, stored.metadata.key))
         self._check(before, stored)
+        self.violations += filter(None, (judge(operation, before, stored) for judge in self.judges))
         for watch in self.watches:
             watch.send(stored, removed=False)
         return stored
@@ -121,6 +126,7 @@ class Api:
             bound = [entry.name for entry in before.status.reserved_for if self._is_bound(entry.uid)]
             if bound:
                 self.violations.append(f"{name}: deallocated under bound pods {bound}")
+            self.intrusions = {pair for pair in self.intrusions if after.metadata.uid not in pair}
 
     def _is_bound(self, pod_uid: str) -> bool:
         return any(pod.metadata.uid == pod_uid and pod.spec.node_name for pod in self.all(Pod))
@@ -141,6 +147,8 @@ class Api:
                 if result.pool in (node.metadata.name for node in self.all(Node)) and result.pool != pod.spec.node_name:
                     self.violations.append(f"{pod.metadata.name} bound away from {result.pool}")
             for other in self.rivals(claim):
+                if (other.metadata.uid, claim.metadata.uid) in self.intrusions:
+                    continue
                 if any(self._is_bound(entry.uid) for entry in other.status.reserved_for):
                     self.violations.append(f"{pod.metadata.name} bound with a device of {other.metadata.name}")
 
@@ -160,18 +168,30 @@ class Api:
 def devices(claim: ResourceClaim) -> set[tuple[str, str, str]]:
     if claim.allocation is None:
         return set()
-    return {result.id for result in claim.allocation.devices.results if not result.admin_access}
+    results = claim.allocation.devices.results
+    return {result.id for result in results if not result.admin_access and result.share_id is None}
 
 
 class Watch:
-    """Brings commits to one service, `lag` seconds later and in order. `cut` stops it."""
+    """Brings commits to one service, `lag` seconds later (or as `lags` says for a kind), those of one kind in order.
 
-    def __init__(self, sink: Scheduling, lag: float) -> None:
+    `alive = False` stops it for good. `repeat` brings each event so many times more. `disconnect` loses what happens
+    from then on, `reconnect` brings the difference between what was seen and what is there, in one step.
+    """
+
+    def __init__(self, api: Api, sink: Scheduling, lag: float) -> None:
         self.sink = sink
         self.lag = lag
+        self.lags: dict[type, float] = {}
         self.alive = True
-        self._at = 0.0
+        self.repeat = 0
+        self.relists = 0
+        self._api = api
+        self._at: dict[type, float] = {}
         self._paused: list[tuple[Any, bool]] | None = None
+        self._connection: int | None = 0
+        self._connections = 0
+        self._seen = dict(api.objects)
 
     def pause(self) -> None:
         self._paused = self._paused or []
@@ -179,19 +199,45 @@ class Watch:
     def resume(self) -> None:
         waiting, self._paused = self._paused or [], None
         for obj, removed in waiting:
-            self._deliver(obj, removed)
+            self._deliver(obj, removed, self._connection)
+
+    def disconnect(self) -> None:
+        self._connection = None
+
+    def reconnect(self) -> None:
+        if self._connection is not None:
+            return
+        self.relists += 1
+        self._connections += 1
+        self._connection = self._connections
+        now = dict(self._api.objects)
+        for key, obj in list(self._seen.items()):
+            if key not in now or now[key].metadata.uid != obj.metadata.uid:
+                self._bring(obj, removed=True)
+        for key, obj in now.items():
+            if self._seen.get(key) is not obj:
+                self._bring(obj, removed=False)
 
     def send(self, obj: Any, *, removed: bool) -> None:
         loop = asyncio.get_running_loop()
-        self._at = max(self._at + 1e-9, loop.time() + self.lag)
-        loop.call_at(self._at, self._deliver, obj, removed)
+        at = loop.time() + self.lags.get(type(obj), self.lag)
+        self._at[type(obj)] = at = max(self._at.get(type(obj), 0.0) + 1e-9, at)
+        loop.call_at(at, self._deliver, obj, removed, self._connection)
 
-    def _deliver(self, obj: Any, removed: bool) -> None:
-        if not self.alive:
+    def _deliver(self, obj: Any, removed: bool, connection: int | None) -> None:
+        if not self.alive or connection is None or connection != self._connection:
             return
         if self._paused is not None:
             self._paused.append((obj, removed))
-        elif removed:
+            return
+        for _ in range(1 + self.repeat):
+            self._bring(obj, removed)
+
+    def _bring(self, obj: Any, removed: bool) -> None:
+        key = (type(obj), obj.metadata.key)
+        if removed:
+            self._seen.pop(key, None)
             self.sink.remove(obj)
         else:
+            self._seen[key] = obj
             self.sink.apply(obj)

@@ -6,6 +6,7 @@ Faults come before or after the commit, or with a commit that arrives late. A ki
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -52,6 +53,8 @@ class Client:
         self.kill_at: tuple[int, When] | None = None
         """(number of the call, when): from then on nothing this client does has any effect, and nothing returns."""
         self.dead = False
+        self.hit: Counter[str] = Counter()
+        """How often which fault has come, in words."""
 
     def fail(
         self,
@@ -98,6 +101,7 @@ class Client:
                     fault.skip -= 1
                     continue
                 fault.times -= 1
+                self.hit[f"{fault.error.status or ''} {fault.error.reason} {fault.when}".strip()] += 1
                 return fault
         return None
 

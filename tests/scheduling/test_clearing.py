@@ -232,3 +232,60 @@ def test_a_new_leader_hears_the_schedulers_for_a_while_before_it_sweeps(replay: 
         assert world.api.claim("c").allocation is None
 
     replay(story)
+
+
+# --- stories of the chaos ---------------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_came_and_went_while_the_watch_was_broken_is_forgotten(replay: Replay, small: list[Any]) -> None:
+    """The bind met the claim by a live read; the list after the gap did not have it, so no deletion was ever told."""
+
+    async def story(world: World) -> None:
+        world.add(*small)
+        service = world.service()
+        service.start()
+        service.watch.disconnect()
+        world.add(make_claim("c", count=2, pod="p"), make_pod("p", "c"))
+        service.spawn(service.bind(world.api.pod("p"), "n1"))
+        await world.settle(1.0)
+        assert world.api.claim("c").allocation is not None
+        world.api.delete_pod("p")
+        await world.settle(1.0)
+        service.watch.reconnect()
+        world.add(make_claim("d", count=2), make_pod("q", "d"))
+        await world.settle(30.0)
+        assert (await service.filter(world.api.pod("q"))).NodeNames == ["n1", "n2"]
+
+    replay(story)
+
+
+def test_pods_that_are_left_with_a_broken_device_do_not_wait_for_each_other(replay: Replay, small: list[Any]) -> None:
+    """A crash left two pods in reservedFor; the device then failed. Each pod kept the claim for the other one."""
+
+    async def story(world: World) -> None:
+        await allocated(world, small, "p", "r", limits=OURS)
+        world.add(make_pod("r", "c"))
+        service = world.services[-1]
+        for _ in range(12):
+            for name in ("p", "r"):
+                if (await service.filter(world.api.pod(name), "n2")).NodeNames == []:
+                    report(world, name)
+            await world.settle(10.0)
+        assert world.api.claim("c").allocation is None or (await service.filter(world.api.pod("p"), "n2")).NodeNames
+
+    replay(story)
+
+
+def test_pods_of_other_schedulers_keep_the_claim_they_share(replay: Replay, small: list[Any]) -> None:
+    async def story(world: World) -> None:
+        await allocated(world, small, "p", "r", limits=OURS)
+        world.add(make_pod("r", "c", schedulerName="another"))
+        service = world.services[-1]
+        report(world, "r")
+        for _ in range(12):
+            await service.filter(world.api.pod("p"), "n2")
+            report(world, "p")
+            await world.settle(10.0)
+        assert len(world.api.claim("c").status.reserved_for) == 2
+
+    replay(story)

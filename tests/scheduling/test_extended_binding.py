@@ -10,7 +10,7 @@ from app.api.core import Pod
 from app.api.errors import OutcomeUnknownError, RejectedError
 from app.api.features import FeatureGates
 from app.api.resource import ResourceClaim
-from app.scheduling import extended
+from app.scheduling import extended, failure
 from tests.scheduling.api import devices
 from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.scheduling.world import Replay, World
@@ -177,3 +177,36 @@ def test_a_class_that_gets_the_name_later_counts_at_once(replay: Replay) -> None
         assert (await service.filter(world.api.pod("p"))).NodeNames == []
 
     replay(story)
+
+
+def test_a_pod_is_not_bound_without_devices_when_its_class_goes_after_filter(replay: Replay) -> None:
+    """Without the class the pod looks like one that uses no devices; kubelet would have turned it away."""
+
+    async def story(world: World) -> None:
+        world.add(*nodes(), asking("p"))
+        service = world.service()
+        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+        world.api.drop(make_class())
+        await world.settle()
+        assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
+        world.add(make_class(resource=GPU))
+        await world.settle()
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+        assert len(made(world)) == 1
+
+    replay(story)
+
+
+def test_a_resource_that_no_class_was_ever_seen_for_is_left_to_others_after_a_moment(replay: Replay) -> None:
+    """The class may be new, and the watch behind the scheduler's."""
+    other = {"name": "main", "resources": {"requests": {"other.example.com/nic": "1"}}}
+
+    async def story(world: World) -> None:
+        world.add(make_node("n1"), make_pod("p", containers=[other]))
+        service = world.service()
+        assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
+        await world.settle(service.scheduling.state.limits.watch_seconds)
+        assert await service.bind(world.api.pod("p"), "n1") != failure.CLASS_UNKNOWN
+
+    world = replay(story)
+    assert world.api.pod("p").spec.node_name == "n1"

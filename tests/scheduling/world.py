@@ -35,7 +35,7 @@ class Service:
         self.scheduling = Scheduling(cluster, decisions, self.client, limits=limits, clock=world.clock, observer=self)
         for obj in list(world.api.objects.values()):
             self.scheduling.apply(obj)
-        self.watch = Watch(self.scheduling, lag)
+        self.watch = Watch(world.api, self.scheduling, lag)
         world.api.watches.append(self.watch)
         self._world = world
         self._tasks: list[asyncio.Task[Any]] = []

@@ -1,0 +1,94 @@
+"""`make chaos`: chaotic runs from fresh seeds for some time, and a table of what happened in them.
+
+Every run is its seed: a violation ends with the command that plays it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import structlog
+from rich.console import Console
+from rich.table import Table
+
+from tests.scheduling.chaos import Chaos, run
+from tests.scheduling.world import replay
+
+
+class Tally:
+    """What happened in all runs."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.virtual = 0.0
+        self.steps: Counter[str] = Counter()
+        self.faults: Counter[str] = Counter()
+        self.commits: Counter[str] = Counter()
+        self.answers: Counter[str] = Counter()
+
+    def add(self, chaos: Chaos) -> None:
+        self.runs += 1
+        self.virtual += chaos.seconds
+        self.steps += chaos.counts
+        self.commits += Counter(operation for operation, _ in chaos.world.api.log)
+        self.faults["relist of a watch"] += sum(service.watch.relists for service in chaos.world.services)
+        self.faults["process killed"] += len(chaos.world.services) - len(chaos.services)
+        for service in chaos.world.services:
+            self.faults += service.client.hit
+            self.answers += Counter({" ".join(what): number for what, number in service.counted.items()})
+
+    def table(self) -> Table:
+        table = Table(title="chaos", title_justify="left")
+        table.add_column("what")
+        table.add_column("kind")
+        table.add_column("number", justify="right")
+        for what in ("steps", "faults", "commits", "answers"):
+            counts: Counter[str] = getattr(self, what)
+            table.add_row(what, "", f"{counts.total():,}")
+            for kind, number in sorted(counts.items(), key=lambda item: -item[1]):
+                table.add_row("", kind, f"{number:,}")
+        return table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=80, help="steps of one run (default: %(default)s)")
+    parser.add_argument("--seed", type=int, help="play this one run again")
+    options = parser.parse_args(arguments)
+    if options.seed is None:
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    console, tally = Console(), Tally()
+    started = told = time.monotonic()
+    first = random.SystemRandom().randrange(10**9)
+    while True:
+        seed = options.seed if options.seed is not None else first + tally.runs
+        try:
+            tally.add(run(replay, seed, options.steps))
+        except Exception as problem:
+            console.print(tally.table())
+            for line in problem.args[0] if problem.args and isinstance(problem.args[0], list) else [problem]:
+                console.print(f"seed {seed}: {line}", markup=False, soft_wrap=True)
+            again = f"python -m tests.scheduling.endurance --seed {seed} --steps {options.steps}"
+            console.print(f"play it again: {again}", soft_wrap=True)
+            console.print("violations: 1")
+            return 1
+        now = time.monotonic()
+        if options.seed is not None or now - started >= options.seconds:
+            break
+        if now - told >= 30:
+            told = now
+            console.print(f"{now - started:.0f} s: {tally.runs} runs, {tally.steps.total():,} steps")
+    console.print(tally.table())
+    console.print(f"{tally.runs} runs, {tally.virtual / 3600:.1f} hours of virtual time in {now - started:.0f} s")
+    console.print("violations: 0")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
