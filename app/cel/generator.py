@@ -5,7 +5,8 @@ missing or of another type than it takes, an overflow, …) the function raises,
 decides. What the generator does not know, or what might be costly, it leaves to the interpreter altogether.
 
 Python's `and`, `or`, `all` and `any` are those of the language as long as nothing fails. Python's `==` and `<` are used
-where the class of an operand has been checked, because to Python True is 1.
+where the class of an operand has been checked, because to Python True is 1. The text of a selector gets into the
+function only as the repr of its strings and numbers; everything else there is of this module.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 from cachetools import LRUCache
 
@@ -66,6 +66,8 @@ class Program:
         except (Fault, Abort) as error:
             message = str(error)
             raise CelRuntimeError(message, hint_for_fault(message)) from None
+        except RecursionError:
+            raise CelRuntimeError("the values are nested too deeply") from None
         if value.__class__ is not bool:
             raise CelRuntimeError(
                 f"CEL result of type {type_name(value)} could not be converted to bool", "compare it with something"
@@ -98,9 +100,3 @@ def _compile(expression: str, gates: CelGates) -> Program | CelCompileError:
         return error.with_traceback(None)
     except RecursionError:
         return CelCompileError("the expression is nested too deeply")
-
-
-def forget(value: Any = None) -> None:
-    """Empty the cache of programs."""
-    with _lock:
-        _programs.clear()

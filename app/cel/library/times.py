@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo
 
 from app.cel.declarations import Library
@@ -239,7 +239,3 @@ def _span(name: str, unit: int) -> None:
 
 for _name, _unit in (("getHours", "h"), ("getMinutes", "m"), ("getSeconds", "s"), ("getMilliseconds", "ms")):
     _span(_name, _UNITS[_unit])
-
-
-def is_time(value: Any) -> bool:
-    return value.__class__ is Timestamp or value.__class__ is Duration
