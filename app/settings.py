@@ -2,7 +2,7 @@
 
 Promises: a flag wins over the environment (`DRA_EXTENDER_...`), the environment over the YAML file, the file over the
 default; an unknown key, a value of the wrong kind or a combination that cannot work is an error that names the
-setting. `markdown_table` writes the reference in docs/settings.md, and a test keeps the two equal.
+setting. `markdown_table` writes the reference in README.md, and a test keeps the two equal.
 """
 
 from __future__ import annotations
@@ -281,7 +281,7 @@ def markdown_table() -> str:
     for section, name, field in sections():
         if section != last:
             last = section
-            rows += ["", f"## {section}", "", "| flag | environment | default | meaning |", "|---|---|---|---|"]
+            rows += ["", f"### {section}", "", "| flag | environment | default | meaning |", "|---|---|---|---|"]
         default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
         rows.append(f"| `{flag(name)}` | `{PREFIX}{name.upper()}` | {default} | {field.description} |")
     return "\n".join(rows[1:]) + "\n"
