@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 
 import msgspec
 
@@ -82,10 +83,10 @@ class Table:
             error = found.error if isinstance(found, Failure) else ""
             return Verdicts([], {}, error, generation)
         outcomes = self._outcomes
+        if all(outcomes[number].fits for number in set(row)):
+            return Verdicts(list(names), {}, "", generation)
         fitting = [outcome.fits for outcome in outcomes]
         fits = [name for name, number in zip(names, row, strict=True) if fitting[number]]
-        if len(fits) == len(row):
-            return Verdicts(fits, {}, "", generation)
         reasons = [outcome.reason for outcome in outcomes]
         refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if not fitting[number]}
         return Verdicts(fits, refused, "", generation)
@@ -104,7 +105,7 @@ class Table:
         """The outcome of each node. After a failed one the others are left out."""
         self._catch_up()
         index, by_node = self._nodes.index, self._by_node
-        row = [by_node[index.get(name, -1)] for name in names]
+        row = list(map(by_node.__getitem__, map(index.get, names, repeat(-1))))
         if UNDECIDED in row or FAILED in row:
             for position, name in enumerate(names):
                 if row[position] == UNDECIDED:

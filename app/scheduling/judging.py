@@ -161,12 +161,10 @@ def _groups(
 ) -> Iterable[tuple[Sequence[ResourceClaim], list[str]]]:
     """Known nodes by the claims to allocate there: they differ only by which extended resources devices provide."""
     nodes, wanted = state.cluster.nodes, subject.wanted
-    known: list[str] = []
-    for name in names:
-        if name in nodes:
-            known.append(name)
-        else:
-            refused[name] = NOT_SYNCED
+    index = state.cluster.inventory.nodes.index
+    known = [name for name in names if name in index]
+    if len(known) < len(names):
+        refused.update((name, NOT_SYNCED) for name in names if name not in index)
     if wanted is None:
         return [(subject.claims.pending, known)]
     groups: dict[frozenset[str], list[str]] = {}
