@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
 from tests.e2e.components import free_port
 from tests.e2e.controlplane import ControlPlane
+from tests.e2e.extender import shipped_environment
 
 ROOT = Path(__file__).parents[1]
 NAMESPACE = "bench"
@@ -44,8 +45,6 @@ _CLIENTS = 24
 """Requests under way at the same time while objects are made and removed."""
 _STARTING = 60.0
 _TICK = os.sysconf("SC_CLK_TCK")
-
-Settle = Callable[[], Awaitable[None]]
 
 
 def node(index: int) -> dict[str, Any]:
@@ -90,6 +89,8 @@ class Arena:
         # The features as they are by default: nobody is slowed down by what he is not asked for.
         self.plane = ControlPlane(directory, feature_gates={}, runtime_config=(), controllers=False)
         self.nodes = nodes
+        self.profile: Path | None = None
+        """Where the service writes what cProfile finds, when it ends."""
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Arena:
@@ -185,9 +186,10 @@ class Arena:
         kubeconfig = self.plane.service_account_kubeconfig("dra-system", "dra-extender")
         address = f"127.0.0.1:{free_port()}"
         command = [sys.executable, "-m", "app.cli", "serve", "--listen", address, "--kubeconfig", str(kubeconfig)]
-        profile = os.environ.get("BENCH_PROFILE")
-        if profile:
-            command[1:1] = ["-m", "cProfile", "-o", profile]
+        command += ["--offered-percent", shipped_environment()["DRA_EXTENDER_OFFERED_PERCENT"]]
+        command += ["--offered-percent", "0"]  # as in the manifests
+        if self.profile is not None:
+            command[1:1] = ["-m", "cProfile", "-o", str(self.profile)]
         with (self.plane.directory / "logs" / "extender.log").open("ab") as log:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
