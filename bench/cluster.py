@@ -2,7 +2,7 @@
 
 Same cluster, same pods, one after the other in rounds, so that what else the machine does meets both. In each round all
 pods and their claims exist before the scheduler starts; what counts is the time from the first binding to the last, as
-a watch shows them. Writes docs/performance.md (its own section) and docs/performance-cluster.json. The exit status is 1
+a watch shows them. Writes its section of docs/performance.md, and bench/cluster.json. The exit status is 1
 when a row is below the in-tree plugin, or not all pods were bound, or a device is in two claims.
 """
 
@@ -28,9 +28,9 @@ from rich.table import Table
 from app import logs
 from app.version import VERSION
 from bench.arena import CLAIMS, CLASS, DRIVER, PCIE_ROOT, PODS, Arena, cpu_seconds
-from bench.document import PERFORMANCE, write_section
+from bench.document import write_section
 
-RESULTS = PERFORMANCE.with_name("performance-cluster.json")
+RESULTS = Path(__file__).with_name("cluster.json")
 LONGEST = 90.0
 """Seconds after which a round is given up."""
 IN_TREE, OURS = "in-tree", "ours"
@@ -40,9 +40,9 @@ node, one claim per pod. All pods and claims exist before the scheduler starts; 
 last. The two take turns, and only one of them runs at a time. Both schedulers have the same client limits (qps and
 burst 5,000). The in-tree scheduler runs as it is by default, so it looks at a part of the nodes per pod
 (`percentageOfNodesToScore`: 46 % of 500, 10 % of 5,000). Ours runs with the shipped
-`scheduler_config/secondary-scheduler.yaml`, which looks at all of them, and with the `--offered-percent 0` of the shipped
-Deployment: of the nodes that fit it offers as many as the in-tree scheduler looks for. Writes: requests that change
-something other than events and leases, per pod. CPU: milliseconds per pod, of all cores together.
+`scheduler_config/secondary-scheduler.yaml`, which looks at all of them, and with the `--offered-percent 0` of the
+shipped Deployment: of the nodes that fit it offers as many as the in-tree scheduler looks for. Writes: requests that
+change something other than events and leases, per pod. CPU: milliseconds per pod, of all cores together.
 """
 
 
