@@ -219,13 +219,14 @@ def test_24_a_scheduler_that_dies_during_a_bind_finds_it_done(case: Case, ground
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_25_two_hundred_binds_at_once_all_succeed(case: Case, ground: Ground) -> None:
     for node in ground.nodes:
         case.publish(node, 50)
     names = [f"pod-{index}" for index in range(200)]
     for name in names:
         case.pod_with_claim(name)
-    ground.eventually(lambda: len(case.bound(names)) == len(names), "all bindings")
+    ground.eventually(lambda: len(case.bound(names)) == len(names), "all bindings", 300)
     answers = [call.answer for name in names for call in ground.calls.calls("bind", case.key(name))]
     assert answers == [{"Error": ""}] * len(names)
     held = [tuple(result[part] for part in ("pool", "device")) for name in names for result in case.results(name)]

@@ -13,6 +13,7 @@ CONSUMERS = 256
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_33_a_claim_has_256_consumers_and_the_257th_waits_with_the_reason(case: Case, ground: Ground) -> None:
     node = f"{case.name}-node"
     meta = {"name": node, "labels": {"kubernetes.io/hostname": node}}
@@ -24,7 +25,7 @@ def test_33_a_claim_has_256_consumers_and_the_257th_waits_with_the_reason(case: 
     names = [f"pod-{index}" for index in range(CONSUMERS)]
     for name in names:
         case.pod(name, "shared")
-    ground.eventually(lambda: len(case.bound(names)) == CONSUMERS, "all bindings")
+    ground.eventually(lambda: len(case.bound(names)) == CONSUMERS, "all bindings", 300)
     assert case.reserved("shared") == set(names)
     case.pod("one-too-many", "shared")
     case.until_refused("one-too-many", "Unschedulable", "256")

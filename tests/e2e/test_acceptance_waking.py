@@ -127,13 +127,14 @@ def test_31_a_pod_is_not_asked_about_before_its_generated_claim_exists(case: Cas
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_32_hundreds_of_refused_pods_do_not_keep_others_waiting(case: Case, ground: Ground) -> None:
     case.publish("node-1", 2)
     case.claim("never", case.request(count=50))
     names = [f"refused-{index}" for index in range(150)]
     for name in names:
         case.pod(name, "never")
-    ground.eventually(lambda: all(case.told(name) for name in names), "all refusals")
+    ground.eventually(lambda: all(case.told(name) for name in names), "all refusals", 300)
     case.pod_with_claim("busy")
     case.until_runs("busy")
     deadline = time.monotonic() + 5

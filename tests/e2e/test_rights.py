@@ -62,9 +62,8 @@ def _without(role: dict[str, Any], grant: Grant | None) -> list[dict[str, Any]]:
     rules = []
     for number, rule in enumerate(role["rules"]):
         for resource in rule["resources"]:
-            for verb in rule["verbs"]:
-                if Grant(role["kind"], number, resource, verb) != grant:
-                    rules.append(rule | {"resources": [resource], "verbs": [verb]})
+            kept = [verb for verb in rule["verbs"] if Grant(role["kind"], number, resource, verb) != grant]
+            rules += [rule | {"resources": [resource], "verbs": [verb]} for verb in kept]
     return rules
 
 
