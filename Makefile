@@ -52,6 +52,14 @@ bench-cluster: $(VENV)/dev.stamp controlplane ## Pods/s on a real control plane,
 loadtest: $(VENV)/dev.stamp ## 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes
 	@$(BIN)/python -m loadtest
 
+.PHONY: chaos
+chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and strangers from fresh seeds for 10 minutes (CHAOS_ARGS="--seconds 60")
+	@$(BIN)/python -m tests.scheduling.endurance $(CHAOS_ARGS)
+
+.PHONY: fuzz
+fuzz: $(VENV)/dev.stamp ## 100,000 damaged bodies for the four verbs: no crash, no 500, memory flat
+	@$(BIN)/python -m tests.http.fuzzing $(FUZZ_ARGS)
+
 .PHONY: unit
 unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e"

@@ -67,7 +67,7 @@ def decode(kind: type[T], data: bytes | msgspec.Raw) -> T:
     """The object in `data`. Raises DecodeError."""
     try:
         return cast(T, _decoder(kind).decode(data))
-    except (msgspec.DecodeError, ValueError) as first:
+    except (msgspec.DecodeError, ValueError, RecursionError) as first:
         return _decode_tolerantly(kind, data, first)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from app.cli import allocate, demo, explain, selector, serve, version
+from app.cli import allocate, audit, demo, explain, selector, serve, version
 
 _COMMANDS = {
     "serve": serve.serve,
     "demo": demo.demo,
     "explain": explain.explain,
+    "audit": audit.audit,
     "allocate": allocate.allocate,
     "selector": selector.selector,
     "version": version.version,

@@ -130,3 +130,10 @@ def test_objects_of_the_watch_can_be_decoded_from_raw_parts() -> None:
     assert decode(ResourceSlice, good).metadata.name == "node-1-gpu"
     with pytest.raises(DecodeError):
         decode(ResourceSlice, bad)
+
+
+@pytest.mark.parametrize("start", [b"[", b'{"a":', b'{"metadata":{"labels":'])
+def test_an_object_that_is_nested_without_end_is_refused_like_any_other(start: bytes) -> None:
+    """Fuzzing the verbs found a RecursionError that went through to the server as a 500."""
+    with pytest.raises(DecodeError):
+        decode(Pod, start * 10_000)

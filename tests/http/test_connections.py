@@ -220,3 +220,49 @@ async def test_files_that_cannot_be_used_leave_the_old_ones_in_force(
     assert not certificates.check()
     authority.write()
     assert certificates.check()
+
+
+async def test_exchanging_certificates_drops_no_call(
+    authority: Authority, certificates: Certificates, call: Call
+) -> None:
+    """Clients call without a pause, on new connections, while server certificate and key are exchanged five times."""
+    clients = [authority.client(authority.clients) for _ in range(4)]
+    answers: list[tuple[bytes, bytes]] = []
+    done = asyncio.Event()
+
+    async def keep_calling(context: ssl.SSLContext) -> None:
+        while not done.is_set():
+            answers.append(await call(context))
+
+    async with asyncio.TaskGroup() as group:
+        for context in clients:
+            group.create_task(keep_calling(context))
+        for _ in range(5):
+            seen = len(answers)
+            authority.write()
+            assert certificates.check()
+            while len(answers) < seen + 2 * len(clients):
+                await asyncio.sleep(0.005)
+        done.set()
+    assert {line for line, _ in answers} == {b"HTTP/1.1 200 OK"}
+    assert len({certificate for _, certificate in answers}) >= 5
+
+
+async def test_a_connection_that_is_kept_alive_outlives_its_certificate(
+    authority: Authority, certificates: Certificates, served: Any
+) -> None:
+    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), health=served)
+    server = HttpServer(app, "127.0.0.1", 0, grace=1, tls=certificates.context)
+    await server.start()
+    context = authority.client(authority.clients)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname="localhost")
+    for _ in range(3):
+        writer.write(HEAD + b"\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK")
+        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        await reader.readexactly(length)
+        authority.write()
+        assert certificates.check()
+    writer.close()
+    await server.stop()

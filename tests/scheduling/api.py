@@ -98,8 +98,8 @@ class Api:
             owner = claim.metadata.controller
             rest = tuple(entry for entry in claim.status.reserved_for if entry.uid in alive)
             if rest != claim.status.reserved_for:
-                allocation = claim.status.allocation if rest else None
-                status = ResourceClaimStatus(allocation=allocation, reserved_for=rest)
+                kept = msgspec.structs.replace(claim.status, reserved_for=rest)
+                status = kept if rest else ResourceClaimStatus()
                 self.put(msgspec.structs.replace(claim, status=status), "controller")
             if owner is not None and owner.uid not in alive:
                 self.drop(claim, "controller")

@@ -1,0 +1,62 @@
+"""`dra-extender audit` against a cluster in which somebody has given a device away twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from app.api.decoding import encode
+from app.api.resource import FINALIZER
+from app.cli.audit import CLEAN, FAILED, VIOLATED, report
+from app.embedded.cluster import EmbeddedCluster
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[EmbeddedCluster]:
+    async with EmbeddedCluster(nodes=1, devices=2) as made:
+        yield made
+
+
+async def allocate(cluster: EmbeddedCluster, name: str, device: int) -> None:
+    """A claim as any allocator would have left it."""
+    part = cluster.slices()[0]
+    names = {"driver": part.spec.driver, "pool": part.spec.pool.name, "device": part.spec.devices[device].name}
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    await cluster.apply([claim])
+    path = f"/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/{name}"
+    await cluster.client.patch(path, encode({"metadata": {"finalizers": [FINALIZER]}}))
+    status = {"allocation": {"devices": {"results": [{"request": "gpu", **names}]}}}
+    await cluster.client.patch(f"{path}/status", encode({"status": status}))
+
+
+async def test_a_clean_cluster_is_told_to_be_clean(cluster: EmbeddedCluster, capsys: Any) -> None:
+    await allocate(cluster, "one", 0)
+    await allocate(cluster, "two", 1)
+    assert await report("", str(cluster.kubeconfig), "") == CLEAN
+    assert capsys.readouterr().out == "2 allocated claims, 0 violations\n"
+
+
+async def test_a_device_in_two_claims_is_listed_with_both(cluster: EmbeddedCluster, capsys: Any) -> None:
+    await allocate(cluster, "one", 0)
+    await allocate(cluster, "two", 0)
+    assert await report("", str(cluster.kubeconfig), "") == VIOLATED
+    first, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("device gpu.example.com/")
+    assert first.endswith("allocated to 2 claims; claims: default/one, default/two")
+    assert last == "2 allocated claims, 1 violations"
+
+
+@pytest.mark.parametrize(("gates", "file"), [("", "nowhere"), ("Nonsense=true", "")])
+async def test_a_question_that_cannot_be_answered_has_a_status_of_its_own(
+    cluster: EmbeddedCluster, capsys: Any, gates: str, file: str
+) -> None:
+    assert await report(gates, file or str(cluster.kubeconfig), "") == FAILED
+    assert capsys.readouterr().err.startswith("dra-extender: ")
