@@ -19,7 +19,7 @@ from app.cel.paths import collect_reads
 from app.cel.recursion import make_room
 from app.cel.syntax import depth
 from app.cel.validation import check_result, fold, validate
-from app.cel.values import type_name
+from app.cel.values import NONE, Option, type_name
 
 _CACHE_SIZE: Final = 4096
 
@@ -63,6 +63,8 @@ class Program:
             raise view.poison.with_traceback(None)
         try:
             value, cost = self._interpreter.evaluate(view)
+            while value.__class__ is Option and value is not NONE:  # of dynamic type, counts as what is in it
+                value = value.content
         except (Fault, Abort) as error:
             message = str(error)
             raise CelRuntimeError(message, hint_for_fault(message)) from None

@@ -57,6 +57,10 @@ OBSERVED = [
     ('optional.ofNonZeroValue(quantity("0")).hasValue()', "true"),
     ("optional.of(null).hasValue()", "true"),
     ("type(optional.none()) == optional_type", "true"),
+    ("$A.ecc ? $A.?ecc : $A.mig", "true"),
+    ("$A.ecc ? $A.?mig : $A.mig", "false"),
+    ("$A.ecc ? $A.?nope : $A.mig", "error"),
+    ("$A.ecc ? $A.?model : $A.mig", "error"),
 ]
 
 
