@@ -35,31 +35,13 @@ def required(operand: Evaluate, kind: type) -> Evaluate:
     return evaluate
 
 
-def unary(operand: Evaluate, run: Callable[..., Any], cost: Cost | None) -> Evaluate:
-    if cost is None:
+def call(operands: tuple[Evaluate, ...], run: Callable[..., Any], cost: Cost | None, both: bool) -> Evaluate:
+    """A call. With `both`, of two operands the second is evaluated even if the first failed."""
+    if len(operands) == 1 and cost is None:
+        return _unary(operands[0], run)
+    if len(operands) == 2 and both:
+        return _binary(operands[0], operands[1], run, cost)
 
-        def evaluate(frame: Frame) -> Any:
-            result = run(operand(frame))
-            frame.cost += 1
-            return result
-
-        return evaluate
-    return many((operand,), run, cost)
-
-
-def binary(left: Evaluate, right: Evaluate, run: Callable[..., Any], cost: Cost | None) -> Evaluate:
-    if cost is None:
-
-        def evaluate(frame: Frame) -> Any:
-            result = run(left(frame), right(frame))
-            frame.cost += 1
-            return result
-
-        return evaluate
-    return many((left, right), run, cost)
-
-
-def many(operands: tuple[Evaluate, ...], run: Callable[..., Any], cost: Cost | None) -> Evaluate:
     def evaluate(frame: Frame) -> Any:
         values = tuple([operand(frame) for operand in operands])
         result = run(*values)
@@ -67,6 +49,38 @@ def many(operands: tuple[Evaluate, ...], run: Callable[..., Any], cost: Cost | N
         return result
 
     return evaluate
+
+
+def _unary(operand: Evaluate, run: Callable[..., Any]) -> Evaluate:
+    def evaluate(frame: Frame) -> Any:
+        result = run(operand(frame))
+        frame.cost += 1
+        return result
+
+    return evaluate
+
+
+def _binary(left: Evaluate, right: Evaluate, run: Callable[..., Any], cost: Cost | None) -> Evaluate:
+    def evaluate(frame: Frame) -> Any:
+        try:
+            first = left(frame)
+        except Fault:
+            _still_evaluate(right, frame)
+            raise
+        second = right(frame)
+        result = run(first, second)
+        frame.charge(1 if cost is None else cost((first, second), result))
+        return result
+
+    return evaluate
+
+
+def _still_evaluate(operand: Evaluate, frame: Frame) -> None:
+    """Upstream evaluates both operands before it looks at errors: the second may still end the evaluation."""
+    try:
+        operand(frame)
+    except Fault:
+        pass
 
 
 def is_sum(node: Node) -> bool:
@@ -85,7 +99,12 @@ def equality(node: Call, operands: tuple[Evaluate, ...], wanted: bool, cost: Cos
     compare = equal_joined if is_sum(node.args[0]) else equal
 
     def evaluate(frame: Frame) -> bool:
-        values = left(frame), right(frame)
+        try:
+            first = left(frame)
+        except Fault:
+            _still_evaluate(right, frame)
+            raise
+        values = first, right(frame)
         frame.charge(1 if cost is None else cost(values, None))
         if wanted:
             return compare(*values)

@@ -13,13 +13,11 @@ from typing import Any, Final
 from app.cel.calls import (
     BY_OVERLOAD,
     FRAGILE,
-    binary,
+    call,
     equality,
-    many,
     members,
     membership,
     required,
-    unary,
 )
 from app.cel.cost import CALLS, LIST, MAP, MESSAGE, Constant, Cost
 from app.cel.declarations import Declarations, Function, guarded, no_such_overload
@@ -206,12 +204,8 @@ class _Builder:
             constants = members(node)
             if constants is not None:
                 return membership(operands[0], constants)
-        run = self._implementation(node)
-        if len(operands) == 1:
-            return unary(operands[0], run, cost)
-        if len(operands) == 2:
-            return binary(operands[0], operands[1], run, cost)
-        return many(operands, run, cost)
+        both = name != "format" and (len(node.overloads) == 1 or self._functions[name].shared is not None)
+        return call(operands, self._implementation(node), cost, both)
 
     def _cost(self, node: Call) -> Cost | None:
         """How to compute the cost; None when it is 1, as for some calls that are resolved at run time."""

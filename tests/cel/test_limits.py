@@ -121,6 +121,8 @@ PANICS = [
     "dyn(b'a') in ['a'] || true",
     "[dyn(1)].map(x, x.foo).distinct().size() == 1 || true",
     "['b'].sortBy(x, int(x)).size() == 1 || true",
+    "1 / 0 in {semver('1.0.0'): 1, semver('2.0.0'): 2}.map(k, 1) || true",
+    "1 / 0 == {b'a': int(device.driver)}.size() || {b'a': device.driver}.size() == 1 || true",
 ]
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.api.quantity import Quantity
@@ -113,6 +113,7 @@ devices = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.sampled_from(EXPRESSIONS), devices, devices)
 def test_devices_with_equal_keys_get_equal_answers(expression: str, one: DeviceView, other: DeviceView) -> None:
     program = compile_selector(expression, LISTS)
@@ -121,6 +122,7 @@ def test_devices_with_equal_keys_get_equal_answers(expression: str, one: DeviceV
         assert str(answers[0]) == str(answers[1])
 
 
+@settings(deadline=None)
 @given(st.sampled_from(EXPRESSIONS), st.lists(devices, max_size=6))
 def test_the_memo_never_differs_from_evaluating(expression: str, views: list[DeviceView]) -> None:
     memo, program = SelectorMemo(), compile_selector(expression, LISTS)
