@@ -11,37 +11,56 @@ from tests.scheduling.client import When
 from tests.scheduling.objects import make_claim, make_pod
 from tests.scheduling.world import Replay, World
 
-# Calls of a bind with one fresh claim, by number, and the two moments around each commit.
-POINTS: list[tuple[int, When]] = [(number, when) for number in range(3) for when in get_args(When)[:2]]
+# The nine points of a bind with one fresh claim, and what is stored then: finalizer, allocation, binding. A call is
+# (number, when): sent and not carried out, or carried out and the reply not read.
+NINE: list[Any] = [
+    pytest.param(None, (False, False, False), id="before the decision"),
+    pytest.param((0, "before"), (False, False, False), id="before the finalizer"),
+    pytest.param((0, "after"), (True, False, False), id="after the finalizer"),
+    pytest.param((1, "before"), (True, False, False), id="before the status"),
+    pytest.param((1, "after"), (True, True, False), id="after the status"),
+    pytest.param("verifying", (True, True, False), id="before the own write is seen"),
+    pytest.param((2, "before"), (True, True, False), id="before the binding"),
+    pytest.param((2, "after"), (True, True, True), id="after the binding"),
+    pytest.param("answered", (True, True, True), id="after the answer"),
+]
 
 
 @pytest.mark.parametrize("node", ["n1", "n2"])
-@pytest.mark.parametrize(("number", "when"), POINTS)
-def test_a_restart_finishes_what_a_crash_left(
-    replay: Replay, small: list[Any], number: int, when: When, node: str
+@pytest.mark.parametrize(("point", "stored"), NINE)
+def test_a_crash_at_each_of_the_nine_points_of_a_bind(
+    replay: Replay, small: list[Any], point: Any, stored: tuple[bool, bool, bool], node: str
 ) -> None:
+    """What is stored, and that a restart binds the pod with its devices; n2 is what the scheduler would like then."""
+
     async def story(world: World) -> None:
         world.add(*small, make_claim("c"), make_pod("p", "c"))
         first = world.service()
-        first.client.kill_at = (number, when)
-        first.spawn(first.bind(world.api.pod("p"), "n1"))
-        await world.settle(0.1)
+        if point is not None:
+            first.client.kill_at = point if isinstance(point, tuple) else None
+            if point == "verifying":
+                first.watch.disconnect()
+            first.spawn(first.bind(world.api.pod("p"), "n1"))
+            await world.settle(0.1)
         await first.kill()
+        claim, pod = world.api.claim("c"), world.api.pod("p")
+        assert (bool(claim.metadata.finalizers), claim.allocation is not None, bool(pod.spec.node_name)) == stored
         second = world.service()
         second.start()
-        pod = world.api.pod("p")
         if not pod.spec.node_name:
-            answer = await second.filter(pod)
-            allocated = world.api.claim("c").allocation is not None
-            assert answer.NodeNames == (["n1"] if allocated else ["n1", "n2"])
-            chosen = node if node in answer.NodeNames else answer.NodeNames[0]
-            assert await second.bind(pod, chosen) == ""
-        pod = world.api.pod("p")
-        assert {pool for _, pool, _ in devices(world.api.claim("c"))} == {pod.spec.node_name}
-        assert world.api.claim("c").reserved_for("uid-p")
+            nodes = (await second.filter(pod)).NodeNames
+            assert nodes == (["n1"] if stored[1] else ["n1", "n2"])
+            assert await second.bind(pod, node if node in nodes else nodes[0]) == ""
+        claim, pod = world.api.claim("c"), world.api.pod("p")
+        assert {pool for _, pool, _ in devices(claim)} == {pod.spec.node_name}
+        assert claim.reserved_for("uid-p")
         assert second.scheduling.state.cluster.ledger.holds() == ()
 
     replay(story)
+
+
+# Calls of a bind with one fresh claim, by number, and the two moments around each commit.
+POINTS: list[tuple[int, When]] = [(number, when) for number in range(3) for when in get_args(When)[:2]]
 
 
 @pytest.mark.parametrize(("number", "when"), POINTS)
