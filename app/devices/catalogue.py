@@ -9,37 +9,49 @@ A slice is a node's own when it has `nodeName` and no shared counters; all other
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 
 import msgspec
 
 from app.api.resource import CounterSet, Device, ResourceSlice
 from app.devices.blocks import Block, Blocks
 from app.devices.models import DeviceModel
-from app.devices.pools import is_own
+from app.devices.outlook import Outlook, outlook_of
+from app.devices.pools import Peers, is_own
 from app.devices.taintrules import TaintRules
 from app.devices.usage import PoolID
 
 
 class PublishedPool:
-    """The slices of one (driver, pool). Changed by the inventory only; `slices` are in the order of their names."""
+    """The slices of one (driver, pool). Changed by the inventory only."""
 
-    __slots__ = ("_by_name", "_published", "blocks", "id", "slices")
+    __slots__ = ("_by_name", "_open", "_outlooks", "_own", "_peers", "_published", "blocks", "id", "slices")
 
     def __init__(self, pool: PoolID) -> None:
         self.id = pool
         self.slices: dict[str, ResourceSlice] = {}
-        """As the allocator sees them: shared values, rules' taints added."""
+        """By name, as the allocator sees them: shared values, rules' taints added."""
         self.blocks: dict[str, Block] = {}
         self._published: dict[str, tuple[ResourceSlice, Block]] = {}
+        self._own: dict[str, dict[str, None]] = {}
+        self._open: dict[str, None] = {}
+        self._outlooks: tuple[Outlook, ...] | None = None
         self._by_name: dict[str, Device] | None = None
+        self._peers: Peers | None = None
 
     def put(self, published: ResourceSlice, blocks: Blocks, rules: TaintRules) -> None:
         """Add or replace a slice."""
+        name = published.metadata.name
+        if name in self.slices:
+            self._unfile(name)
         block = blocks.of(self.id[0], published.spec.devices)
         spec = msgspec.structs.replace(published.spec, devices=block.devices)
-        self._published[published.metadata.name] = (msgspec.structs.replace(published, spec=spec), block)
-        self._apply(published.metadata.name, blocks, rules)
+        self._published[name] = (msgspec.structs.replace(published, spec=spec), block)
+        self._apply(name, blocks, rules)
+        if is_own(published):
+            self._own.setdefault(published.spec.node_name or "", {})[name] = None
+        else:
+            self._open[name] = None
 
     def retaint(self, blocks: Blocks, rules: TaintRules) -> None:
         """The rules changed."""
@@ -53,15 +65,23 @@ class PublishedPool:
             block = blocks.of(self.id[0], tainted)
             spec = msgspec.structs.replace(published.spec, devices=block.devices)
             published = msgspec.structs.replace(published, spec=spec)
-        new = name not in self.slices
         self.slices[name], self.blocks[name] = published, block
-        if new and len(self.slices) > 1:
-            self.slices = dict(sorted(self.slices.items()))
-        self._by_name = None
+        self._by_name = self._peers = self._outlooks = None
 
     def drop(self, name: str) -> None:
+        self._unfile(name)
         del self._published[name], self.slices[name], self.blocks[name]
-        self._by_name = None
+        self._by_name = self._peers = self._outlooks = None
+
+    def _unfile(self, name: str) -> None:
+        node = self.slices[name].spec.node_name or ""
+        names = self._own.get(node, {})
+        if name in names:
+            del names[name]
+            if not names:
+                del self._own[node]
+        else:
+            self._open.pop(name, None)
 
     def published(self, name: str) -> ResourceSlice:
         """The slice without the rules' taints."""
@@ -72,27 +92,49 @@ class PublishedPool:
     def __bool__(self) -> bool:
         return bool(self.slices)
 
-    def own_nodes(self) -> set[str]:
-        """The nodes that have slices of their own in the pool."""
-        return {node for item in self.slices.values() if (node := own_node(item)) is not None}
+    def own_nodes(self) -> Set[str]:
+        """The nodes that have slices of their own in the pool: a live view."""
+        return self._own.keys()
+
+    def own_node(self, name: str) -> str | None:
+        """The node whose own slice this is."""
+        item = self.slices.get(name)
+        return item.spec.node_name if item is not None and is_own(item) else None
+
+    def own_names(self, node: str) -> tuple[str, ...]:
+        """The node's own slices, by name."""
+        return tuple(sorted(self._own.get(node, ())))
+
+    def open_slices(self) -> tuple[ResourceSlice, ...]:
+        """The slices that every node has to look at, by name."""
+        return tuple(self.slices[name] for name in sorted(self._open))
 
     @property
-    def is_open(self) -> bool:
-        """Whether there are slices that every node has to look at."""
-        return any(own_node(item) is None for item in self.slices.values())
+    def outlooks(self) -> tuple[Outlook, ...]:
+        """What decides how a node sees each of the open slices."""
+        if self._outlooks is None:
+            self._outlooks = tuple(outlook_of(item) for item in self.open_slices())
+        return self._outlooks
+
+    @property
+    def peers(self) -> Peers:
+        """All slices, as nodes that see a part of them have to know them."""
+        if self._peers is None:
+            self._peers = Peers(self.slices.values())
+        return self._peers
+
+    def models(self, slices: Iterable[ResourceSlice]) -> dict[int, DeviceModel]:
+        """The model of each device of these slices, by the identity of the device."""
+        return {
+            id(device): model
+            for block in (self.blocks[item.metadata.name] for item in slices)
+            for device, model in zip(block.devices, block.models, strict=True)
+        }
 
     def newest(self) -> Iterator[ResourceSlice]:
         """The slices of the newest generation, by name."""
-        generation = max((item.spec.pool.generation for item in self.slices.values()), default=0)
-        return (item for item in self.slices.values() if item.spec.pool.generation == generation)
-
-    def models(self) -> dict[int, DeviceModel]:
-        """The model of each device, by the identity of the device in `slices`."""
-        return {
-            id(device): model
-            for block in self.blocks.values()
-            for device, model in zip(block.devices, block.models, strict=True)
-        }
+        generation = self.peers.newest
+        return (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
 
     def device(self, name: str) -> Device | None:
         """The device in the newest generation."""
@@ -103,8 +145,3 @@ class PublishedPool:
     def counter_sets(self) -> Iterator[CounterSet]:
         """The counter sets of the newest generation."""
         return (counter_set for item in self.newest() for counter_set in item.spec.shared_counters)
-
-
-def own_node(item: ResourceSlice) -> str | None:
-    """The node whose own slice this is."""
-    return item.spec.node_name if is_own(item) else None

@@ -34,6 +34,7 @@ class Inventory:
         self._pools: dict[PoolID, PublishedPool] = {}
         self._pool_of_slice: dict[str, PoolID] = {}
         self._problems: dict[PoolID, dict[str, str]] = {}
+        self._unchecked: dict[PoolID, None] = {}
 
     # --- slices ------------------------------------------------------------------------------------------------------
 
@@ -47,10 +48,10 @@ class Inventory:
         if before is not None and self._pools[pool].published(name).spec == item.spec:
             return False
         published = self._pools.setdefault(pool, PublishedPool(pool))
-        own = published.own_nodes()
+        own_before = published.own_node(name)
         published.put(item, self._blocks, self._active_rules())
         self._pool_of_slice[name] = pool
-        self._changed(pool, own)
+        self._changed(pool, own_before, published.own_node(name))
         return True
 
     def drop_slice(self, name: str) -> bool:
@@ -58,21 +59,16 @@ class Inventory:
         if pool is None:
             return False
         published = self._pools[pool]
-        own = published.own_nodes()
+        own_before = published.own_node(name)
         published.drop(name)
         if not published:
             del self._pools[pool]
-        self._changed(pool, own)
+        self._changed(pool, own_before)
         return True
 
-    def _changed(self, pool: PoolID, own_before: set[str]) -> None:
-        self.nodes.pool_changed(pool, own_before)
-        published = self._pools.get(pool)
-        found = dict(problems_of(published)) if published else {}
-        if found:
-            self._problems[pool] = found
-        else:
-            self._problems.pop(pool, None)
+    def _changed(self, pool: PoolID, *moved: str | None) -> None:
+        self.nodes.pool_changed(pool, *moved)
+        self._unchecked[pool] = None
 
     # --- taint rules -------------------------------------------------------------------------------------------------
 
@@ -98,7 +94,7 @@ class Inventory:
         for pool, published in self._pools.items():
             if any(reaches(rule.spec, pool) for rule in rules):
                 published.retaint(self._blocks, self._rules)
-                self.nodes.pool_changed(pool, published.own_nodes())
+                self.nodes.pool_changed(pool)
 
     def _active_rules(self) -> TaintRules:
         return self._rules if self._features.taint_rules else TaintRules()
@@ -148,4 +144,8 @@ class Inventory:
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """(slice name, what is wrong with it and what to do)."""
+        for pool in self._unchecked:
+            published = self._pools.get(pool)
+            self._problems[pool] = dict(problems_of(published)) if published else {}
+        self._unchecked.clear()
         return (problem for found in self._problems.values() for problem in found.items())

@@ -11,26 +11,24 @@ structured/internal/incubating/pools_incubating.go).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
 
 from cachetools import LRUCache
 
 from app.api.core import Node
 from app.api.features import FeatureGates
 from app.api.resource import Device, ResourceSlice
-from app.devices.catalogue import PublishedPool, own_node
+from app.devices.catalogue import PublishedPool
 from app.devices.changes import ChangeLog
 from app.devices.models import DeviceModel
-from app.devices.nodeselector import NodeSelectorError
-from app.devices.pools import GatherError, NodeSelection, NodeView, Pool, gather_pool
+from app.devices.pools import GatherError, NodeView, Pool, gather_pool
 from app.devices.poolstate import PoolState
 from app.devices.usage import PoolID
 
 KEPT_VIEWS = 512
 
-Outlook = tuple[Any, ...]
-"""What decides how a node sees a pool: for each slice whether, or for which devices, it matches."""
+Outlook = tuple[Hashable, ...]
+"""How a node sees a pool: its own slices by name, and what each open slice is to it."""
 
 
 class Sight:
@@ -47,16 +45,21 @@ class Sight:
 
 
 class SeenNode:
-    """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `sights` is empty."""
+    """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `sights` is empty.
 
-    __slots__ = ("error", "index", "node", "sights", "stale")
+    `found` are the pools it was found to see; those in `stale`, or all if it is `new`, have to be looked at again.
+    """
+
+    __slots__ = ("error", "found", "index", "new", "node", "sights", "stale")
 
     def __init__(self, index: int, node: Node) -> None:
         self.index = index
         self.node = node
         self.sights: tuple[Sight, ...] = ()
         self.error = ""
-        self.stale = True
+        self.found: dict[PoolID, Sight] = {}
+        self.stale: set[PoolID] = set()
+        self.new = True
 
 
 class Nodes(Mapping[str, Node]):
@@ -72,8 +75,10 @@ class Nodes(Mapping[str, Node]):
         """The index of each node. Read only."""
         self._spare: list[int] = []
         self._own: dict[str, dict[PoolID, None]] = {}
-        self._open: dict[PoolID, None] = {}
+        self._open: dict[PoolID, set[int]] = {}
         self._ghosts: dict[PoolID, Sight] = {}
+        self._looked: set[PoolID] = set()
+        """Pools that a node looked at since they changed: all other pools are stale for every node already."""
         self._sights: dict[PoolID, dict[Outlook, Sight]] = {}
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
 
@@ -113,11 +118,13 @@ class Nodes(Mapping[str, Node]):
                 self._by_index[index] = seen
             self._seen[node.name] = seen
             self.index[node.name] = index
-            self._touch(seen)
+            self.changes.note(index)
             return True
         before, seen.node = seen.node, node
         if before.metadata.labels != node.metadata.labels:
-            self._touch(seen)
+            seen.new = True
+            self._views.pop(node.name, None)
+            self.changes.note(seen.index)
             return True
         return before.spec != node.spec or before.status != node.status
 
@@ -128,69 +135,84 @@ class Nodes(Mapping[str, Node]):
             del self.index[name]
             self._spare.append(seen.index)
             self._views.pop(name, None)
+            for seers in self._open.values():
+                seers.discard(seen.index)
             self.changes.note(seen.index)
 
     # --- changes of pools --------------------------------------------------------------------------------------------
 
-    def pool_changed(self, pool: PoolID, own_before: set[str]) -> None:
-        """The slices of the pool changed; `own_before` are the nodes that had slices of their own in it."""
+    def pool_changed(self, pool: PoolID, *moved: str | None) -> None:
+        """Slices of the pool changed; `moved` are nodes whose own slices came or went."""
         published = self._pool_of(pool)
-        own_now = published.own_nodes() if published else set()
-        for name in own_before - own_now:
-            pools = self._own[name]
-            del pools[pool]
-            if not pools:
-                del self._own[name]
-        for name in own_now - own_before:
-            self._own.setdefault(name, {})[pool] = None
+        own = published.own_nodes() if published else frozenset[str]()
+        for name in moved:
+            if name is not None:
+                self._file(name, pool, name in own)
         self._sights.pop(pool, None)
-        was_open, was_ghost = self._open.pop(pool, 0) is None, self._ghosts.pop(pool, None)
+        was_open, was_ghost = self._open.pop(pool, None), self._ghosts.pop(pool, None)
         if published is not None and self._is_open(published):
-            self._open[pool] = None
-        elif published is not None and published.is_open and (ghost := self._ghost(published)) is not None:
+            self._open[pool] = set()
+        elif published is not None and (ghost := self._ghost(published)) is not None:
             self._ghosts[pool] = ghost
-        if was_open or pool in self._open or was_ghost or pool in self._ghosts:
-            self._touch_all()
+        if was_open is not None or pool in self._open or was_ghost or pool in self._ghosts:
+            for seen in self._seen.values():
+                seen.stale.add(pool)
+            self._views.clear()
+            self.changes.note_all()
         else:
-            for name in own_before | own_now:
-                if (seen := self._seen.get(name)) is not None:
-                    self._touch(seen)
+            for names in (own if pool in self._looked else (), moved):
+                for name in names:
+                    known = self._seen.get(name or "")
+                    if known is not None and pool not in known.stale:
+                        known.stale.add(pool)
+                        self._views.pop(known.node.name, None)
+                        self.changes.note(known.index)
+            self._looked.discard(pool)
+
+    def _file(self, name: str, pool: PoolID, present: bool) -> None:
+        """Remember whether the node has slices of its own in the pool."""
+        if present:
+            self._own.setdefault(name, {})[pool] = None
+        elif pool in self._own.get(name, ()):
+            del self._own[name][pool]
+            if not self._own[name]:
+                del self._own[name]
 
     def _is_open(self, published: PublishedPool) -> bool:
         """Whether nodes without slices of their own may find devices in the pool."""
-        return any(own_node(item) is None and not item.spec.shared_counters for item in published.slices.values())
+        return any(not item.spec.shared_counters for item in published.open_slices())
 
     def _ghost(self, published: PublishedPool) -> Sight | None:
         """The pool as nodes see it that have no devices in it; None when there is nothing to see."""
-        pool = gather_pool(published.id, tuple(published.slices.values()), "", {}, self._features)
+        counters = published.open_slices()
+        if not counters:
+            return None
+        pool = gather_pool(published.id, counters, "", {}, self._features, peers=published.peers)
         return Sight(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
 
     def use_changed(self, pool: PoolID) -> None:
         """Devices of the pool were taken or given back."""
-        if pool in self._open:
-            self.changes.note_all()
+        seers = self._open.get(pool)
+        if seers is not None:
+            self._note(seers)
             return
         published = self._pool_of(pool)
         for name in published.own_nodes() if published else ():
             if (seen := self._seen.get(name)) is not None:
                 self.changes.note(seen.index)
 
-    def _touch(self, seen: SeenNode) -> None:
-        seen.stale = True
-        self._views.pop(seen.node.name, None)
-        self.changes.note(seen.index)
-
-    def _touch_all(self) -> None:
-        for seen in self._seen.values():
-            seen.stale = True
-        self._views.clear()
-        self.changes.note_all()
+    def _note(self, indexes: Collection[int]) -> None:
+        if 2 * len(indexes) > len(self._seen):
+            self.changes.note_all()
+        else:
+            for index in indexes:
+                self.changes.note(index)
 
     # --- what a node sees --------------------------------------------------------------------------------------------
 
     def current(self, seen: SeenNode) -> SeenNode:
         """The node, brought up to date."""
-        if seen.stale:
+        if seen.new or seen.stale:
             self._look(seen)
         return seen
 
@@ -206,66 +228,62 @@ class Nodes(Mapping[str, Node]):
 
     def _look(self, seen: SeenNode) -> None:
         own = self._own.get(seen.node.name, {})
-        found: list[tuple[Any, Sight]] = []
-        seen.error, seen.stale = "", False
-        for pool in (*own, *(pool for pool in self._open if pool not in own)):
+        if seen.new:
+            seen.found.clear()
+            pools: Iterable[PoolID] = {**own, **self._open}
+        else:
+            pools = seen.stale
+        for pool in pools:
+            seers = self._open.get(pool)
+            if seers is None and pool not in own:
+                seen.found.pop(pool, None)
+                continue
+            self._looked.add(pool)
             sight = self._sight(pool, seen.node)
-            if sight.error and not seen.error:
-                seen.error = sight.error
-            if sight.pool is not None:
-                found.append((sight.pool.order, sight))
+            sees = sight.pool is not None or bool(sight.error)
+            if sees:
+                seen.found[pool] = sight
+            else:
+                seen.found.pop(pool, None)
+            if seers is not None:
+                (seers.add if sees else seers.discard)(seen.index)
+        seen.new = False
+        seen.stale.clear()
+        self._arrange(seen, own)
+
+    def _arrange(self, seen: SeenNode, own: Container[PoolID]) -> None:
+        """Put what the node sees in search order."""
+        found = [(sight.pool.order, sight) for sight in seen.found.values() if sight.pool is not None]
         found += [(sight.pool.order, sight) for pool, sight in self._ghosts.items() if pool not in own and sight.pool]
         found.sort(key=lambda item: item[0])
+        seen.error = next((sight.error for _, sight in sorted(seen.found.items(), key=_by_pool) if sight.error), "")
         seen.sights = () if seen.error else tuple(sight for _, sight in found)
 
     def _sight(self, pool: PoolID, node: Node) -> Sight:
         published = self._pool_of(pool)
         assert published is not None, pool
-        outlook = tuple(_outlook(item, node) for item in published.slices.values())
+        name, labels = node.name, node.metadata.labels
+        own = published.own_names(name)
+        outlook = own, *[look(name, labels) for look in published.outlooks]
         known = self._sights.setdefault(pool, {})
         sight = known.get(outlook)
         if sight is None:
-            sight = known[outlook] = self._gather(published, node)
+            own_slices = tuple(published.slices[name] for name in own)
+            sight = known[outlook] = self._gather(published, own_slices + published.open_slices(), node)
         return sight
 
-    def _gather(self, published: PublishedPool, node: Node) -> Sight:
-        models = published.models()
+    def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> Sight:
+        models = published.models(slices)
 
         def model_of(_: str, device: Device) -> DeviceModel:
             return models[id(device)]
 
-        slices = tuple(published.slices.values())
+        name, labels = node.name, node.metadata.labels
         try:
-            return Sight(gather_pool(published.id, slices, node.name, node.metadata.labels, self._features, model_of))
+            return Sight(gather_pool(published.id, slices, name, labels, self._features, model_of, published.peers))
         except GatherError as problem:
             return Sight(None, str(problem))
 
 
-def _outlook(item: ResourceSlice, node: Node) -> Any:
-    """What the slice is to the node. Equal outlooks of all slices make equal pools."""
-    if is_unconditional(item):
-        return True
-    try:
-        matched = NodeSelection(item.spec).matches(node.name, node.metadata.labels)
-        if matched is None and item.spec.per_device_node_selection:
-            return tuple(_device_outlook(device, node) for device in item.spec.devices)
-        if matched and item.spec.per_device_node_selection:
-            return (True, *(_device_outlook(device, node) for device in item.spec.devices))
-        return matched
-    except NodeSelectorError as problem:
-        return str(problem)
-
-
-def is_unconditional(item: ResourceSlice) -> bool:
-    """Whether all nodes see the slice alike."""
-    spec = item.spec
-    return bool(spec.shared_counters) or (
-        not spec.node_name and spec.all_nodes is True and not spec.per_device_node_selection
-    )
-
-
-def _device_outlook(device: Device, node: Node) -> bool | str | None:
-    try:
-        return NodeSelection(device).matches(node.name, node.metadata.labels)
-    except NodeSelectorError as problem:
-        return str(problem)
+def _by_pool(item: tuple[PoolID, Sight]) -> PoolID:
+    return item[0]

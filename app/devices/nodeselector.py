@@ -31,11 +31,12 @@ class NodeSelectorError(ValueError):
 
 def matches(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
     """Whether the node matches. Raises NodeSelectorError."""
-    return _parse(selector)(name, labels)
+    return parse(selector)(name, labels)
 
 
 @lru_cache(maxsize=4096)
-def _parse(selector: NodeSelector) -> Matcher:
+def parse(selector: NodeSelector) -> Matcher:
+    """The selector made ready for many nodes. Raises NodeSelectorError."""
     terms = [
         _term(index, term)
         for index, term in enumerate(selector.node_selector_terms)

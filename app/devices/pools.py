@@ -178,6 +178,32 @@ class NodeView:
         return self._bits
 
 
+class Peers:
+    """All slices of a pool in the cluster, as far as nodes that do not see all of them have to know them."""
+
+    __slots__ = ("_consuming", "_counts", "newest")
+
+    def __init__(self, slices: Iterable[ResourceSlice]) -> None:
+        self.newest = 0
+        """The newest generation."""
+        self._counts: dict[int, int] = {}
+        self._consuming: dict[int, list[ResourceSlice]] = {}
+        for item in slices:
+            generation = item.spec.pool.generation
+            self.newest = max(self.newest, generation)
+            self._counts[generation] = self._counts.get(generation, 0) + 1
+            if any(device.consumes_counters for device in item.spec.devices):
+                self._consuming.setdefault(generation, []).append(item)
+
+    def count(self, generation: int) -> int:
+        """How many slices the generation has."""
+        return self._counts.get(generation, 0)
+
+    def consuming(self, generation: int) -> Sequence[ResourceSlice]:
+        """The slices of the generation with devices that consume counters."""
+        return self._consuming.get(generation, ())
+
+
 # --- one pool ---------------------------------------------------------------------------------------------------------
 
 
@@ -188,10 +214,12 @@ def gather_pool(
     labels: Mapping[str, str],
     features: FeatureGates,
     model_of: ModelSource = DeviceModel,
+    peers: Peers | None = None,
 ) -> Pool | None:
     """The pool as the node sees it, from all slices of the pool in the cluster; None when the node does not see it.
 
-    Raises GatherError.
+    With `peers`, which stand for all slices, `slices` may leave out those that belong to other nodes. Raises
+    GatherError.
     """
     collected: list[ResourceSlice] = []
     generation = 0
@@ -208,13 +236,13 @@ def gather_pool(
     others: list[ResourceSlice] = []
     wanted = collected[0].spec.pool.resource_slice_count
     if len(collected) != wanted:
-        if any(item.spec.pool.generation > generation for item in slices):
+        peers = peers or Peers(slices)
+        if peers.newest > generation:
             return None
-        peers = [item for item in slices if item.spec.pool.generation == generation]
-        if len(peers) != wanted:
+        if peers.count(generation) != wanted:
             return Pool(id, incomplete=True)
         names = {item.metadata.name for item in collected}
-        others = [item for item in peers if item.metadata.name not in names]
+        others = [item for item in peers.consuming(generation) if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
     return _assemble(id, collected, others, node, labels, features, model_of)
 

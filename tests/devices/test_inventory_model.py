@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -171,4 +172,12 @@ class InventoryMachine(RuleBasedStateMachine):
 
 
 TestInventoryMachine = InventoryMachine.TestCase
-TestInventoryMachine.settings = settings(max_examples=80, stateful_step_count=25, deadline=None)
+TestInventoryMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+class _AtLength(InventoryMachine):
+    """The same walk, more often."""
+
+
+TestInventoryMachineAtLength = pytest.mark.slow(_AtLength.TestCase)
+TestInventoryMachineAtLength.settings = settings(max_examples=600, stateful_step_count=25, deadline=None)
