@@ -57,10 +57,6 @@ class DeviceUse:
     def __bool__(self) -> bool:
         return bool(self.owners or self.shares)
 
-    def users(self) -> set[str]:
-        """The UIDs of all claims that use the device."""
-        return self.owners | {uid for uid, _ in self.shares}
-
 
 class PoolUse:
     """The devices of one pool that are in use, by name. A pool without any has no entry and counts as revision 0."""
