@@ -100,7 +100,7 @@ class Cluster:
         settled = in_flight is not None and self.ledger.held(claim.metadata.uid) is None
         allocated = before.allocation is None and claim.allocation is not None
         shared = claim.metadata.controller is None
-        return freed or (shared and (settled or allocated)) or _shrunk(before, claim)
+        return freed or (shared and (settled or allocated)) or _shrunk(before, claim) or _got_ready(before, claim)
 
     def _count(self, improved: bool) -> bool:
         self.generation += improved
@@ -122,3 +122,10 @@ class Cluster:
 def _shrunk(before: ResourceClaim, after: ResourceClaim) -> bool:
     """Whether the claim has fewer consumers: it may be at its limit, or be free to go elsewhere."""
     return len(after.status.reserved_for) < len(before.status.reserved_for)
+
+
+def _got_ready(before: ResourceClaim, after: ResourceClaim) -> bool:
+    """Whether a driver has told something of devices that have to become ready, after their time perhaps."""
+    if after.allocation is None or before.status.devices == after.status.devices:
+        return False
+    return any(result.binding_conditions for result in after.allocation.devices.results)

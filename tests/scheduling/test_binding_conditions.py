@@ -169,3 +169,21 @@ def test_a_claim_deallocated_by_others_ends_the_wait(replay: Replay) -> None:
         assert await bind == "claim default/c got deallocated elsewhere in the meantime"
 
     replay(story)
+
+
+def test_a_device_that_gets_ready_after_its_time_wakes_the_pod_that_was_refused(replay: Replay) -> None:
+    """Chaos set the clock: the pod was refused because of the time, and nothing told it of the device."""
+
+    async def story(world: World) -> None:
+        service = prepare(world, Limits(bind_seconds=10.0, sweep_seconds=0.0))
+        assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
+        world.clock.offset += 3600.0
+        await world.settle(5.0)
+        assert (await service.filter(world.api.pod("p"))).NodeNames == []
+        rung = service.client.rings
+        report(world, ready="True")
+        await world.settle(5.0)
+        assert service.client.rings > rung
+        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
+
+    replay(story)
