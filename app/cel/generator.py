@@ -24,6 +24,7 @@ from app.cel.library.quantities import quantity
 from app.cel.library.regexes import search
 from app.cel.library.versions import semver
 from app.cel.paths import Path, Paths
+from app.cel.selection import tests_optional
 from app.cel.syntax import Call, Conditional, Ident, Index, Literal, Logic, Macro, Node, Select
 from app.cel.values import EMPTY
 
@@ -197,6 +198,8 @@ class _Generator:
         return Code(f"({operator.join(self.condition(term) for term in node.terms)})", "bool")
 
     def _conditional(self, node: Conditional) -> Code:
+        if tests_optional(node.then) or tests_optional(node.otherwise):
+            raise _Unsupported
         test, then, otherwise = self.condition(node.test), self.code(node.then), self.code(node.otherwise)
         kind = then.kind if then.kind == otherwise.kind else ""
         return Code(f"({then.text} if {test} else {otherwise.text})", kind)

@@ -27,7 +27,7 @@ from app.cel.errors import Fault
 from app.cel.frame import Evaluate, Frame, Lazy
 from app.cel.loops import LOOPS, sort_by
 from app.cel.messages import MESSAGES
-from app.cel.selection import Qualifier, look_up, qualify, renewed, renewed_if_optional
+from app.cel.selection import Qualifier, look_up, qualify, renewed, renewed_if_optional, tests_optional
 from app.cel.syntax import (
     Call,
     Conditional,
@@ -102,8 +102,10 @@ class _Builder:
 
         return evaluate
 
-    def _selection(self, node: Select | Index, cost: int = 1) -> Evaluate:
-        """A chain of selections, evaluated as one: what is optional in it makes all that follows optional."""
+    def _selection(self, node: Select | Index, cost: int = 1, *, branch: bool = False) -> Evaluate:
+        """A chain of selections, evaluated as one: what is optional in it makes all that follows optional. It may be a
+        branch of a conditional.
+        """
         base, qualifiers = self._chain(node)
         evaluate_base = self._ident(base, 0) if isinstance(base, Ident) else self.build(base)
 
@@ -119,7 +121,9 @@ class _Builder:
             frame.cost += 1
             return look_up(value, qualifiers[-1][1])[1]
 
-        return test if isinstance(node, Select) and node.test else evaluate
+        if not (isinstance(node, Select) and node.test) or (branch and tests_optional(node)):
+            return evaluate
+        return test
 
     def _chain(self, node: Node) -> tuple[Node, tuple[Qualifier, ...]]:
         qualifiers: list[Qualifier] = []
@@ -173,16 +177,16 @@ class _Builder:
 
         return evaluate
 
-    def _part(self, node: Node) -> Evaluate:
+    def _part(self, node: Node, *, branch: bool = False) -> Evaluate:
         """A branch or an index: there a selection is cheaper by one."""
         if isinstance(node, Ident):
             return self._ident(node, 0)
         if isinstance(node, Select | Index):
-            return self._selection(node, 0)
+            return self._selection(node, 0, branch=branch)
         return self.build(node)
 
     def _branch(self, node: Node) -> Evaluate:
-        evaluate = self._part(node)
+        evaluate = self._part(node, branch=True)
         if isinstance(node, Literal | Ident | Select | Index | Conditional):
             return evaluate
         return lambda frame: renewed_if_optional(evaluate(frame))

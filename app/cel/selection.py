@@ -11,10 +11,25 @@ from app.cel.errors import Fault
 from app.cel.frame import Evaluate, Frame
 from app.cel.library.network import Cidr, Ip
 from app.cel.library.urls import Url
+from app.cel.syntax import Index, Node, Select
 from app.cel.values import NONE, Lost, Option, SumQuantity, TypeValue, UInt, find, type_name
 
 Qualifier = tuple[Evaluate | None, Any, bool]
 """How to compute a key, or else the key; and whether it is optional."""
+
+
+def tests_optional(node: Node) -> bool:
+    """Whether it is `has()` of a chain with an optional part. As a branch of `?:` upstream takes it for the chain: it
+    yields the optional, not whether there is something.
+    """
+    if not (isinstance(node, Select) and node.test):
+        return False
+    part: Node = node
+    while isinstance(part, Select | Index):
+        if part.optional:
+            return True
+        part = part.operand
+    return False
 
 
 def select(value: Any, key: Any) -> Any:

@@ -57,6 +57,12 @@ OBSERVED = [
     ('optional.ofNonZeroValue(quantity("0")).hasValue()', "true"),
     ("optional.of(null).hasValue()", "true"),
     ("type(optional.none()) == optional_type", "true"),
+    # has() of an optional chain is the chain itself where it is a branch
+    ('$A.ecc ? has(device.?attributes["gpu.example.com"].mig) : true', "false"),
+    ('$A.ecc ? has(device.?attributes["gpu.example.com"].nope) : true', "error"),
+    ("$A.ecc ? has($A.?nope.x) : true", "error"),
+    ("$A.ecc ? has($A.?nope.x) || false : true", "false"),
+    # the result may be an optional where its type is not known before
     ("$A.ecc ? $A.?ecc : $A.mig", "true"),
     ("$A.ecc ? $A.?mig : $A.mig", "false"),
     ("$A.ecc ? $A.?nope : $A.mig", "error"),
