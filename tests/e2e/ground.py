@@ -139,13 +139,15 @@ class Ground:
         configuration: str = "secondary-scheduler.yaml",
         change: Callable[[dict[str, Any]], object] = lambda config: None,
     ) -> Component:
-        """A stock kube-scheduler with a shipped configuration: addresses and paths are rewritten, no more."""
+        """A stock kube-scheduler with a shipped configuration: addresses and paths are new, leases longer."""
         config = yaml.safe_load((ROOT / "scheduler_config" / configuration).read_text())
         certificate, key = self.plane.credentials.client("dra-scheduler-client", "dra-scheduler")
         files = {"caFile": str(self.plane.credentials.ca_file), "certFile": str(certificate), "keyFile": str(key)}
         for extender in config["extenders"]:
             extender["urlPrefix"] = self.calls.url + "/" + extender["urlPrefix"].rpartition("/")[2]
             extender["tlsConfig"] |= files | {"serverName": "127.0.0.1"}
+        # A scheduler that cannot renew its lease in time ends itself, and nobody here would start it again.
+        config["leaderElection"] |= {"leaseDuration": "120s", "renewDeadline": "100s"}
         change(config)
         secondary = configuration.startswith("secondary")
         rights = self.plane.service_account_kubeconfig("dra-system", "dra-scheduler") if secondary else None
