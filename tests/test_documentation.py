@@ -21,7 +21,9 @@ def defined() -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_test_that_is_named_as_evidence_exists(page: Path, defined: set[str]) -> None:
     named = set(re.findall(r"`(test_\w+)`", page.read_text()))
-    assert named - defined == set()
+    # Acceptance tests are cited by number: `test_17` stands for all tests whose names begin with it and a sentence.
+    numbers = {name[: len("test_00")] for name in defined if re.match(r"test_\d\d_", name)}
+    assert named - defined - numbers == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -200,7 +200,8 @@ async def test_before_the_cluster_is_known_it_says_so(world: Any, start_service:
         for path in ("explain?pod=default/p", "inventory", "problems"):
             status, found = await ask(service, path)
             assert status == 503, path
-            assert "has not been reached yet" in found["detail"]
+            # Discovery is not hit by the fault: how far the service is by now depends on the machine.
+            assert "has not been reached yet" in found["detail"] or "not synced" in found["detail"]
 
 
 async def test_every_answer_has_a_schema(service: Service) -> None:
