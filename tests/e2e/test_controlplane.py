@@ -44,7 +44,7 @@ def pod(name: str, namespace: str, scheduler: str, claim: str = "") -> dict[str,
 
 
 def node(name: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}
 
 
 def enlarge(plane: ControlPlane, name: str) -> None:
@@ -117,7 +117,10 @@ def test_the_stock_scheduler_allocates_a_device(plane: ControlPlane, namespace: 
 
 def test_two_schedulers_each_take_their_own_pods(plane: ControlPlane, namespace: str) -> None:
     name = f"node-{namespace}"
-    plane.apply(node(name), pod("one", namespace, "first"), pod("two", namespace, "second"))
+    pods = [pod("one", namespace, "first"), pod("two", namespace, "second")]
+    for each in pods:
+        each["spec"]["nodeSelector"] = {"kubernetes.io/hostname": name}
+    plane.apply(node(name), *pods)
     enlarge(plane, name)
     read = [f"--namespace={namespace}", "--output=jsonpath={.spec.nodeName}"]
     try:
