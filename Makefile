@@ -38,7 +38,7 @@ controlplane: ## Build the real control plane that the end-to-end tests use (nee
 
 .PHONY: e2e
 e2e: $(VENV)/dev.stamp controlplane ## The tests against a real API server and kube-scheduler
-	@$(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract) -m e2e -v
+	@$(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract) -m e2e -vv
 
 .PHONY: bench
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md
