@@ -65,11 +65,12 @@ unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e"
 
 .PHONY: check
-check: $(VENV)/dev.stamp ## Lint, formatting, types and the directions between rooms
+check: $(VENV)/dev.stamp ## Lint, formatting, types, the directions between rooms, known vulnerabilities
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/mypy
+	@$(BIN)/python requirements/audit.py $(AUDIT_ARGS)
 
 .PHONY: format
 format: $(VENV)/dev.stamp ## Put the source into shape
