@@ -92,6 +92,7 @@ class Mirror(Generic[T]):
         self._known: dict[str, T] = {}
         self._poisoned: dict[str, str] = {}
         self._listed: set[str] = set()
+        self._changed: list[tuple[msgspec.Raw, Identity]] = []
 
     def __len__(self) -> int:
         return len(self._known)
@@ -109,7 +110,7 @@ class Mirror(Generic[T]):
             raise ApiError(0, "Malformed", f"list of {self._resource.plural}: {problem}") from None
 
     def begin_list(self) -> None:
-        self._listed = set()
+        self._listed, self._changed = set(), []
 
     def listed(self, items: Sequence[msgspec.Raw]) -> None:
         """Some objects of a list in progress. Those already known at the same version are only ticked off."""
@@ -118,10 +119,17 @@ class Mirror(Generic[T]):
             self._listed.add(identity.key)
             known = self._known.get(identity.key)
             if known is None or not _same_version(known.metadata, identity) or identity.key in self._poisoned:
-                self._apply(raw, identity)
+                self._changed.append((raw, identity))
+
+    def report(self) -> None:
+        """Apply what `listed` has found so far."""
+        changed, self._changed = self._changed, []
+        for raw, identity in changed:
+            self._apply(raw, identity)
 
     def end_list(self, version: str) -> None:
-        """The list is complete: report what is gone."""
+        """The list is complete: report what has changed and what is gone, in one step."""
+        self.report()
         for key in [key for key in self._poisoned if key not in self._listed]:
             self._heal(key)
         for key in [key for key in self._known if key not in self._listed]:

@@ -1,10 +1,10 @@
 """List and watch of one kind, for ever.
 
 `Reflector` promises: it never dies and never stops retrying; a cut watch goes on where it was; when the server no
-longer has the events in between (410) the list is read anew and differences are reported; pauses after failures grow
-and are jittered; `progress` shows at any moment how current the picture is. Lists are consistent reads in pages: a
-list from some API server's cache (resourceVersion=0) could be older than what was seen already and make existing
-objects look deleted.
+longer has the events in between (410) the list is read anew and the differences are reported in one step; pauses after
+failures grow and are jittered; `progress` shows at any moment how current the picture is. Lists are consistent reads in
+pages: a list from some API server's cache (resourceVersion=0) could be older than what was seen already and make
+existing objects look deleted.
 """
 
 from __future__ import annotations
@@ -138,6 +138,9 @@ class Reflector(Generic[T]):
         return 0.0 if self._clock() - started > 1.0 else self._backoff.next()
 
     async def _list(self) -> None:
+        """The first list is reported as it comes, any other in one step: whoever has seen a version of one object then
+        has seen every earlier version of all others, as with a watch. Binds that look for rivals count on that.
+        """
         self._mirror.begin_list()
         token = ""
         while True:
@@ -146,6 +149,8 @@ class Reflector(Generic[T]):
             items = page.items or []
             for start in range(0, len(items), _BREATH):
                 self._mirror.listed(items[start : start + _BREATH])
+                if not self._synced:
+                    self._mirror.report()
                 await asyncio.sleep(0)
             token = page.metadata.continue_
             if not token:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from app.api.core import Node
 from app.kube.backoff import Backoff
@@ -108,6 +109,26 @@ async def test_gone_events_lead_to_a_new_list_that_reports_what_vanished(
     assert set(harness.nodes) == {"b", "c"}
     assert harness.synced == 1
     assert harness.reflector.progress().lists == 2
+
+
+async def test_a_new_list_is_reported_in_one_step_however_many_pages_it_has(
+    server: Any, harness: Harness, watch_lines: Any
+) -> None:
+    """A bind that had lost its watch saw its own write on the first page of the new list, took that for "everything
+    earlier was seen", and bound a pod although an earlier claim with the same device was to come on the second page.
+    """
+    seen: list[dict[str, str]] = []
+
+    async def last_page(_: web.Request) -> web.Response:
+        seen.append(dict(harness.nodes))
+        return web.json_response(page("20", "c")[1])
+
+    server.on("GET", PATH, page("10", "b"), page("20", "a", token="next"), last_page)
+    server.on("GET", PATH, watch_lines(GONE), watch_lines(), watch=True)
+    await harness.reflector.step()
+    await harness.reflector.step()
+    assert seen == [{"b": "1"}]
+    assert set(harness.nodes) == {"a", "c"}
 
 
 async def test_a_continue_token_that_expired_starts_the_list_over(
