@@ -121,6 +121,12 @@ class Pod(Object, frozen=True, gc=False):
             self.metadata.deletion_timestamp and not self.spec.node_name
         )
 
+    @property
+    def group_name(self) -> str:
+        """The name of the PodGroup that the pod belongs to; empty without one."""
+        group = self.spec.scheduling_group
+        return (group.pod_group_name if group is not None else None) or ""
+
 
 class ObjectReference(Object, frozen=True, gc=False):
     kind: str = ""

@@ -16,6 +16,7 @@ from app.api.quantity import Quantity
 from app.api.semver import VersionText
 
 GROUP = "resource.k8s.io"
+POD_GROUP_API = "scheduling.k8s.io"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
@@ -314,6 +315,21 @@ class ResourceClaim(Object, frozen=True, gc=False):
     def reserved_for(self, uid: str) -> bool:
         """Whether the consumer with this UID is in status.reservedFor."""
         return any(consumer.uid == uid for consumer in self.status.reserved_for)
+
+    def owned_by_group(self, name: str) -> bool:
+        """Whether the claim was made for the PodGroup of this name."""
+        owner = self.metadata.controller
+        return (
+            owner is not None
+            and (owner.kind, owner.name) == ("PodGroup", name)
+            and owner.api_version.partition("/")[0] == POD_GROUP_API
+        )
+
+    def reserved_for_group(self, name: str) -> ResourceClaimConsumerReference | None:
+        """The entry of status.reservedFor for the PodGroup of this name: its pods do not know its UID."""
+        wanted = (POD_GROUP_API, "podgroups", name)
+        reserved = self.status.reserved_for
+        return next((entry for entry in reserved if (entry.api_group, entry.resource, entry.name) == wanted), None)
 
 
 # --- DeviceTaintRule --------------------------------------------------------------------------------------------------

@@ -33,8 +33,8 @@ RUN_SECONDS = "embedded/run-seconds"
 def obstacle(pod: Pod, lookup: Lookup) -> str:
     """Why the bound pod cannot be started; empty when it can.
 
-    Source: Kubernetes 1.36, pkg/kubelet/cm/dra: every claim exists, is the pod's own if generated, is allocated and
-    names the pod in reservedFor; for extended resources the claim of the pod's status counts too.
+    Source: Kubernetes 1.36, pkg/kubelet/cm/dra: every claim exists, is that of the pod or its PodGroup if generated, is
+    allocated and names one of them in reservedFor; for extended resources the claim of the pod's status counts too.
     """
     names = f"{pod.metadata.namespace}/"
     try:
@@ -50,7 +50,7 @@ def obstacle(pod: Pod, lookup: Lookup) -> str:
     for claim in found:
         if claim.allocation is None:
             return f"ResourceClaim {names}{claim.metadata.name} is not allocated"
-        if not claim.reserved_for(pod.metadata.uid):
+        if not claim.reserved_for(pod.metadata.uid) and claim.reserved_for_group(pod.group_name) is None:
             return f"ResourceClaim {names}{claim.metadata.name} is not reserved for this pod"
     return ""
 

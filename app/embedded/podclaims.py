@@ -72,7 +72,7 @@ def entries(pod: Pod) -> Iterator[Entry]:
 
 
 def claims(pod: Pod, lookup: Lookup) -> Iterator[ResourceClaim]:
-    """The pod's claims that exist and are its own to use, in order. Raises Unready at the first that is not."""
+    """The pod's claims that exist and are its own or its group's, in order. Raises Unready at the first that is not."""
     namespace = pod.metadata.namespace
     for entry in entries(pod):
         if entry.claim is None:
@@ -80,7 +80,7 @@ def claims(pod: Pod, lookup: Lookup) -> Iterator[ResourceClaim]:
         claim = lookup(namespace, entry.claim)
         if claim is None:
             raise Unready(f'could not find ResourceClaim "{namespace}/{entry.claim}"')
-        if entry.spec.resource_claim_template_name and not owns(pod, claim):
+        if entry.spec.resource_claim_template_name and not (owns(pod, claim) or claim.owned_by_group(pod.group_name)):
             raise Unready(
                 f"ResourceClaim {namespace}/{entry.claim} was not created for "
                 f"Pod {namespace}/{pod.metadata.name} (Pod is not owner)"

@@ -18,6 +18,7 @@ from app.api.core import Pod
 from app.api.features import FeatureGates
 from app.api.resource import (
     MAX_CONSUMERS,
+    POD_GROUP_API,
     DeviceClass,
     DeviceRequest,
     ResourceClaim,
@@ -26,8 +27,6 @@ from app.api.resource import (
 
 Lookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the newest known version of the claim."""
-
-POD_GROUP_API = "scheduling.k8s.io"
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -100,27 +99,24 @@ def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClai
 
 def _owned_by(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> bool:
     owner = claim.metadata.controller
-    if owner is None:
-        return False
-    return owner.uid == pod.metadata.uid or _owned_by_group(claim, pod, features)
+    group = _group(pod, features)
+    return (owner is not None and owner.uid == pod.metadata.uid) or (group != "" and claim.owned_by_group(group))
 
 
-def _owned_by_group(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> bool:
-    owner, group = claim.metadata.controller, pod.spec.scheduling_group
-    return (
-        features.DRAWorkloadResourceClaims
-        and owner is not None
-        and group is not None
-        and owner.kind == "PodGroup"
-        and owner.api_version.partition("/")[0] == POD_GROUP_API
-        and owner.name == group.pod_group_name
-    )
+def _group(pod: Pod, features: FeatureGates) -> str:
+    """The name of the group whose claims the pod may use."""
+    return pod.group_name if features.DRAWorkloadResourceClaims else ""
 
 
 def consumer(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> ResourceClaimConsumerReference:
-    """Who the claim is reserved for when the pod uses it: the pod, or the group it belongs to."""
-    owner = claim.metadata.controller
-    if owner is not None and _owned_by_group(claim, pod, features):
+    """Who the claim is reserved for when the pod uses it: the pod, or the group it belongs to.
+
+    The group when the claim was made for it, or when somebody who knows the group has reserved the claim for it.
+    """
+    group, owner = _group(pod, features), claim.metadata.controller
+    if group and (reserved := claim.reserved_for_group(group)) is not None:
+        return reserved
+    if group and owner is not None and claim.owned_by_group(group):
         return ResourceClaimConsumerReference(
             api_group=POD_GROUP_API, resource="podgroups", name=owner.name, uid=owner.uid
         )

@@ -20,6 +20,9 @@ Write = Callable[..., Awaitable[None]]
 ALLOCATED: dict[str, Any] = {"allocation": {"devices": {}}}
 RESERVED = ALLOCATED | {"reservedFor": [{"resource": "pods", "name": "p", "uid": "u1"}]}
 OWNED = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1", "controller": True}]
+GROUP_API = "scheduling.k8s.io"
+OF_GROUP = ALLOCATED | {"reservedFor": [{"apiGroup": GROUP_API, "resource": "podgroups", "name": "g", "uid": "g1"}]}
+GROUP_OWNS = [{"apiVersion": f"{GROUP_API}/v1alpha2", "kind": "PodGroup", "name": "g", "uid": "g1", "controller": True}]
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,13 @@ OWNED = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1", "controll
             "ResourceClaim ns/c was not created for Pod ns/p (Pod is not owner)",
         ),
         ({"resourceClaimTemplateName": "t"}, [{"name": "gpu", "resourceClaimName": "c"}], (RESERVED, OWNED), ""),
+        ({"resourceClaimTemplateName": "t"}, [{"name": "gpu", "resourceClaimName": "c"}], (OF_GROUP, GROUP_OWNS), ""),
+        (
+            {"resourceClaimTemplateName": "t"},
+            [{"name": "gpu", "resourceClaimName": "c"}],
+            (ALLOCATED, GROUP_OWNS),
+            "ResourceClaim ns/c is not reserved for this pod",
+        ),
     ],
 )
 def test_a_pod_starts_only_with_all_its_claims(
@@ -47,7 +57,7 @@ def test_a_pod_starts_only_with_all_its_claims(
         FullPod,
         {
             "metadata": {"name": "p", "namespace": "ns", "uid": "u1"},
-            "spec": {"resourceClaims": [{"name": "gpu", **entry}]},
+            "spec": {"resourceClaims": [{"name": "gpu", **entry}], "schedulingGroup": {"podGroupName": "g"}},
             "status": {"resourceClaimStatuses": statuses},
         },
     )

@@ -107,6 +107,15 @@ def test_a_claim_of_the_pods_group_is_accepted_and_reserved_for_the_group() -> N
     assert consumer(claim, pod, FeatureGates()).uid == "pod-uid"
 
 
+def test_a_claim_that_is_reserved_for_the_pods_group_stays_so() -> None:
+    reserved = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "group-uid"}
+    claim = convert(ResourceClaim, {"metadata": {"name": "c"}, "status": {"reservedFor": [reserved]}})
+    assert consumer(claim, pod_with(NAMED, group="g"), GROUPS).uid == "group-uid"
+    assert consumer(claim, pod_with(NAMED, group="other"), GROUPS).uid == "pod-uid"
+    assert consumer(claim, pod_with(NAMED), GROUPS).uid == "pod-uid"
+    assert consumer(claim, pod_with(NAMED, group="g"), FeatureGates()).uid == "pod-uid"
+
+
 def test_a_claim_of_another_group_is_refused() -> None:
     pod = pod_with(MADE, statuses=[{"name": "e", "resourceClaimName": "c"}], group="other")
     assert isinstance(find_in(pod, claim_with("c", ownerReferences=[GROUP]), features=GROUPS), Refusal)
