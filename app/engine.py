@@ -165,6 +165,7 @@ class Engine:
         yield Reading("size", self.scheduling.binds_under_way, "binds")
         yield Reading("size", len(self.scheduling.pods), "pods")
         yield Reading("size", self.events.waiting, "events")
+        yield Reading("searches_total", self.decisions.searches)
         yield Reading("violations", len(self.audit.current))
         yield Reading("events_sent_total", self.events.sent)
         yield Reading("events_dropped_total", self.events.dropped)

@@ -90,6 +90,12 @@ SPECS: tuple[Spec, ...] = (
     Spec("watches_total", "counter", "watches of a kind that were started", "kind", read=True),
     Spec("watch_events_total", "counter", "watch events of a kind, bookmarks included", "kind", read=True),
     Spec("size", "gauge", "entries of internal tables and caches, by name", "of", read=True),
+    Spec(
+        "searches_total",
+        "counter",
+        "searches for devices on a node by filter and prioritize; their other answers came from memory",
+        read=True,
+    ),
     Spec("violations", "gauge", "claims that hold what another claim holds, by whoever wrote them", read=True),
     Spec("events_sent_total", "counter", "Kubernetes events written", read=True),
     Spec("events_dropped_total", "counter", "Kubernetes events dropped: refused, or too many at once", read=True),

@@ -151,6 +151,7 @@ async def test_probes_version_and_metrics_tell_about_it(world: Any, service: Ser
     assert 'dra_extender_objects{kind="Node"} 3.0' in text
     assert "dra_extender_ready 1.0" in text
     assert "dra_extender_violations 0.0" in text
+    assert "dra_extender_searches_total 0.0" in text
 
 
 async def test_insight_can_have_an_address_of_its_own(world: Any, start_service: Any) -> None:
