@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +45,18 @@ def release() -> tuple[int, int]:
     said = subprocess.run([assets() / "kube-apiserver", "--version"], capture_output=True, text=True, check=True).stdout
     major, minor = said.split()[1].removeprefix("v").split(".")[:2]
     return int(major), int(minor)
+
+
+def offered(gates: Mapping[str, bool]) -> dict[str, bool]:
+    """Those of the feature gates that this release can switch: the others it does not know yet, or has on for good."""
+    said = subprocess.run([assets() / "kube-apiserver", "--help"], capture_output=True, text=True, check=True).stdout
+    known = set(re.findall(r"\b(\w+)=true\|false", said))
+    return {name: on for name, on in gates.items() if name in known}
+
+
+def features_that_are_on(metrics: str) -> frozenset[str]:
+    """The feature gates that are on, from the metrics of an API server."""
+    return frozenset(re.findall(r'^kubernetes_feature_enabled\{name="(\w+)".*\} 1$', metrics, re.MULTILINE))
 
 
 @dataclass

@@ -34,6 +34,14 @@ def ground(plane: ControlPlane) -> Iterator[Ground]:
 
 
 @pytest.fixture(autouse=True)
+def has_what_is_needed(request: pytest.FixtureRequest, plane: ControlPlane) -> None:
+    """Tests say by the marker `needs` which feature gates they rest on; without them they are skipped."""
+    needed = {name for marker in request.node.iter_markers("needs") for name in marker.args}
+    if missing := sorted(needed - plane.features):
+        pytest.skip(f"{', '.join(missing)} not on in Kubernetes {plane.version}")
+
+
+@pytest.fixture(autouse=True)
 def nothing_is_wrong(ground: Ground) -> Iterator[None]:
     """During every test, whatever it does: no device twice, nothing overdrawn, no bound pod without its claims."""
     before = ground.invariants.looks

@@ -19,19 +19,30 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
 import yaml
 
-from tests.e2e.components import BUILT, Component, ComponentError, NotBuiltError, assets, free_port, release
+from tests.e2e.components import (
+    BUILT,
+    Component,
+    ComponentError,
+    NotBuiltError,
+    assets,
+    features_that_are_on,
+    free_port,
+    offered,
+    release,
+)
 from tests.e2e.credentials import Credentials
 
 KWOK = BUILT.parent / "kwok"
 KWOK_STAGES = BUILT.parents[1] / "kwok" / "stages.yaml"
 
-# Everything of dynamic resource allocation that is beta in 1.36, whether it is on by default there or not.
+# Everything of dynamic resource allocation that is beta or newly GA in 1.36, whether it is on by default or not.
 DRA_FEATURES: Mapping[str, bool] = {
     "DRAAdminAccess": True,
     "DRAConsumableCapacity": True,
@@ -56,23 +67,23 @@ class ControlPlane:
     """The control plane as a context manager.
 
     `feature_gates` go to every component, `runtime_config` to the API server: by default all of device allocation that
-    is beta. Without `node_lifecycle` nodes are schedulable as soon as they are created and stay so without heartbeats;
-    with it they need a kubelet's. `audit` writes every write request, in order, to `audit_log`. `controllers=False`
-    leaves kube-controller-manager out.
+    the release has. Without `node_lifecycle` nodes are schedulable as soon as they are created and stay so without
+    heartbeats; with it they need a kubelet's. `audit` writes every write request, in order, to `audit_log`.
+    `controllers=False` leaves kube-controller-manager out.
     """
 
     def __init__(
         self,
         directory: Path,
         *,
-        feature_gates: Mapping[str, bool] = DRA_FEATURES,
+        feature_gates: Mapping[str, bool] | None = None,
         runtime_config: Sequence[str] | None = None,
         controllers: bool = True,
         node_lifecycle: bool = False,
         audit: bool = False,
     ) -> None:
         self.directory = directory.resolve()
-        self.feature_gates = dict(feature_gates)
+        self.feature_gates = offered(DRA_FEATURES) if feature_gates is None else dict(feature_gates)
         if runtime_config is None:
             runtime_config = DRA_RUNTIME_CONFIG if release() > (1, 35) else DRA_RUNTIME_CONFIG_135
         self.runtime_config = tuple(runtime_config)
@@ -112,6 +123,16 @@ class ControlPlane:
     @property
     def audit_log(self) -> Path:
         return self.directory / "logs" / "audit.json"
+
+    @cached_property
+    def version(self) -> str:
+        """The release, as the API server says: v1.36.3."""
+        return str(json.loads(self.kubectl("get", "--raw=/version"))["gitVersion"])
+
+    @cached_property
+    def features(self) -> frozenset[str]:
+        """The feature gates that are on, whoever put them on."""
+        return features_that_are_on(self.kubectl("get", "--raw=/metrics"))
 
     def stop(self) -> None:
         """Stop everything, the last started first."""
@@ -337,7 +358,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     up.add_argument("--stock-scheduler", action="store_true", help="start kube-scheduler as it is shipped")
     up.add_argument("--no-controllers", action="store_true", help="without kube-controller-manager")
     up.add_argument("--node-lifecycle", action="store_true", help="nodes need heartbeats")
-    up.add_argument("--feature-gates", default="", help="Name=true,... on top of all beta gates of DRA")
+    up.add_argument("--feature-gates", default="", help="Name=true,... on top of all gates of DRA but alpha ones")
     up.add_argument("--runtime-config", help="of the API server (default: all beta versions of resource.k8s.io)")
     up.add_argument("--audit", action="store_true", help="log every write to logs/audit.json")
     return parser.parse_args(arguments)
@@ -347,7 +368,7 @@ def _up(options: argparse.Namespace, directory: Path) -> NoReturn:
     changed = dict(pair.split("=") for pair in options.feature_gates.split(",") if pair)
     plane = ControlPlane(
         directory,
-        feature_gates={**DRA_FEATURES} | {name: value.lower() == "true" for name, value in changed.items()},
+        feature_gates=offered(DRA_FEATURES) | {name: value.lower() == "true" for name, value in changed.items()},
         runtime_config=None if options.runtime_config is None else options.runtime_config.split(","),
         controllers=not options.no_controllers,
         node_lifecycle=options.node_lifecycle,
