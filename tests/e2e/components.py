@@ -79,6 +79,12 @@ class Component:
             time.sleep(0.1)
         raise ComponentError(f"{self.name} was not ready after {READY_SECONDS:.0f} s:\n{self.log_tail()}")
 
+    def metrics(self, trust: ssl.SSLContext) -> str:
+        """The page of all metrics of a component that gives it to anybody, as schedulers do; `metric` reads it."""
+        url = self.ready_url.rpartition("/")[0] + "/metrics"
+        with urllib.request.urlopen(url, timeout=10, context=trust) as answer:
+            return str(answer.read().decode())
+
     def stop(self) -> None:
         """End the process: politely, then for certain."""
         if self.process.poll() is None:
@@ -105,6 +111,15 @@ def free_port() -> int:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
     return port
+
+
+def metric(page: str, name: str, **labels: str) -> float:
+    """The sum of a metric over all its series with these labels. Raises KeyError when the page does not know it."""
+    if f"# TYPE {name} " not in page:
+        raise KeyError(f"there is no metric {name}")
+    wanted = [f'{label}="{value}"' for label, value in labels.items()]
+    lines = (line for line in page.splitlines() if line.startswith((name + " ", name + "{")))
+    return sum(float(line.rpartition(" ")[2]) for line in lines if all(pair in line for pair in wanted))
 
 
 def _answers(url: str, trust: ssl.SSLContext) -> bool:

@@ -191,6 +191,7 @@ class ControlPlane:
             "kube-scheduler",
             f"https://127.0.0.1:{port}/readyz",
             f"--config={file}",
+            "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
             *self._serving_flags("kube-scheduler", port),
             *_gates(gates),
         )

@@ -22,6 +22,8 @@ from tests.e2e.credentials import Credentials
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENT = ROOT / "manifests" / "extender" / "deployment.yaml"
+SCHEDULER_GATES = {"SchedulerPopFromBackoffQ": False}
+"""What the shipped configurations of kube-scheduler have to be run with."""
 READY_SECONDS = 60.0
 
 
@@ -133,14 +135,26 @@ class Extender:
         except urllib.error.HTTPError as error:
             return dict(json.load(error))
 
-    def metric(self, name: str) -> float:
-        """The sum of a metric over all its labels."""
+    def metrics(self) -> str:
+        """The page of all metrics; `metric` of components reads it."""
         with urllib.request.urlopen(self.insight + "/metrics", timeout=5) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((name + " ", name + "{")))
+            return str(answer.read().decode())
 
     def tail(self, lines: int = 20) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def scheduler_configuration(file: str, url: str, credentials: Credentials) -> dict[str, Any]:
+    """A shipped KubeSchedulerConfiguration, for an extender at this URL: paths are rewritten, leases longer."""
+    config: dict[str, Any] = yaml.safe_load((ROOT / "scheduler_config" / file).read_text())
+    certificate, key = credentials.client("dra-scheduler-client", "dra-scheduler")
+    files = {"caFile": str(credentials.ca_file), "certFile": str(certificate), "keyFile": str(key)}
+    for extender in config["extenders"]:
+        extender["urlPrefix"] = url + "/" + extender["urlPrefix"].rpartition("/")[2]
+        extender["tlsConfig"] |= files | {"serverName": "127.0.0.1"}
+    # A scheduler that cannot renew its lease in time ends itself, and nobody here would start it again.
+    config["leaderElection"] |= {"leaseDuration": "120s", "renewDeadline": "100s"}
+    return config
 
 
 def scheduler_trust(credentials: Credentials) -> ssl.SSLContext:

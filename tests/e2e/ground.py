@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
 import msgspec
-import yaml
 
 from app.api.errors import NotFoundError
 from app.api.resource import ResourceClaim
@@ -30,7 +29,7 @@ from app.kube.events import EventRecorder
 from app.kube.resources import resource_claims
 from tests.e2e.components import Component
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.extender import ROOT, Extender, scheduler_trust
+from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, scheduler_configuration, scheduler_trust
 from tests.e2e.invariants import Invariants
 from tests.e2e.wire import Wire
 
@@ -139,19 +138,12 @@ class Ground:
         configuration: str = "secondary-scheduler.yaml",
         change: Callable[[dict[str, Any]], object] = lambda config: None,
     ) -> Component:
-        """A stock kube-scheduler with a shipped configuration: addresses and paths are new, leases longer."""
-        config = yaml.safe_load((ROOT / "scheduler_config" / configuration).read_text())
-        certificate, key = self.plane.credentials.client("dra-scheduler-client", "dra-scheduler")
-        files = {"caFile": str(self.plane.credentials.ca_file), "certFile": str(certificate), "keyFile": str(key)}
-        for extender in config["extenders"]:
-            extender["urlPrefix"] = self.calls.url + "/" + extender["urlPrefix"].rpartition("/")[2]
-            extender["tlsConfig"] |= files | {"serverName": "127.0.0.1"}
-        # A scheduler that cannot renew its lease in time ends itself, and nobody here would start it again.
-        config["leaderElection"] |= {"leaseDuration": "120s", "renewDeadline": "100s"}
+        """A stock kube-scheduler with a shipped configuration."""
+        config = scheduler_configuration(configuration, self.calls.url, self.plane.credentials)
         change(config)
         secondary = configuration.startswith("secondary")
         rights = self.plane.service_account_kubeconfig("dra-system", "dra-scheduler") if secondary else None
-        gates = {**self.plane.feature_gates, "SchedulerPopFromBackoffQ": False}
+        gates = {**self.plane.feature_gates, **SCHEDULER_GATES}
         return self.plane.start_scheduler(name, config, gates, rights)
 
     def start_hasty_scheduler(self) -> None:
