@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
 from app.http.health import Health, health_router
@@ -54,6 +56,14 @@ def create_insight_app(health: Health, metrics: Metrics, insight: Iterable[APIRo
 
 def _application(title: str) -> FastAPI:
     # kube-scheduler's client would turn a redirect into a GET: paths match exactly or not at all.
-    return FastAPI(
+    app = FastAPI(
         title=f"dra-extender: {title}", version=VERSION, redirect_slashes=False, docs_url=None, redoc_url=None
     )
+    app.exception_handler(RequestValidationError)(_malformed)
+    return app
+
+
+async def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:
+    """The parameters that are wrong, in the form of every other refusal."""
+    problems = (f"{problem['loc'][-1]}: {problem['msg']}" for problem in error.errors())
+    return JSONResponse({"detail": "; ".join(problems)}, 400)

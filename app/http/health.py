@@ -59,12 +59,12 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
         response.status_code = 200 if ok else 503
         return Report(ok=ok, checks=list(checks))
 
-    @router.get("/livez", responses={503: {"model": Report}})
+    @router.get("/livez", responses={503: {"model": Report, "description": "some check fails"}})
     async def livez(response: Response) -> Report:
         """Whether the process should be left running."""
         return report(health.live(), response)
 
-    @router.get("/readyz", responses={503: {"model": Report}})
+    @router.get("/readyz", responses={503: {"model": Report, "description": "some check fails"}})
     async def readyz(response: Response) -> Report:
         """Whether the verbs are served by this replica now."""
         return report(health.ready(), response)
@@ -75,7 +75,11 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
         kubernetes, resource_api, server = health.kubernetes
         return Version(version=VERSION, kubernetes=kubernetes, resource_api=resource_api, server=server)
 
-    @router.get("/metrics", response_class=Response)
+    @router.get(
+        "/metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
     async def exposition() -> Response:
         """Counters and gauges for Prometheus."""
         return Response(metrics.exposition(), media_type=CONTENT_TYPE)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator, Iterator, Sequence
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import APIRouter, Header, HTTPException, Query, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
+from pydantic_core import PydanticCustomError
 
 from app.api.core import Pod
 from app.devices.audit import Violation
@@ -119,12 +120,38 @@ class Problems(BaseModel):
     problems: list[Problem]
 
 
+class Unanswered(BaseModel):
+    """A question without an answer."""
+
+    detail: str = Field(description="what is wrong")
+
+
 # --- routes -----------------------------------------------------------------------------------------------------------
+
+_UNKNOWN_YET: dict[int | str, dict[str, Any]] = {503: {"model": Unanswered, "description": "nothing is known yet"}}
+_UNANSWERED: dict[int | str, dict[str, Any]] = {
+    400: {"model": Unanswered, "description": "a parameter is missing or malformed"},
+    404: {"model": Unanswered, "description": "no such pod or node"},
+    "4XX": {"model": Unanswered, "description": "any other mistake in the question"},
+}
+
+
+def _pod_key(given: str) -> str:
+    """Raises what becomes a 400."""
+    namespace, slash, name = given.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise PydanticCustomError("pod_key", "must be NAMESPACE/NAME")
+    return given
+
+
+PodKey = Annotated[
+    str, AfterValidator(_pod_key), Query(description="NAMESPACE/NAME", json_schema_extra={"pattern": "^[^/]+/[^/]+$"})
+]
 
 
 def insight_router(insight: Insight) -> APIRouter:
     """The routes below /insight."""
-    router = APIRouter(prefix="/insight", tags=["insight"], responses={503: {"description": "nothing is known yet"}})
+    router = APIRouter(prefix="/insight", tags=["insight"], responses=_UNKNOWN_YET)
     turn = asyncio.Lock()
 
     def state() -> State:
@@ -136,18 +163,16 @@ def insight_router(insight: Insight) -> APIRouter:
     @router.get(
         "/explain",
         response_model=PodReport,
-        responses={
-            200: {"content": {"text/plain": {"schema": {"type": "string"}}}},
-            400: {"description": "the parameter pod is missing or not NAMESPACE/NAME"},
-            404: {"description": "no such pod or node"},
-        },
+        responses=_UNANSWERED | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     async def explain(
-        pod: Annotated[str, Query(description="NAMESPACE/NAME")] = "",
+        pod: PodKey,
         node: Annotated[list[str] | None, Query(description="only this node; may be repeated")] = None,
-        accept: Annotated[str, Header(description="application/json for JSON; else text for people")] = "",
+        accept: Annotated[str, Header(include_in_schema=False)] = "",
     ) -> Response | PodReport:
-        """Why does this pod not fit? The decision that filter would make now, node by node."""
+        """Why does this pod not fit? The decision that filter would make now, node by node: text for people, or JSON
+        when `Accept` names application/json.
+        """
         known = state()
         found = _find_pod(known, pod)
         names = _find_nodes(known, node)
@@ -157,7 +182,7 @@ def insight_router(insight: Insight) -> APIRouter:
             return _report(explanation)
         return PlainTextResponse(explanation.text() + "\n")
 
-    @router.get("/inventory", responses={404: {"description": "no such node"}})
+    @router.get("/inventory", responses=_UNANSWERED)
     async def inventory(
         node: Annotated[list[str] | None, Query(description="only this node; may be repeated")] = None,
         limit: Annotated[int, Query(ge=1, le=MOST_NODES, description="nodes in one page")] = 100,
@@ -191,9 +216,7 @@ async def _stepwise(steps: Generator[None, None, T]) -> T:
 
 def _find_pod(state: State, key: str) -> Pod:
     """Raises HTTPException."""
-    namespace, slash, name = key.partition("/")
-    if not (namespace and slash and name) or "/" in name:
-        raise HTTPException(400, "which pod? ask for /insight/explain?pod=NAMESPACE/NAME")
+    namespace, _, name = key.partition("/")
     pod = state.pods.named(namespace, name)
     if pod is None:
         raise HTTPException(404, f"pod {key} is not known: it does not exist, or has finished")

@@ -68,9 +68,9 @@ async def test_one_node_can_be_asked_about(world: Any, service: Service) -> None
 @pytest.mark.parametrize(
     ("query", "status", "text"),
     [
-        ("", 400, "which pod? ask for /insight/explain?pod=NAMESPACE/NAME"),
-        ("?pod=p", 400, "which pod? ask for /insight/explain?pod=NAMESPACE/NAME"),
-        ("?pod=default/a/b", 400, "which pod? ask for /insight/explain?pod=NAMESPACE/NAME"),
+        ("", 400, "pod: Field required"),
+        ("?pod=p", 400, "pod: must be NAMESPACE/NAME"),
+        ("?pod=default/a/b", 400, "pod: must be NAMESPACE/NAME"),
         ("?pod=default/none", 404, "pod default/none is not known: it does not exist, or has finished"),
         ("?pod=default/p&node=none", 404, "node none is not known"),
     ],

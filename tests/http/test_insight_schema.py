@@ -1,0 +1,153 @@
+"""What people and monitoring may ask conforms to the schema at /openapi.json, whatever they send.
+
+The application is called directly. Behind it stands a small cluster in which something of everything has happened:
+devices that are held, shared, and on their way; pods that were refused; objects that nobody can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.api.decoding import convert
+from app.api.resource import AllocationResult
+from app.devices.audit import Violation
+from app.http.application import create_insight_app
+from app.http.health import Check
+from app.http.insight import insight_router
+from app.http.metrics import Metrics, Reading
+from app.scheduling.state import State
+from tests.scheduling.objects import DRIVER, make_claim, make_class, make_node, make_pod, make_slice
+from tests.scheduling.world import World, replay
+
+PODS = ("bound", "sharing", "starting", "refused", "waiting", "plain", "placed")
+NODES = ("n1", "n2", "n3", "n4")
+SHARED = {
+    "name": "shared",
+    "allowMultipleAllocations": True,
+    "capacity": {"memory": {"value": "80Gi", "requestPolicy": {"default": "10Gi"}}},
+}
+
+
+class Scripted:
+    """What insight and health ask of the service."""
+
+    def __init__(self, state: Callable[[], State | None]) -> None:
+        self._state = state
+
+    @property
+    def kubernetes(self) -> tuple[str, str, str]:
+        return ("", "", "") if self.unknown() else ("v1.36.2", "v1", "http://api")
+
+    def unknown(self) -> str:
+        return "" if self._state() else "the API server has not been reached yet"
+
+    @property
+    def state(self) -> State:
+        state = self._state()
+        assert state is not None
+        return state
+
+    def violations(self) -> Sequence[Violation]:
+        return [Violation("device", f"{DRIVER}/n1/a", ("default/bound", "other/thief"), "allocated twice")]
+
+    def missing_rights(self) -> Sequence[str]:
+        return ["patch resourceclaims/status"]
+
+    def live(self) -> Sequence[Check]:
+        return [Check(name="tasks", ok=True)]
+
+    def ready(self) -> Sequence[Check]:
+        return [Check(name="verbs", ok=not self.unknown(), problem=self.unknown())]
+
+
+def application(state: Callable[[], State | None]) -> FastAPI:
+    service = Scripted(state)
+    metrics = Metrics()
+    metrics.read_from(lambda: [Reading("ready", float(not service.unknown()))])
+    return create_insight_app(service, metrics, [insight_router(service)])
+
+
+@cache
+def busy() -> State:
+    """The state of a service after an eventful minute."""
+    states: list[State] = []
+
+    async def story(world: World) -> None:
+        world.add(make_class(), make_class("broken"), *(make_node(name) for name in NODES))
+        world.add(make_slice("n1", ["a", "b"]), make_slice("n2", ["a"]), make_slice("n3", [SHARED]))
+        claims = {"bound": 1, "sharing": 1, "starting": 1, "refused": 9}
+        world.add(*(make_claim(name, count=count) for name, count in claims.items()))
+        pods = {name: make_pod(name, name) for name in claims}
+        pods |= {"waiting": make_pod("waiting", "missing"), "plain": make_pod("plain")}
+        world.add(*pods.values(), make_pod("placed", node="n4"))
+        service = world.service()
+        service.start()
+        await world.settle()
+        assert await service.bind(pods["bound"], "n1") == ""
+        assert await service.bind(pods["sharing"], "n3") == ""
+        for name in ("refused", "waiting"):
+            assert not (await service.filter(pods[name])).NodeNames
+        service.scheduling.poison("DeviceClass", "broken", "spec.selectors: nonsense")
+        service.scheduling.poison("ResourceSlice", "unreadable", "spec.devices: nonsense")
+        await world.settle()
+        states.append(service.scheduling.state)
+
+    replay(story)
+    (state,) = states
+    starting = state.cluster.ledger.by_uid("uid-starting")
+    assert starting is not None
+    device = {"request": "r", "driver": DRIVER, "pool": "n2", "device": "a"}
+    state.hold([starting], [convert(AllocationResult, {"devices": {"results": [device]}})], owner="uid-starting")
+    return state
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _busy() -> None:
+    """It has an event loop of its own, so it cannot happen inside a request."""
+    busy()
+
+
+before = schemathesis.openapi.from_asgi("/openapi.json", application(lambda: None))
+after = schemathesis.openapi.from_asgi("/openapi.json", application(busy))
+
+
+@before.parametrize()
+@settings(max_examples=30)
+def test_before_the_cluster_is_known_answers_conform(case: Any) -> None:
+    case.call_and_validate(excluded_checks=[schemathesis.checks.not_a_server_error])  # 503 is the answer here
+
+
+@after.parametrize()
+@settings(max_examples=60)
+def test_whatever_is_asked_answers_conform(case: Any) -> None:
+    case.call_and_validate()
+
+
+@given(
+    pod=st.sampled_from(PODS),
+    nodes=st.lists(st.sampled_from(NODES), max_size=4),
+    accept=st.sampled_from(["*/*", "application/json", "text/plain"]),
+)
+def test_what_is_said_of_real_pods_conforms(pod: str, nodes: list[str], accept: str) -> None:
+    case = after["/insight/explain"]["GET"].Case(
+        query={"pod": f"default/{pod}", "node": nodes}, headers={"Accept": accept}
+    )
+    assert case.call_and_validate().status_code == 200
+
+
+@given(
+    nodes=st.lists(st.sampled_from(NODES), max_size=4),
+    limit=st.integers(1, 500),
+    page=st.sampled_from(["", "n", *NODES]),
+)
+def test_pages_of_real_nodes_conform(nodes: list[str], limit: int, page: str) -> None:
+    case = after["/insight/inventory"]["GET"].Case(query={"node": nodes, "limit": limit, "after": page})
+    assert case.call_and_validate().status_code == 200
