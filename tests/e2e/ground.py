@@ -89,7 +89,7 @@ class Ground:
         self.driver = Driver(self.client)
         for index in range(NODES):
             await self.client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index)))
-        self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": _claims_of})
+        self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": claims_of})
         self._claims: Informer[ResourceClaim] = Informer(self.client, resource_claims("v1"))
         events = EventRecorder(self.client, "e2e", controller="kubelet")
         self.kubelet = Kubelet(self.client, self._pods, self._claims, events)
@@ -207,7 +207,8 @@ class Ground:
         return seen
 
 
-def _claims_of(pod: FullPod) -> list[str]:
+def claims_of(pod: FullPod) -> list[str]:
+    """The claims of a pod, as namespace/name: what the stand-in for kubelet finds pods by."""
     named = [entry.resource_claim_name for entry in pod.spec.resource_claims]
     named += [entry.resource_claim_name for entry in pod.status.resource_claim_statuses]
     extended = pod.status.extended_resource_claim_status
