@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,10 +28,10 @@ class ComponentError(RuntimeError):
     """A component did not start, or ended on its own."""
 
 
-def assets() -> Path:
-    """The folder with the binaries; raises NotBuiltError, saying what to do, when one is missing."""
+def assets(needed: Sequence[str] = BINARIES) -> Path:
+    """The folder with the binaries; raises NotBuiltError, saying what to do, when one that is needed is missing."""
     folder = Path(os.environ.get("KUBEBUILDER_ASSETS") or BUILT)
-    missing = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+    missing = [name for name in needed if not os.access(folder / name, os.X_OK)]
     if missing:
         raise NotBuiltError(
             f"{', '.join(missing)} missing in {folder}: run `make -C tests/controlplane` (needs Go), "
@@ -47,9 +47,9 @@ def release() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def offered(gates: Mapping[str, bool]) -> dict[str, bool]:
+def offered(gates: Mapping[str, bool], binary: str = "kube-apiserver") -> dict[str, bool]:
     """Those of the feature gates that this release can switch: the others it does not know yet, or has on for good."""
-    said = subprocess.run([assets() / "kube-apiserver", "--help"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([assets([binary]) / binary, "--help"], capture_output=True, text=True, check=True).stdout
     known = set(re.findall(r"\b(\w+)=true\|false", said))
     return {name: on for name, on in gates.items() if name in known}
 

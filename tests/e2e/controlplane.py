@@ -14,15 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import yaml
 
@@ -31,13 +28,12 @@ from tests.e2e.components import (
     Component,
     ComponentError,
     NotBuiltError,
-    assets,
-    features_that_are_on,
     free_port,
     offered,
     release,
 )
 from tests.e2e.credentials import Credentials
+from tests.e2e.plane import Plane, gate_flags
 
 KWOK = BUILT.parent / "kwok"
 KWOK_STAGES = BUILT.parents[1] / "kwok" / "stages.yaml"
@@ -59,11 +55,7 @@ DRA_RUNTIME_CONFIG = ("resource.k8s.io/v1beta1=true", "resource.k8s.io/v1beta2=t
 DRA_RUNTIME_CONFIG_135 = (*DRA_RUNTIME_CONFIG, "resource.k8s.io/v1alpha3=true")
 
 
-class KubectlError(RuntimeError):
-    """kubectl refused, or was refused; the text is what it said."""
-
-
-class ControlPlane:
+class ControlPlane(Plane):
     """The control plane as a context manager.
 
     `feature_gates` go to every component, `runtime_config` to the API server: by default all of device allocation that
@@ -82,7 +74,7 @@ class ControlPlane:
         node_lifecycle: bool = False,
         audit: bool = False,
     ) -> None:
-        self.directory = directory.resolve()
+        super().__init__(directory)
         self.feature_gates = offered(DRA_FEATURES) if feature_gates is None else dict(feature_gates)
         if runtime_config is None:
             runtime_config = DRA_RUNTIME_CONFIG if release() > (1, 35) else DRA_RUNTIME_CONFIG_135
@@ -90,13 +82,12 @@ class ControlPlane:
         self.controllers = controllers
         self.node_lifecycle = node_lifecycle
         self.audit = audit
-        self.binaries = assets()
-        self.components: dict[str, Component] = {}
         self.url = f"https://127.0.0.1:{free_port()}"
 
     def __enter__(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.credentials = Credentials(self.directory / "pki")
+        self.authorities = self.credentials.ca_file
         self._token_key = self.credentials.signing_key()
         certificate, key = self.credentials.client("admin", "admin", "system:masters")
         self._write_kubeconfig(self.admin_kubeconfig, {"client-certificate": str(certificate), "client-key": str(key)})
@@ -110,91 +101,14 @@ class ControlPlane:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    @property
-    def admin_kubeconfig(self) -> Path:
-        """A kubeconfig that may do anything."""
-        return self.directory / "admin.kubeconfig"
-
     @property
     def audit_log(self) -> Path:
         return self.directory / "logs" / "audit.json"
-
-    @cached_property
-    def version(self) -> str:
-        """The release, as the API server says: v1.36.3."""
-        return str(json.loads(self.kubectl("get", "--raw=/version"))["gitVersion"])
-
-    @cached_property
-    def features(self) -> frozenset[str]:
-        """The feature gates that are on, whoever put them on."""
-        return features_that_are_on(self.kubectl("get", "--raw=/metrics"))
-
-    def stop(self) -> None:
-        """Stop everything, the last started first."""
-        for component in reversed(self.components.values()):
-            component.stop()
-        self.components.clear()
-
-    def stop_component(self, name: str) -> None:
-        """Stop one component by name: a scheduler's, or ``kube-controller-manager``."""
-        self.components.pop(name).stop()
 
     def restart_apiserver(self) -> None:
         """Stop the API server and start it anew at the same address: its caches forget what was before."""
         self.stop_component("kube-apiserver")
         self._start_apiserver()
-
-    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """What kubectl prints, run as the administrator; raises KubectlError."""
-        command = [str(self.binaries / "kubectl"), f"--kubeconfig={self.admin_kubeconfig}", *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise KubectlError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
-        return done.stdout
-
-    def apply(self, *objects: Mapping[str, Any]) -> None:
-        """Create or change objects, in the order given."""
-        self.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(objects))
-
-    def start_scheduler(
-        self,
-        name: str = "default-scheduler",
-        configuration: Mapping[str, Any] | Path | None = None,
-        feature_gates: Mapping[str, bool] | None = None,
-        kubeconfig: Path | None = None,
-    ) -> Component:
-        """Start one more kube-scheduler with a KubeSchedulerConfiguration (empty: the stock one).
-
-        `name` is that of the process and its logs; scheduler names are in the profiles. It talks as
-        system:kube-scheduler unless a kubeconfig is given; leader election is off unless the configuration says so.
-        """
-        given = yaml.safe_load(configuration.read_text()) if isinstance(configuration, Path) else configuration
-        config: dict[str, Any] = {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {"leaderElect": False},
-            **(given or {}),
-        }
-        kubeconfig = kubeconfig or self._component_kubeconfig("kube-scheduler", "system:kube-scheduler")
-        config["clientConnection"] = {**config.get("clientConnection", {}), "kubeconfig": str(kubeconfig)}
-        file = self.directory / f"{name}.yaml"
-        file.write_text(yaml.safe_dump(config))
-        port = free_port()
-        gates = self.feature_gates if feature_gates is None else feature_gates
-        return self._start(
-            name,
-            "kube-scheduler",
-            f"https://127.0.0.1:{port}/readyz",
-            f"--config={file}",
-            "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
-            *self._serving_flags("kube-scheduler", port),
-            *_gates(gates),
-        )
 
     def start_kwok(self) -> Component:
         """Start KWOK (``make -C tests/controlplane kwok``): all nodes are ready and all pods bound to them run."""
@@ -210,17 +124,14 @@ class ControlPlane:
             f"--server-address=127.0.0.1:{port}",
         )
 
-    def service_account_kubeconfig(self, namespace: str, name: str, hours: int = 24) -> Path:
-        """A kubeconfig with a token of a service account that exists; it may do what its bindings allow."""
-        answer = self.kubectl("create", "token", name, f"--namespace={namespace}", f"--duration={hours}h")
-        file = self.directory / f"{namespace}.{name}.kubeconfig"
-        return self._write_kubeconfig(file, {"token": answer.strip()})
-
     def user_kubeconfig(self, user: str, group: str | None = None) -> Path:
         """A kubeconfig of a user by certificate: what a person, or a component, logs in with."""
         certificate, key = self.credentials.client(user.replace(":", "-"), user, group)
         file = self.directory / f"{user.replace(':', '-')}.kubeconfig"
         return self._write_kubeconfig(file, {"client-certificate": str(certificate), "client-key": str(key)})
+
+    def scheduler_kubeconfig(self) -> Path:
+        return self._component_kubeconfig("kube-scheduler", "system:kube-scheduler")
 
     def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
@@ -256,7 +167,7 @@ class ControlPlane:
             "--endpoint-reconciler-type=none",  # a loopback address cannot be an endpoint
             "--allow-privileged=true",
             "--profiling=false",
-            *_gates(self.feature_gates),
+            *gate_flags(self.feature_gates),
         ]
         if self.runtime_config:
             flags.append(f"--runtime-config={','.join(self.runtime_config)}")
@@ -289,8 +200,11 @@ class ControlPlane:
             f"--service-account-private-key-file={self._token_key}",
             f"--root-ca-file={self.credentials.ca_file}",
             "--leader-elect=false",
+            # The default (20 requests a second) is for clusters where claims end one by one, not hundreds a minute.
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
             *self._serving_flags("kube-controller-manager", port),
-            *_gates(self.feature_gates),
+            *gate_flags(self.feature_gates),
         )
         # Before its namespace has an account, a pod is refused.
         self.kubectl("wait", "--for=create", "--timeout=60s", "--namespace=default", "serviceaccount/default")
@@ -301,54 +215,6 @@ class ControlPlane:
             certificate, key = self.credentials.client(name, user, user)
             self._write_kubeconfig(file, {"client-certificate": str(certificate), "client-key": str(key)})
         return file
-
-    def _serving_flags(self, name: str, port: int) -> list[str]:
-        certificate, key = self.credentials.serving(f"{name}-serving")
-        return [
-            "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
-            f"--tls-cert-file={certificate}",
-            f"--tls-private-key-file={key}",
-        ]
-
-    def _write_kubeconfig(self, file: Path, user: Mapping[str, str]) -> Path:
-        cluster = {"server": self.url, "certificate-authority": str(self.credentials.ca_file)}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "test", "cluster": cluster}],
-            "users": [{"name": "test", "user": dict(user)}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-            "current-context": "test",
-        }
-        file.touch(mode=0o600)
-        file.write_text(yaml.safe_dump(config))
-        return file
-
-    def _start(self, name: str, binary: str | Path, ready_url: str, *flags: str) -> Component:
-        if name in self.components:
-            raise ValueError(f"{name} runs already")
-        logs = self.directory / "logs"
-        logs.mkdir(exist_ok=True)
-        log = logs / f"{name}.log"
-        with log.open("ab") as output:
-            process = subprocess.Popen(
-                [str(self.binaries / binary), *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                start_new_session=True,  # Ctrl-C is for us: they are stopped in order
-            )
-        component = self.components[name] = Component(name, process, log, ready_url)
-        component.wait_ready(self.credentials.trust())
-        return component
-
-
-def _gates(gates: Mapping[str, bool]) -> list[str]:
-    if not gates:
-        return []
-    return ["--feature-gates=" + ",".join(f"{name}={str(on).lower()}" for name, on in sorted(gates.items()))]
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.components import ComponentError, NotBuiltError, assets
-from tests.e2e.controlplane import ControlPlane, KubectlError
+from tests.e2e.controlplane import ControlPlane
+from tests.e2e.plane import KubectlError, Plane
 
 pytestmark = pytest.mark.e2e
 
@@ -28,7 +29,7 @@ def eventually(read: Callable[[], str], wanted: str) -> str:
 
 
 @pytest.fixture
-def namespace(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
+def namespace(plane: Plane, request: pytest.FixtureRequest) -> Iterator[str]:
     name = f"e2e-{abs(hash(request.node.nodeid)) % 10**8}"
     plane.kubectl("create", "namespace", name)
     plane.kubectl("wait", "--for=create", "--timeout=30s", f"--namespace={name}", "serviceaccount/default")
@@ -47,23 +48,23 @@ def node(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}}
 
 
-def enlarge(plane: ControlPlane, name: str) -> None:
+def enlarge(plane: Plane, name: str) -> None:
     resources = {"cpu": "8", "memory": "16Gi", "pods": "110"}
     patch = json.dumps({"status": {"allocatable": resources, "capacity": resources}})
     plane.kubectl("patch", "node", name, "--subresource=status", f"--patch={patch}")
 
 
-def test_the_server_is_the_release_it_was_built_from(plane: ControlPlane) -> None:
+def test_the_server_is_the_release_it_was_built_from(plane: Plane) -> None:
     version = json.loads(plane.kubectl("version", "--output=json"))
     assert version["serverVersion"]["gitVersion"] == version["clientVersion"]["gitVersion"] != "v0.0.0"
 
 
-def test_all_versions_of_device_allocation_are_served(plane: ControlPlane) -> None:
+def test_all_versions_of_device_allocation_are_served(plane: Plane) -> None:
     versions = plane.kubectl("api-versions").splitlines()
     assert {"resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"} <= set(versions)
 
 
-def test_a_service_account_may_do_only_what_it_was_given(plane: ControlPlane, namespace: str) -> None:
+def test_a_service_account_may_do_only_what_it_was_given(plane: Plane, namespace: str) -> None:
     kubeconfig = plane.service_account_kubeconfig(namespace, "default")
     with pytest.raises(KubectlError, match="Forbidden"):
         plane.kubectl(f"--kubeconfig={kubeconfig}", "get", "nodes")
@@ -73,14 +74,14 @@ def test_a_service_account_may_do_only_what_it_was_given(plane: ControlPlane, na
     assert eventually(lambda: _try(plane, f"--kubeconfig={kubeconfig}", *read), "configmap/kube-root-ca.crt\n")
 
 
-def _try(plane: ControlPlane, *arguments: str) -> str:
+def _try(plane: Plane, *arguments: str) -> str:
     try:
         return plane.kubectl(*arguments)
     except KubectlError:
         return ""
 
 
-def test_the_stock_scheduler_allocates_a_device(plane: ControlPlane, namespace: str) -> None:
+def test_the_stock_scheduler_allocates_a_device(plane: Plane, namespace: str) -> None:
     name = f"node-{namespace}"
     group = "resource.k8s.io/v1"
     plane.apply(
@@ -115,7 +116,7 @@ def test_the_stock_scheduler_allocates_a_device(plane: ControlPlane, namespace: 
         plane.kubectl("delete", f"deviceclass/{namespace}", f"resourceslice/{namespace}", f"node/{name}")
 
 
-def test_two_schedulers_each_take_their_own_pods(plane: ControlPlane, namespace: str) -> None:
+def test_two_schedulers_each_take_their_own_pods(plane: Plane, namespace: str) -> None:
     name = f"node-{namespace}"
     pods = [pod("one", namespace, "first"), pod("two", namespace, "second")]
     for each in pods:
@@ -135,14 +136,14 @@ def test_two_schedulers_each_take_their_own_pods(plane: ControlPlane, namespace:
         plane.kubectl("delete", f"node/{name}")
 
 
-def test_every_write_is_in_the_audit_log(plane: ControlPlane, namespace: str) -> None:
+def test_every_write_is_in_the_audit_log(plane: Plane, namespace: str) -> None:
     plane.kubectl("create", "configmap", "seen", f"--namespace={namespace}")
     events = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
     named = [event for event in events if event["objectRef"].get("name") == "seen"]
     assert [(event["verb"], event["responseStatus"]["code"]) for event in named] == [("create", 201)]
 
 
-def test_a_scheduler_that_cannot_start_says_why(plane: ControlPlane) -> None:
+def test_a_scheduler_that_cannot_start_says_why(plane: Plane) -> None:
     with pytest.raises(ComponentError, match="nonsense"):
         plane.start_scheduler("broken", {"nonsense": True})
     plane.stop_component("broken")
