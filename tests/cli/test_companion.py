@@ -51,6 +51,7 @@ async def test_what_the_process_writes_is_in_the_log(tmp_path: Path) -> None:
     await until(lambda: companion.tail() == ["up"])
     running.cancel()
     await companion.stop()
+    assert companion.tail() == ["up"]
 
 
 @pytest.mark.parametrize(("code", "words"), [(0, "exit status 0"), (3, "exit status 3"), (-9, "killed by SIGKILL")])

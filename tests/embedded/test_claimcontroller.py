@@ -63,6 +63,7 @@ async def test_a_generated_claim_that_was_deleted_is_made_again(cluster: Embedde
         return found.status.resource_claim_statuses[0].resource_claim_name if found else None
 
     await cluster.wait_until(lambda: recorded() == cluster.claims()[0].metadata.name)
+    assert len(cluster.claims()) == 1
 
 
 async def test_the_claim_of_a_finished_pod_goes_with_its_devices(

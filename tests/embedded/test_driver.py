@@ -108,6 +108,7 @@ async def test_an_uninstalled_driver_leaves_no_slices(cluster: EmbeddedCluster) 
 async def test_slices_go_with_their_node(cluster: EmbeddedCluster) -> None:
     await cluster.delete("nodes", "node-2")
     await cluster.wait_until(lambda: published(cluster, "node-2") == [])
+    assert published(cluster, "node-1")
 
 
 async def test_a_node_can_be_added_while_the_cluster_runs(cluster: EmbeddedCluster) -> None:

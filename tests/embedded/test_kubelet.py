@@ -97,6 +97,8 @@ async def test_a_deleted_pod_leaves_after_its_grace_period_only_if_it_was_bound(
 async def test_a_pod_can_be_told_how_long_to_run(cluster: EmbeddedCluster, pod: Make) -> None:
     await cluster.apply([pod("p", nodeName="node-1", annotations={RUN_SECONDS: "0.1"})])
     await cluster.wait_until(lambda: _phase(cluster, "p") == "Succeeded")
+    found = cluster.pod("default", "p")
+    assert found is not None and found.finished
 
 
 async def test_pods_end_on_request(cluster: EmbeddedCluster, pod: Make) -> None:

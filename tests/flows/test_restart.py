@@ -64,3 +64,4 @@ async def test_the_scheduler_may_be_restarted_too(flow: Any, claim: Make, pod: M
     await cluster.stop_scheduler()
     await flow.schedule()
     await cluster.wait_until(lambda: cluster.running("default", *names), 30)
+    assert len(cluster.claims("default")) == len(names)

@@ -103,6 +103,7 @@ async def test_partitions_share_what_the_whole_has(flow: Any) -> None:
     await cluster.apply_samples("partitionable")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "half-a", "half-b"))
     await cluster.wait_until(lambda: flow.reason("dra-samples", "whole")[0] == "Unschedulable")
+    assert not flow.pod("dra-samples", "whole").spec.node_name
 
 
 async def test_bandwidth_is_shared_until_it_is_used_up(flow: Any) -> None:
@@ -121,6 +122,7 @@ async def test_a_tainted_device_is_for_those_who_tolerate_it(flow: Any) -> None:
     await cluster.apply_samples("taints")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "tolerant"))
     await cluster.wait_until(lambda: flow.reason("dra-samples", "careful")[0] == "Unschedulable")
+    assert not flow.pod("dra-samples", "careful").spec.node_name
 
 
 async def test_a_pod_is_bound_when_its_device_is_attached(flow: Any) -> None:

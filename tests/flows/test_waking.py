@@ -49,6 +49,7 @@ async def test_a_full_cluster_takes_the_next_pod_when_there_is_room(
 ) -> None:
     cluster = flow.cluster
     names = await fill(flow, claim, pod)
+    freed = flow.pod("default", names[7]).spec.node_name
     await cluster.apply([pod("p", templates={"gpu": "one"})])
     await refused(flow)
     ways: dict[str, Callable[[], Awaitable[Any]]] = {
@@ -58,6 +59,7 @@ async def test_a_full_cluster_takes_the_next_pod_when_there_is_room(
     }
     await ways[way]()
     await cluster.wait_until(lambda: cluster.running("default", "p"), 10)
+    assert flow.pod("default", "p").spec.node_name == ("node-5" if way == "node added" else freed)
 
 
 async def test_a_tainted_device_is_taken_when_the_taint_goes(flow: Any, claim: Make, pod: Make) -> None:
@@ -68,6 +70,7 @@ async def test_a_tainted_device_is_taken_when_the_taint_goes(flow: Any, claim: M
     await refused(flow)
     await cluster.driver.untaint("node-2", "gpu-8", "broken")
     await cluster.wait_until(lambda: cluster.running("default", "p"), 10)
+    assert flow.devices("default", "c") == ["node-2/gpu-8"]
 
 
 async def test_a_class_that_comes_late_wakes_its_pods(flow: Any, claim: Make, pod: Make) -> None:
@@ -77,3 +80,4 @@ async def test_a_class_that_comes_late_wakes_its_pods(flow: Any, claim: Make, po
     meta = {"name": "late.example.com"}
     await cluster.apply([{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": meta, "spec": {}}])
     await cluster.wait_until(lambda: cluster.running("default", "p"), 10)
+    assert len(flow.devices("default", "c")) == 1

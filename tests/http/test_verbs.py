@@ -186,7 +186,7 @@ async def test_a_client_that_hangs_up_does_not_stop_its_bind(served: Any, sessio
     await asyncio.gather(call, return_exceptions=True)
     release.set()
     async with asyncio.timeout(5):
-        await done.wait()
+        assert await done.wait()
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
         await until(lambda: service.unavailable().startswith("not watching"))
         world.api.faults.remove(outage)
         await service.until_ready(30)
+        assert service.unavailable() == ""
 
 
 async def test_probes_version_and_metrics_tell_about_it(world: Any, service: Service) -> None:

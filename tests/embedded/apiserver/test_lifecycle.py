@@ -126,6 +126,7 @@ async def test_an_object_with_a_dead_owner_is_collected(client: Client) -> None:
     references = [{"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "00000000-0000-0000-0000-000000000000"}]
     await client.post(CLAIMS, claim("late", ownerReferences=references))
     await gone(client, f"{CLAIMS}/late")
+    assert (await client.get(CLAIMS))["items"] == []
 
 
 async def test_an_object_with_one_living_owner_stays(client: Client) -> None:

@@ -358,3 +358,4 @@ async def test_scores_that_cannot_be_read_are_left_out(scheduling: EmbeddedClust
     extender.answers["bind"] = binding(scheduling)
     await scheduling.apply([pod("p")])
     await scheduling.wait_until(lambda: scheduling.running("default", "p"))
+    assert "bind" in [verb for verb, _ in extender.calls]
