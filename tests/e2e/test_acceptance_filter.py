@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
 from tests.e2e.case import Case
+from tests.e2e.extender import scheduler_trust
 from tests.e2e.ground import SCHEDULER, Ground
+from tests.e2e.queue import Queue
+from tests.e2e.wire import ask
 
 pytestmark = pytest.mark.e2e
 
@@ -76,13 +80,31 @@ def test_10_a_pod_that_fits_nowhere_is_asked_about_twice_and_then_left_alone(cas
         return len(ground.calls.calls("filter", case.key("never")))
 
     ground.eventually(lambda: asked() >= 2)
+    queue = Queue(ground)
+    ground.eventually(lambda: queue.rests(1), "rest")
     time.sleep(5)
-    assert asked() == 2
+    assert (asked(), queue.rests(1)) == (2, True)
     ground.plane.stop_component(SCHEDULER)
+    ground.extender.stop()
+    ground.extender.start()
     ground.start_scheduler()
     ground.eventually(lambda: asked() > 2, "a call by the new scheduler")
     time.sleep(1)
     assert case.told("never") == told
+
+
+def test_10_the_reasons_do_not_depend_on_the_order_of_the_nodes(case: Case, ground: Ground) -> None:
+    case.publish("node-1", 1)
+    case.publish("node-3", 3)
+    case.claim("never", case.request(count=4))
+    case.pod("never", "never")
+    case.until_refused("never")
+    call = ground.calls.calls("filter", case.key("never"))[-1]
+    names, trust = call.json["NodeNames"], scheduler_trust(ground.plane.credentials)
+    for order in (names, names[::-1], names[2:] + names[:2]):
+        question = json.dumps(call.json | {"NodeNames": order})
+        status, answer = ask(ground.extender.url + call.path, trust, question)
+        assert (status, json.loads(answer)) == (200, call.answer)
 
 
 def test_11_a_shortage_of_devices_evicts_nobody(case: Case, ground: Ground) -> None:

@@ -13,7 +13,7 @@ from tests.e2e.case import Case
 from tests.e2e.disturbance import finalizer, once
 from tests.e2e.extender import Extender, scheduler_trust
 from tests.e2e.ground import Ground
-from tests.e2e.wire import Exchange
+from tests.e2e.wire import Exchange, ask
 
 pytestmark = pytest.mark.e2e
 
@@ -102,12 +102,8 @@ def test_44_nobody_decides_before_everything_was_listed(ground: Ground) -> None:
     with ground.api.rule(before=hold):
         late.start(wait=False)
         ground.eventually(lambda: late.status("/readyz") == 503 and late.status("/livez") == 200, "the start")
-        connection = http.client.HTTPSConnection(
-            urlsplit(late.url).netloc, context=scheduler_trust(ground.plane.credentials), timeout=60
-        )
-        connection.request("POST", "/scheduler/filter", QUESTION)
-        assert connection.getresponse().status == 503
-        connection.close()
+        trust = scheduler_trust(ground.plane.credentials)
+        assert ask(late.url + "/scheduler/filter", trust, QUESTION)[0] == 503
         ground.call(go_on.set)
         late.until_ready()
     late.stop()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import http.client
 import ssl
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,6 +11,7 @@ from tests.e2e.case import Case
 from tests.e2e.credentials import Credentials
 from tests.e2e.extender import scheduler_trust
 from tests.e2e.ground import SCHEDULER, Ground
+from tests.e2e.wire import ask
 
 pytestmark = pytest.mark.e2e
 
@@ -81,16 +80,9 @@ def test_04_only_a_client_that_our_authority_has_signed_is_listened_to(ground: G
     nobody = ours.trust()
     stranger = ours.trust()
     stranger.load_cert_chain(*Credentials(tmp_path).client("stranger", "dra-scheduler"))
-    assert _status(ground, scheduler_trust(ours)) == 200
+    question = '{"Pod":{"metadata":{},"spec":{}},"NodeNames":["node-1"]}'
+    url = ground.extender.url + "/scheduler/filter"
+    assert ask(url, scheduler_trust(ours), question)[0] == 200
     for context in (nobody, stranger):
         with pytest.raises((ssl.SSLError, ConnectionError)):
-            _status(ground, context)
-
-
-def _status(ground: Ground, context: ssl.SSLContext) -> int:
-    connection = http.client.HTTPSConnection(urlsplit(ground.extender.url).netloc, context=context, timeout=30)
-    try:
-        connection.request("POST", "/scheduler/filter", '{"Pod":{"metadata":{},"spec":{}},"NodeNames":["node-1"]}')
-        return connection.getresponse().status
-    finally:
-        connection.close()
+            ask(url, context, question)

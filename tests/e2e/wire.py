@@ -8,11 +8,13 @@ stop the exchange; `log` has every exchange in the order of its arrival.
 from __future__ import annotations
 
 import asyncio
+import http.client
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -152,3 +154,15 @@ class Wire:
 
 def _onward(headers: Any) -> dict[str, str]:
     return {name: value for name, value in headers.items() if name.lower() not in _PER_HOP}
+
+
+def ask(url: str, trust: ssl.SSLContext, body: str) -> tuple[int, bytes]:
+    """Status and body of the answer to one POST, on a connection of its own and past all wires."""
+    where = urlsplit(url)
+    connection = http.client.HTTPSConnection(where.netloc, context=trust, timeout=60)
+    try:
+        connection.request("POST", where.path, body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()

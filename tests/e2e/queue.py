@@ -1,0 +1,27 @@
+"""What kube-scheduler tells of its own queue: where pods rest, and what brought them back."""
+
+from __future__ import annotations
+
+from tests.e2e.components import metric
+from tests.e2e.ground import SCHEDULER, Ground
+
+
+class Queue:
+    """The queue of the secondary scheduler."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._plane = ground.plane
+
+    def _page(self) -> str:
+        return self._plane.components[SCHEDULER].metrics(self._plane.credentials.trust())
+
+    def rests(self, pods: int) -> bool:
+        """Whether there are so many pods, and all of them are left alone: only an event, or five minutes, bring them
+        back to where they are tried again."""
+        page = self._page()
+        names = ("active", "backoff", "gated", "unschedulable")
+        return [metric(page, "scheduler_pending_pods", queue=name) for name in names] == [0, 0, 0, pods]
+
+    def flushed(self) -> int:
+        """How many pods were scheduled only because those five minutes were over: nothing had woken them."""
+        return int(metric(self._page(), "scheduler_pod_scheduled_after_flush_total"))
