@@ -82,6 +82,7 @@ def test_35_an_allocation_that_others_use_stays_where_it_is(case: Case, ground: 
     assert case.until_bound("other") == "node-1"
 
 
+@pytest.mark.needs("DRAExtendedResource")
 def test_36_an_extended_resource_becomes_a_claim_that_lives_as_long_as_its_pod(case: Case, ground: Ground) -> None:
     resource = f"{case.name}.example.org/gpu"
     case.device_class(f"{case.name}-extended", extendedResourceName=resource)

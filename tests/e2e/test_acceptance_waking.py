@@ -60,15 +60,23 @@ RELIEFS: list[Callable[[Case], None]] = [
     claim_deleted_with_its_pod,
     device_added,
     node_with_devices_added,
-    taint_removed,
 ]
 
 
 @pytest.mark.parametrize("relief", RELIEFS, ids=lambda relief: relief.__name__)
 def test_28_everything_that_helps_wakes(case: Case, relief: Callable[[Case], None]) -> None:
-    case.publish("node-1", 1)
+    _refused_until(case, relief)
+
+
+@pytest.mark.needs("DRADeviceTaints")
+def test_28_a_taint_that_goes_wakes(case: Case) -> None:
     taint = {"key": "example.com/broken", "effect": "NoSchedule"}
     case.publish("node-3", [{"name": "tainted", "taints": [taint]}])
+    _refused_until(case, taint_removed)
+
+
+def _refused_until(case: Case, relief: Callable[[Case], None]) -> None:
+    case.publish("node-1", 1)
     case.pod_with_claim("holder")
     case.until_bound("holder")
     case.pod_with_claim("waiting")

@@ -10,13 +10,14 @@ import pytest
 
 from app.api.errors import RejectedError
 from app.api.quantity import Quantity
-from app.api.resource import ResourceClaim
+from app.api.resource import GROUP, ResourceClaim
 from app.embedded import hardware, manifests
+from app.kube.discovery import discover
 from tests.e2e.case import Case
-from tests.e2e.components import release
 from tests.e2e.ground import NODES, Ground
 
 pytestmark = pytest.mark.e2e
+needs = pytest.mark.needs
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
 NAMESPACE = "dra-samples"
@@ -31,6 +32,10 @@ class Sample:
     def __init__(self, ground: Ground, name: str) -> None:
         self.ground = ground
         self.documents = manifests.read(SAMPLES / f"{name}.yaml")
+        for document in self.documents:
+            if document["kind"] == "DeviceTaintRule":
+                served = ground.run(discover(ground.client))
+                document["apiVersion"] = f"{GROUP}/{served.taint_rules}"
         self.namespace = next(
             (d["metadata"]["namespace"] for d in self.documents if "namespace" in d["metadata"]), NAMESPACE
         )
@@ -142,6 +147,7 @@ def test_admin_access_takes_nothing_away(sample: Apply, ground: Ground, case: Ca
         case.claim("not-allowed", {"name": "r", "exactly": request})
 
 
+@needs("DRAPartitionableDevices")
 def test_partitions_share_what_the_whole_has(sample: Apply, ground: Ground) -> None:
     made = sample("partitionable")
     made.until_runs("half-a", "half-b")
@@ -153,6 +159,7 @@ def test_partitions_share_what_the_whole_has(sample: Apply, ground: Ground) -> N
     assert [result["device"] for result in made.all_results()] == ["gpu-0"]
 
 
+@needs("DRAConsumableCapacity")
 def test_bandwidth_is_shared_until_it_is_used_up(sample: Apply, ground: Ground) -> None:
     made = sample("consumable-capacity")
     ground.eventually(lambda: len(made.all_results()) == 2, "two shares")
@@ -166,6 +173,7 @@ def test_bandwidth_is_shared_until_it_is_used_up(sample: Apply, ground: Ground) 
     made.until_refused(last)
 
 
+@needs("DRADeviceTaints")
 def test_a_tainted_device_is_for_those_who_tolerate_it(sample: Apply) -> None:
     made = sample("taints")
     made.until_runs("tolerant")
@@ -174,9 +182,8 @@ def test_a_tainted_device_is_for_those_who_tolerate_it(sample: Apply) -> None:
     assert result["tolerations"][0]["key"] == "flaky.example.com/errors"
 
 
+@needs("DRADeviceTaintRules")
 def test_a_taint_rule_evicts_and_keeps_away_until_it_is_deleted(sample: Apply, ground: Ground) -> None:
-    if release() < (1, 36):
-        pytest.skip("the sample's version of DeviceTaintRule is served from Kubernetes 1.36 on")
     made = sample("features/taint-rule")
     made.until_runs("worker")
     rule = sample("features/taint-rule-out-of-use")
@@ -208,6 +215,7 @@ def report(ground: Ground, namespace: str, name: str, condition: str) -> str:
     return "/".join(device)
 
 
+@needs("DRADeviceBindingConditions")
 def test_a_pod_is_bound_when_its_device_is_attached(sample: Apply, ground: Ground) -> None:
     made = sample("binding-conditions")
     ground.eventually(lambda: made.stored("attached").get("status", {}).get("allocation"), "the allocation")
@@ -225,6 +233,7 @@ def fabric(case: Case, *nodes: str) -> None:
         case.publish(node, [{"name": "device-0", "bindsToNode": True, **conditions}])
 
 
+@needs("DRADeviceBindingConditions")
 def test_a_device_that_fails_to_attach_is_given_back_and_the_pod_tries_again(case: Case, ground: Ground) -> None:
     fabric(case, "node-1")
     case.pod_with_claim("one")
@@ -235,6 +244,7 @@ def test_a_device_that_fails_to_attach_is_given_back_and_the_pod_tries_again(cas
     case.until_runs("one")
 
 
+@needs("DRADeviceBindingConditions")
 def test_a_device_that_never_attaches_is_given_back_in_time(case: Case, ground: Ground) -> None:
     fabric(case, "node-1")
     ground.extender.stop()
@@ -253,6 +263,7 @@ def test_a_device_that_never_attaches_is_given_back_in_time(case: Case, ground: 
     case.until_runs("one")
 
 
+@needs("DRAExtendedResource")
 def test_an_extended_resource_becomes_a_claim(sample: Apply, ground: Ground) -> None:
     made = sample("extended-resource")
     made.until_runs("extended")

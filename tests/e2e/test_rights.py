@@ -20,7 +20,7 @@ from app.kube.access import (
 )
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
-from tests.e2e.components import release
+from app.kube.discovery import discover
 from tests.e2e.ground import Ground
 
 pytestmark = pytest.mark.e2e
@@ -67,8 +67,8 @@ def _without(role: dict[str, Any], grant: Grant | None) -> list[dict[str, Any]]:
     return rules
 
 
-def _used() -> tuple[Right, ...]:
-    rules = release() > (1, 35)
+def _used(rules: bool) -> tuple[Right, ...]:
+    """What the service asks about where there are taint rules, or none."""
     used = rights_for_reading(taint_rules=rules) + rights_for_binding() + rights_for_extended_resources()
     return used + rights_for_waking(NAMESPACE) + rights_for_lease(NAMESPACE, "dra-extender")
 
@@ -96,6 +96,7 @@ class Lesser:
             )
         kubeconfig = ground.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
         self._client = ground.run(KubeClient.connect(ClientSettings(kubeconfig=str(kubeconfig))))
+        self._rights = _used(bool(ground.run(discover(ground.client)).taint_rules))
 
     def close(self) -> None:
         self._ground.run(self._client.close())
@@ -113,7 +114,7 @@ class Lesser:
 
     def misses(self) -> list[str]:
         """What the self-test of the service says."""
-        return self._ground.run(missing_rights(self._client, _used()))
+        return self._ground.run(missing_rights(self._client, self._rights))
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,14 @@ def test_43_with_all_rights_nothing_is_missing(ground: Ground, lesser: Lesser) -
     assert ground.extender.leading
 
 
-@pytest.mark.parametrize("grant", _grants(), ids=str)
+RULES = "devicetaintrules"
+ALL = [
+    pytest.param(each, marks=pytest.mark.needs("DRADeviceTaintRules") if each.resource == RULES else (), id=str(each))
+    for each in _grants()
+]
+
+
+@pytest.mark.parametrize("grant", ALL)
 def test_43_each_right_is_missed_when_it_is_not_there(ground: Ground, lesser: Lesser, grant: Grant) -> None:
     lesser.grant(grant)
     wanted = f"{grant.verb} {grant.resource}"
