@@ -13,7 +13,7 @@ class Queue:
         self._plane = ground.plane
 
     def _page(self) -> str:
-        return self._plane.components[SCHEDULER].metrics(self._plane.credentials.trust())
+        return self._plane.metrics(SCHEDULER)
 
     def rests(self, pods: int) -> bool:
         """Whether there are so many pods, and all of them are left alone: only an event, or five minutes, bring them
