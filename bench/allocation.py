@@ -19,7 +19,7 @@ from app.allocation.allocator import Allocator
 from app.allocation.batch import Scenario, decide
 from app.allocation.plan import STEP_BUDGET, Failure, Plan, Refusal
 from app.allocation.requests import prepare
-from app.devices.holdings import Holdings, NodeHoldings
+from app.devices.holdings import NodeHoldings, holdings_of
 from app.devices.pools import node_view
 from bench.timing import timed
 
@@ -65,7 +65,7 @@ def costs(scenario: Scenario, runs: int) -> tuple[float, float, Plan | Refusal |
     if isinstance(prepared, Failure):
         return whole, whole, answer
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
-    holdings = NodeHoldings(view, Holdings.of_claims(scenario.allocated, scenario.features))
+    holdings = NodeHoldings(view, holdings_of(scenario.allocated, scenario.features))
     allocator = Allocator()
     allocator.allocate(prepared, view, holdings)
     return whole, timed(lambda: allocator.allocate(prepared, view, holdings), runs=runs).median, answer

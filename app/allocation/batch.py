@@ -21,7 +21,7 @@ from app.api.core import Node
 from app.api.decoding import DecodeError, convert, to_builtins
 from app.api.features import FeatureGates
 from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from app.devices.holdings import Holdings, NodeHoldings
+from app.devices.holdings import NodeHoldings, holdings_of
 from app.devices.pools import node_view
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def decide(scenario: Scenario, step_budget: int) -> Plan | Refusal | Failure:
     if isinstance(prepared, Failure):
         return prepared
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
-    holdings = NodeHoldings(view, Holdings.of_claims(scenario.allocated, scenario.features))
+    holdings = NodeHoldings(view, holdings_of(scenario.allocated, scenario.features))
     return Allocator(step_budget=step_budget).allocate(prepared, view, holdings)
 
 
@@ -108,6 +108,6 @@ def _answer(name: str, decision: Plan | Refusal | Failure, micros: int) -> dict[
 def _reasons(scenario: Scenario, step_budget: int) -> dict[str, Any]:
     prepared = prepare(scenario.claims, scenario.classes, scenario.features)
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
-    holdings = NodeHoldings(view, Holdings.of_claims(scenario.allocated, scenario.features))
+    holdings = NodeHoldings(view, holdings_of(scenario.allocated, scenario.features))
     explanation = explain(prepared, view, holdings, step_budget)
     return {**to_builtins(explanation), "text": explanation.text()}

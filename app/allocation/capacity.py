@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Final
 
 from app.api.quantity import Quantity
 from app.api.resource import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
@@ -20,8 +19,6 @@ from app.devices.holdings import NO_AMOUNTS, Amounts
 
 Consumed = tuple[tuple[str, Quantity], ...]
 """What one share takes: (capacity name, amount), one entry for each capacity of the device."""
-
-NOTHING: Final[Consumed] = ()
 
 
 def consumed(capacity: Mapping[str, DeviceCapacity], requested: Mapping[str, Quantity]) -> Consumed | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from app.api.meta import Condition, Object, ObjectMeta
 from app.api.quantity import Quantity
 
@@ -135,12 +133,3 @@ class ObjectReference(Object, frozen=True, gc=False):
     uid: str = ""
     api_version: str = ""
     resource_version: str = ""
-
-
-class Binding(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The body of `POST pods/NAME/binding`; metadata.uid is a precondition on the pod."""
-
-    metadata: ObjectMeta
-    target: ObjectReference
-    api_version: str = msgspec.field(default="v1", name="apiVersion")
-    kind: str = "Binding"

@@ -3,7 +3,6 @@
 from app.cel.device import DeviceView, ReadSet
 from app.cel.environment import CelGates
 from app.cel.errors import CelCompileError, CelRuntimeError
-from app.cel.memo import SelectorMemo
 from app.cel.program import Program, compile_selector
 
 __all__ = [
@@ -13,6 +12,5 @@ __all__ = [
     "DeviceView",
     "Program",
     "ReadSet",
-    "SelectorMemo",
     "compile_selector",
 ]

@@ -55,14 +55,6 @@ def equal_joined(left: Any, right: Any) -> bool:
     return True
 
 
-def unequal(left: Any, right: Any) -> bool:
-    """`left != right`: what cannot be compared is unequal."""
-    try:
-        return not equal(left, right)
-    except Fault:
-        return True
-
-
 def contains(elements: list[Any], value: Any) -> bool:
     """`value in elements`: elements that cannot be compared are not equal."""
     for element in elements:

@@ -14,9 +14,9 @@ from typing import Final
 
 from app.api.features import FeatureGates
 from app.api.quantity import Quantity
-from app.api.resource import AllocationResult, ResourceClaim
+from app.api.resource import ResourceClaim
 from app.devices.pools import NodeView, Pool
-from app.devices.usage import PoolID, Uses, uses_of
+from app.devices.usage import PoolID, uses_of
 
 Amounts = Mapping[str, int]
 """Capacity name -> nano units."""
@@ -48,84 +48,17 @@ def _present(amounts: Amounts) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-class Holdings:
-    """Everything that is held, by pool. `holding` and `releasing` answer a new snapshot and leave this one alone.
-
-    Uses are counted, so a device named by two claims stays taken until both let go of it.
-    """
-
-    __slots__ = ("_pools", "_uses", "shares")
-
-    def __init__(self, *, shares: bool = True) -> None:
-        self.shares = shares
-        """Whether consumable capacity is on; else every result owns its device."""
-        self._uses: dict[PoolID, dict[str, tuple[_Use, ...]]] = {}
-        self._pools: dict[PoolID, PoolHoldings] = {}
-
-    @classmethod
-    def of_claims(cls, claims: Iterable[ResourceClaim], features: FeatureGates) -> Holdings:
-        """The state made by all claims with an allocation, whoever wrote it, being deleted or not."""
-        holdings = cls(shares=features.DRAConsumableCapacity)
-        for claim in claims:
-            if claim.allocation is not None:
-                holdings._add(uses_of(claim.allocation, shares=holdings.shares))
-        return holdings
-
-    def holding(self, allocations: Iterable[AllocationResult]) -> Holdings:
-        """This state and some more allocations."""
-        after = self._copy()
-        for allocation in allocations:
-            after._add(uses_of(allocation, shares=self.shares))
-        return after
-
-    def releasing(self, allocations: Iterable[AllocationResult]) -> Holdings:
-        """This state without some of its allocations; those it does not have are ignored."""
-        after = self._copy()
-        for allocation in allocations:
-            after._remove(uses_of(allocation, shares=self.shares))
-        return after
-
-    def pool(self, id: PoolID) -> PoolHoldings | None:
-        """What is held in the pool; None when nothing is."""
-        uses = self._uses.get(id)
-        if not uses:
-            return None
-        found = self._pools.get(id)
-        if found is None:
-            found = self._pools[id] = pool_holdings(uses)
-        return found
-
-    def _copy(self) -> Holdings:
-        copy = Holdings(shares=self.shares)
-        copy._uses = dict(self._uses)
-        copy._pools = dict(self._pools)
-        return copy
-
-    def _add(self, uses: Uses) -> None:
-        for (device, share), consumed in uses.items():
-            pool = dict(self._uses.get(device[:2], {}))
-            pool[device[2]] = (*pool.get(device[2], ()), (share, consumed))
-            self._uses[device[:2]] = pool
-            self._pools.pop(device[:2], None)
-
-    def _remove(self, uses: Uses) -> None:
-        for device, share in uses:
-            pool = dict(self._uses.get(device[:2], {}))
-            present = list(pool.get(device[2], ()))
-            index = next((i for i, use in enumerate(present) if use[0] == share), None)
-            if index is None:
-                continue
-            del present[index]
-            if present:
-                pool[device[2]] = tuple(present)
-            else:
-                del pool[device[2]]
-            self._uses[device[:2]] = pool
-            self._pools.pop(device[:2], None)
-
-
 _Use = tuple[str | None, Mapping[str, Quantity]]
 """A share ID (None: the whole device) and what the share consumes."""
+
+
+def holdings_of(claims: Iterable[ResourceClaim], features: FeatureGates) -> dict[PoolID, PoolHoldings]:
+    """The state made by all claims with an allocation, whoever wrote it, being deleted or not."""
+    uses: dict[PoolID, dict[str, list[_Use]]] = {}
+    for claim in claims:
+        for (device, share), consumed in uses_of(claim.allocation, shares=features.DRAConsumableCapacity).items():
+            uses.setdefault(device[:2], {}).setdefault(device[2], []).append((share, consumed))
+    return {pool: pool_holdings(devices) for pool, devices in uses.items()}
 
 
 def pool_holdings(uses: Mapping[str, Iterable[_Use]]) -> PoolHoldings:
@@ -157,13 +90,12 @@ class NodeHoldings:
 
     __slots__ = ("counters", "owned", "shared")
 
-    def __init__(self, view: NodeView, pools: Mapping[PoolID, PoolHoldings] | Holdings) -> None:
-        find = pools.pool if isinstance(pools, Holdings) else pools.get
+    def __init__(self, view: NodeView, pools: Mapping[PoolID, PoolHoldings]) -> None:
         owned = 0
         shared: dict[int, Amounts] = {}
         counters: dict[int, Mapping[str, Mapping[str, int]]] = {}
         for index, pool in enumerate(view.pools):
-            held = find(pool.id)
+            held = pools.get(pool.id)
             if pool.counters:
                 counters[index] = remaining_counters(pool, held)
             if held is None or not pool.devices:

@@ -12,7 +12,6 @@ import msgspec
 
 from app.api.core import Pod
 from app.api.resource import (
-    EXTENDED_RESOURCE_CLAIM_ANNOTATION,
     FINALIZER,
     POD_CLAIM_NAME_ANNOTATION,
     ResourceClaim,
@@ -177,8 +176,3 @@ def clean_up(
     if not consumers and claim.metadata.deletion_timestamp is None and owner_done:
         actions.append(DeleteClaim())
     return actions
-
-
-def is_extended(claim: ResourceClaim) -> bool:
-    """Whether the claim was made by a scheduler for extended resources."""
-    return claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"

@@ -5,7 +5,7 @@ The samples are found in a checkout (manifests/samples) and in an installed pack
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -74,10 +74,3 @@ async def _apply(client: KubeClient, manifest: Manifest) -> Manifest:
     )
     stored: Manifest = msgspec.json.decode(reply)
     return stored
-
-
-def pod_keys(manifests: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
-    """(namespace, name) of the pods that are in the manifests themselves, not made by a controller."""
-    for manifest in manifests:
-        if manifest["kind"] == "Pod":
-            yield manifest["metadata"].get("namespace", "default"), manifest["metadata"]["name"]

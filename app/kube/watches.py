@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from app.api.core import Node, Pod
+from app.api.core import Pod
 from app.api.meta import ObjectMeta
-from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from app.kube.client import KubeClient
 from app.kube.discovery import Served
 from app.kube.mirror import Callbacks
@@ -26,8 +25,6 @@ from app.kube.resources import (
     resource_claims,
     resource_slices,
 )
-
-Followed = Node | Pod | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
 
 UNFINISHED_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """As kube-scheduler follows them: a pod that finishes counts as removed."""

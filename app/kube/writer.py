@@ -93,12 +93,6 @@ class Writer:
             status["allocation"] = None
         return await self._patch(claim, {"metadata": _at(claim), "status": status}, "status")
 
-    async def remove_reservation(self, claim: ResourceClaim, pod_uid: str) -> ResourceClaim:
-        """Take one consumer out of reservedFor, whatever version the claim has; other consumers are not touched."""
-        removal = [{"$patch": "delete", "uid": pod_uid}]
-        body = {"metadata": {"uid": claim.metadata.uid}, "status": {"reservedFor": removal}}
-        return await self._patch(claim, body, "status", STRATEGIC_PATCH)
-
     async def annotate(self, claim: ResourceClaim, annotations: Mapping[str, str]) -> ResourceClaim:
         """Set these annotations."""
         return await self._patch(claim, {"metadata": _at(claim) | {"annotations": dict(annotations)}})

@@ -7,7 +7,7 @@ it or raises. None of them retries anything but a refusal (429), and each ends w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -15,9 +15,6 @@ from msgspec import UNSET, UnsetType
 
 from app.api.core import Pod
 from app.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
-
-ShareIds = Callable[[], str]
-"""A new lower-case UUID at each call: IDs of shares of devices that can be allocated several times."""
 
 
 class ClaimWriter(Protocol):

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.allocation.allocator import Allocator
-from app.allocation.batch import Scenario, answer
+from app.allocation.batch import Scenario
 from app.allocation.plan import Failure
 from app.allocation.pruning import Pruning
 from app.allocation.requests import prepare
 from app.allocation.search import Outcome, Search
 from app.allocation.state import State
 from app.allocation.task import Failed, Task
-from app.devices.holdings import Holdings, NodeHoldings
+from app.devices.holdings import NodeHoldings, holdings_of
 from app.devices.pools import node_view
 from tests.allocation.enumeration import enumerate_first
-from tests.allocation.scenarios import DRIVER, NODE, allocated, claim, device, device_class, outcome, resource_slice
+from tests.allocation.scenarios import NODE, allocated, claim, device, device_class, outcome, resource_slice
 from tests.allocation.strategies import scenarios
 
 Json = dict[str, Any]
@@ -34,7 +34,7 @@ def task_of(case: Json) -> Task | None:
     assert not isinstance(prepared, Failure)
     view = node_view(parts.node, parts.slices, parts.rules, parts.features)
     try:
-        return Task(prepared, view, NodeHoldings(view, Holdings.of_claims(parts.allocated, parts.features)))
+        return Task(prepared, view, NodeHoldings(view, holdings_of(parts.allocated, parts.features)))
     except Failed:
         return None
 
@@ -86,7 +86,7 @@ def test_a_decision_changes_none_of_its_inputs_and_repeats(case: Json) -> None:
     prepared = prepare(parts.claims, parts.classes, parts.features)
     assert not isinstance(prepared, Failure)
     view = node_view(parts.node, parts.slices, parts.rules, parts.features)
-    holdings = NodeHoldings(view, Holdings.of_claims(parts.allocated, parts.features))
+    holdings = NodeHoldings(view, holdings_of(parts.allocated, parts.features))
     counters = {pool: {name: dict(left) for name, left in sets.items()} for pool, sets in holdings.counters.items()}
     before = holdings.owned, {bit: dict(amounts) for bit, amounts in holdings.shared.items()}, counters
     allocator = Allocator(share_ids=lambda: "share")
@@ -116,27 +116,6 @@ def test_renaming_devices_in_the_same_order_keeps_the_verdict(case: Json) -> Non
     renamed = json.loads(json.dumps(case).replace("dev-", "card-x-"))
     found = kind_or_devices(renamed)
     assert json.loads(json.dumps(found).replace("card-x-", "dev-")) == expected
-
-
-@settings(max_examples=100, deadline=None)
-@given(scenarios())
-def test_what_was_allocated_can_be_held_and_released_again(case: Json) -> None:
-    parts = Scenario(case)
-    found = answer(case)
-    if found["kind"] != "allocated":
-        return
-    before = Holdings.of_claims(parts.allocated, parts.features)
-    prepared = prepare(parts.claims, parts.classes, parts.features)
-    assert not isinstance(prepared, Failure)
-    view = node_view(parts.node, parts.slices, parts.rules, parts.features)
-    plan = Allocator().allocate(prepared, view, NodeHoldings(view, before))
-    assert not isinstance(plan, Failure)
-    allocations = getattr(plan, "allocations", ())
-    during = before.holding(allocations)
-    after = during.releasing(allocations)
-    pool = (DRIVER, "pool")
-    assert (after.pool(pool), before.pool(pool)) == (before.pool(pool), after.pool(pool))
-    assert view.node == NODE
 
 
 def test_an_empty_list_of_claims_always_fits() -> None:

@@ -22,9 +22,10 @@ from app.allocation.score import score as raw_score
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.api.meta import ObjectMeta
+from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
 from app.devices.cluster import Cluster
-from app.devices.holdings import Holdings, NodeHoldings
+from app.devices.holdings import NodeHoldings, holdings_of
 from app.devices.ledger import HeldError, Hold
 from app.devices.pools import node_view
 
@@ -361,8 +362,9 @@ class VerdictMachine(RuleBasedStateMachine):
     def fresh(self, claims: tuple[ResourceClaim, ...], node: Node) -> Plan | Refusal | Failure:
         ordered = [self.slices[name] for name in sorted(self.slices)]
         view = node_view(node, ordered, self.taint_rules, self.features)
-        held = Holdings.of_claims(self.cluster.ledger.claims(), self.features)
-        held = held.holding(hold.allocation for hold in self.cluster.ledger.holds())
+        promised = [ResourceClaimStatus(allocation=hold.allocation) for hold in self.cluster.ledger.holds()]
+        holding = [ResourceClaim(ObjectMeta(), status=status) for status in promised]
+        held = holdings_of([*self.cluster.ledger.claims(), *holding], self.features)
         prepared = prepare(claims, self.cluster.classes, self.features)
         if isinstance(prepared, Failure):
             return prepared

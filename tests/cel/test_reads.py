@@ -1,4 +1,4 @@
-"""What an expression reads of a device, and the memo built on it."""
+"""What an expression reads of a device, and the keys built on it."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.api.quantity import Quantity
 from app.api.semver import VersionText
-from app.cel import CelGates, CelRuntimeError, DeviceView, ReadSet, SelectorMemo, compile_selector
+from app.cel import CelGates, CelRuntimeError, DeviceView, Program, ReadSet, compile_selector
 
 LISTS = CelGates(list_attributes=True)
 
@@ -65,34 +65,16 @@ def test_equal_amounts_in_different_forms_have_different_keys() -> None:
     assert len({view.read_key(reads) for view in views}) == 3
 
 
-def test_one_evaluation_serves_all_devices_that_agree_in_what_is_read() -> None:
-    memo, program = SelectorMemo(), compile_selector('device.attributes["d"].model == "A"')
+def test_devices_that_agree_in_what_is_read_have_one_key() -> None:
+    reads = compile_selector('device.attributes["d"].model == "A"').reads
     views = [DeviceView.build("d", {"model": model, "serial": i}, {}) for i, model in enumerate("AABBA")]
-    assert [memo.evaluate(program, view) for view in views] == [True, True, False, False, True]
-    assert len(memo) == 2
+    assert len({view.read_key(reads) for view in views}) == 2
 
 
-def test_an_error_is_remembered_and_returned() -> None:
-    memo, program = SelectorMemo(), compile_selector('device.attributes["d"].model == "A"')
-    first, second = (memo.evaluate(program, DeviceView.build("d", {"serial": i}, {})) for i in range(2))
-    assert isinstance(first, CelRuntimeError)
-    assert first is second
-
-
-def test_a_poisoned_device_gets_its_own_error() -> None:
-    memo, program = SelectorMemo(), compile_selector("true")
+def test_a_poisoned_device_has_a_key_of_its_own() -> None:
+    reads = compile_selector("true").reads
     poisoned = DeviceView.build("d", {"v": VersionText("1")}, {})
-    assert memo.evaluate(program, DeviceView.build("d", {}, {})) is True
-    answer = memo.evaluate(program, poisoned)
-    assert isinstance(answer, CelRuntimeError)
-    assert answer.message.startswith("attribute v: parse semantic version")
-
-
-def test_the_memo_is_bounded() -> None:
-    memo, program = SelectorMemo(size=10), compile_selector('device.attributes["d"].n == 1')
-    for number in range(100):
-        memo.evaluate(program, DeviceView.build("d", {"n": number}, {}))
-    assert len(memo) == 10
+    assert poisoned.read_key(reads) != DeviceView.build("d", {}, {}).read_key(reads)
 
 
 EXPRESSIONS = [
@@ -113,18 +95,16 @@ devices = st.builds(
 )
 
 
+def answer(program: Program, view: DeviceView) -> str:
+    try:
+        return str(program.evaluate(view))
+    except CelRuntimeError as error:
+        return str(error)
+
+
 @settings(deadline=None)
 @given(st.sampled_from(EXPRESSIONS), devices, devices)
 def test_devices_with_equal_keys_get_equal_answers(expression: str, one: DeviceView, other: DeviceView) -> None:
     program = compile_selector(expression, LISTS)
     if one.read_key(program.reads) == other.read_key(program.reads):
-        answers = [SelectorMemo().evaluate(program, view) for view in (one, other)]
-        assert str(answers[0]) == str(answers[1])
-
-
-@settings(deadline=None)
-@given(st.sampled_from(EXPRESSIONS), st.lists(devices, max_size=6))
-def test_the_memo_never_differs_from_evaluating(expression: str, views: list[DeviceView]) -> None:
-    memo, program = SelectorMemo(), compile_selector(expression, LISTS)
-    for view in views * 2:
-        assert str(memo.evaluate(program, view)) == str(SelectorMemo().evaluate(program, view))
+        assert answer(program, one) == answer(program, other)

@@ -178,37 +178,6 @@ class TestProblems:
         assert list(cluster.problems) == ["ResourceClaim default/c"]
 
 
-class TestExtendedResources:
-    def test_the_newest_class_stands_for_the_resource(self, cluster: Cluster) -> None:
-        cluster.apply(device_class("old", created="2026-01-01T00:00:00Z", extendedResourceName="example.com/gpu"))
-        cluster.apply(device_class("new", created="2026-01-02T00:00:00Z", extendedResourceName="example.com/gpu"))
-        assert self.name_for(cluster, "example.com/gpu") == "new"
-        cluster.remove(device_class("new"))
-        assert self.name_for(cluster, "example.com/gpu") == "old"
-
-    def test_of_equally_old_classes_the_smaller_name_does(self, cluster: Cluster) -> None:
-        for name in ("b", "a", "c"):
-            cluster.apply(device_class(name, extendedResourceName="example.com/gpu"))
-        assert self.name_for(cluster, "example.com/gpu") == "a"
-
-    def test_every_class_has_an_implicit_name(self, cluster: Cluster) -> None:
-        cluster.apply(device_class("c"))
-        assert self.name_for(cluster, "deviceclass.resource.kubernetes.io/c") == "c"
-        assert self.name_for(cluster, "deviceclass.resource.kubernetes.io/d") is None
-        assert self.name_for(cluster, "example.com/gpu") is None
-
-    def test_a_class_may_change_its_resource(self, cluster: Cluster) -> None:
-        cluster.apply(device_class("c", extendedResourceName="example.com/gpu"))
-        cluster.apply(device_class("c", extendedResourceName="example.com/tpu"))
-        assert self.name_for(cluster, "example.com/gpu") is None
-        assert self.name_for(cluster, "example.com/tpu") == "c"
-
-    @staticmethod
-    def name_for(cluster: Cluster, resource: str) -> str | None:
-        found = cluster.inventory.classes.for_resource(resource)
-        return found.metadata.name if found else None
-
-
 class TestTaintRules:
     @pytest.mark.parametrize(
         ("selector", "tainted"),

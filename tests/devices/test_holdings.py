@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.features import FeatureGates
-from app.api.resource import AllocationResult, ResourceClaim, ResourceSlice
-from app.devices.holdings import Holdings, NodeHoldings, PoolHoldings
+from app.api.resource import ResourceClaim, ResourceSlice
+from app.devices.holdings import NodeHoldings, PoolHoldings, holdings_of
 from app.devices.pools import NodeView, node_view
 
 Json = dict[str, Any]
@@ -38,7 +37,7 @@ def claim(number: int, *results: Json | str) -> ResourceClaim:
 
 
 def of(*claims: ResourceClaim, shares: bool = True) -> PoolHoldings | None:
-    return Holdings.of_claims(claims, FeatureGates(DRAConsumableCapacity=shares)).pool(POOL)
+    return holdings_of(claims, FeatureGates(DRAConsumableCapacity=shares)).get(POOL)
 
 
 @pytest.mark.parametrize(
@@ -61,28 +60,11 @@ def test_without_consumable_capacity_every_share_owns_its_device() -> None:
     assert of(claim(1, share(1, memory="1")), shares=False) == PoolHoldings({"x"})
 
 
-def test_a_device_named_by_two_claims_is_held_until_both_let_go() -> None:
-    first, second = claim(1, "x"), claim(2, "x")
-    holdings = Holdings.of_claims([first, second], FeatureGates())
-    assert first.allocation is not None
-    assert second.allocation is not None
-    once = holdings.releasing([first.allocation])
-    assert once.pool(POOL) == PoolHoldings({"x"})
-    assert once.releasing([second.allocation]).pool(POOL) is None
-    assert holdings.pool(POOL) == PoolHoldings({"x"})
-
-
-def test_releasing_what_is_not_held_changes_nothing(make_allocation: Callable[..., AllocationResult]) -> None:
-    holdings = Holdings.of_claims([claim(1, "x")], FeatureGates())
-    assert holdings.releasing([make_allocation("d/p/y", "d/q/x")]).pool(POOL) == PoolHoldings({"x"})
-
-
-def test_a_share_that_is_returned_takes_its_amounts_along() -> None:
-    both = claim(1, share(1, memory="1"), share(2, memory="2"))
-    one = claim(2, share(1, memory="1"))
-    assert one.allocation is not None
-    after = Holdings.of_claims([both], FeatureGates()).releasing([one.allocation])
-    assert after.pool(POOL) == PoolHoldings(shared={"x": {"memory": 2 * 10**9}})
+def test_what_several_claims_hold_adds_up() -> None:
+    assert of(claim(1, "x"), claim(2, "x"), claim(3)) == PoolHoldings({"x"})
+    assert of(claim(1, share(1, memory="1")), claim(2, share(2, memory="2"))) == PoolHoldings(
+        shared={"x": {"memory": 3 * 10**9}}
+    )
 
 
 def partitions() -> NodeView:

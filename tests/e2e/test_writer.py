@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -14,6 +15,7 @@ from app.api.core import Node, Pod
 from app.api.errors import ConflictError, NotFoundError, RejectedError
 from app.api.resource import (
     FINALIZER,
+    GROUP,
     AllocationResult,
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
@@ -132,9 +134,8 @@ async def test_a_claim_goes_from_pending_to_allocated_and_back(bench: Bench) -> 
     stored = claim.allocation.devices.config[0].opaque
     assert stored is not None
     assert msgspec.json.decode(stored.parameters) == {"a": None, "b": {"c": None}}
-    claim = await writer.remove_reservation(claim, pod.metadata.uid)
+    claim = await writer.write_status(claim, reserved_for=())
     assert (claim.status.reserved_for, claim.allocation is None) == ((), False)
-    claim = await writer.remove_reservation(claim, "never there")
     claim = await writer.write_status(claim, reserved_for=reference(pod))
     assert claim.reserved_for(pod.metadata.uid)
     claim = await writer.deallocate(claim)
@@ -155,12 +156,8 @@ async def test_writes_at_another_version_or_for_another_uid_are_refused(bench: B
     ):
         with pytest.raises(ConflictError):
             await write
-    for write in (
-        writer.write_status(with_uid(new, "other"), allocation=ALLOCATION, reserved_for=reference(pod)),
-        writer.remove_reservation(with_uid(new, "other"), pod.metadata.uid),
-    ):
-        with pytest.raises(RejectedError, match=r"metadata\.uid"):
-            await write
+    with pytest.raises(RejectedError, match=r"metadata\.uid"):
+        await writer.write_status(with_uid(new, "other"), allocation=ALLOCATION, reserved_for=reference(pod))
 
 
 async def test_an_allocation_that_is_set_cannot_be_changed(bench: Bench) -> None:
@@ -240,8 +237,17 @@ async def test_the_administrator_has_all_rights_and_somebody_else_has_not(
 
 
 async def test_the_newest_version_is_found(client: KubeClient) -> None:
-    served = await discover(client)
-    assert (served.version, served.taint_rules) == ("v1", "v1beta2")
+    assert (await discover(client)).version == "v1"
+
+
+@pytest.mark.needs("DRADeviceTaintRules")
+async def test_the_newest_version_that_has_taint_rules_is_found(client: KubeClient) -> None:
+    served: list[str] = []
+    for version in ("v1", "v1beta2", "v1beta1", "v1alpha3"):
+        with contextlib.suppress(NotFoundError):
+            await client.get(f"/apis/{GROUP}/{version}/devicetaintrules")
+            served.append(version)
+    assert (await discover(client)).taint_rules == served[0]
 
 
 async def test_nodes_are_followed_through_bookmarks_and_cut_watches(client: KubeClient) -> None:

@@ -22,7 +22,7 @@ from app.api.resource import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from app.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
+from app.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from app.kube.discovery import Served
 from app.kube.events import EventRecorder
 from app.kube.writer import RING_ANNOTATION, Doorbell, Writer
@@ -113,17 +113,6 @@ async def test_a_reservation_alone_leaves_the_allocation_untouched(server: Any, 
     server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
     await writer.write_status(CLAIM, reserved_for=[])
     assert server.asked[0].json == {"metadata": AT, "status": {"reservedFor": []}}
-
-
-async def test_removing_a_reservation_names_only_that_consumer(server: Any, writer: Writer) -> None:
-    server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
-    await writer.remove_reservation(CLAIM, "pu")
-    (asked,) = server.asked
-    assert asked.headers["Content-Type"] == STRATEGIC_PATCH
-    assert asked.json == {
-        "metadata": {"uid": "cu"},
-        "status": {"reservedFor": [{"$patch": "delete", "uid": "pu"}]},
-    }
 
 
 async def test_deallocation_clears_all_three_fields_at_the_version_that_was_read(server: Any, writer: Writer) -> None:

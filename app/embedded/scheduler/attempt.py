@@ -29,7 +29,6 @@ class Found(msgspec.Struct, frozen=True):
 
     node: str
     asked: Amounts
-    evaluated: int
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -80,15 +79,15 @@ class Attempts:
         try:
             nominated = await self._nominated(pod, wire, asked)
             if nominated is not None:
-                return Found(nominated, asked, 1)
+                return Found(nominated, asked)
             refusals: dict[str, Unfit] = {}
             feasible = self._in_tree(pod, asked, refusals)
             feasible = await self._filtered(pod, wire, feasible, refusals)
             if not feasible:
                 return await self._refused(pod, wire, asked, refusals)
             if len(feasible) == 1:
-                return Found(feasible[0], asked, len(names))
-            return Found(await self._best(pod, wire, asked, feasible), asked, len(names))
+                return Found(feasible[0], asked)
+            return Found(await self._best(pod, wire, asked, feasible), asked)
         except CallError as problem:
             return Failed(str(problem))
 
