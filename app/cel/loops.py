@@ -137,52 +137,42 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
     return evaluate
 
 
-def _transform_map(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
-    """`transformMap`: the same keys with other values."""
-    assign, transform = _assigner(indexes), arguments[-1]
-    condition = arguments[0] if len(arguments) == 2 else None
+def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
+    """A loop that makes a map; `insert` puts what an element (its key is given) becomes into it."""
 
-    def evaluate(frame: Frame) -> Map:
-        result = Map()
-        for item in _iterated(range_(frame), True):
-            assign(frame, item)
-            if condition is None or _holds(condition(frame)):
-                _insert(result, item[0], transform(frame))
-                frame.cost += 3
-            frame.charge(0)
-        frame.cost += 1
-        return result
+    def transform_map(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+        assign, transform = _assigner(indexes), arguments[-1]
+        condition = arguments[0] if len(arguments) == 2 else None
 
-    return evaluate
+        def evaluate(frame: Frame) -> Map:
+            result = Map()
+            for item in _iterated(range_(frame), True):
+                assign(frame, item)
+                if condition is None or _holds(condition(frame)):
+                    insert(result, item[0], transform(frame))
+                    frame.cost += step_cost
+                frame.charge(0)
+            frame.cost += 1
+            return result
 
+        return evaluate
 
-def _transform_entries(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
-    """`transformMapEntry`: each element becomes some entries."""
-    assign, transform = _assigner(indexes), arguments[-1]
-    condition = arguments[0] if len(arguments) == 2 else None
-
-    def evaluate(frame: Frame) -> Map:
-        result = Map()
-        for item in _iterated(range_(frame), True):
-            assign(frame, item)
-            if condition is None or _holds(condition(frame)):
-                entries = transform(frame)
-                if not isinstance(entries, dict):
-                    raise Fault("no such overload: cel.@mapInsert")
-                for key, value in entries.items():
-                    _insert(result, key_value(key), value)
-                frame.cost += 2
-            frame.charge(0)
-        frame.cost += 1
-        return result
-
-    return evaluate
+    return transform_map
 
 
 def _insert(entries: Map, key: Any, value: Any) -> None:
+    """`transformMap`: the same keys with other values."""
     if find(entries, key)[1]:
         raise Fault(f"insert failed: key {key} already exists")
     entries[map_key(key)] = value
+
+
+def _insert_all(entries: Map, _: Any, more: Any) -> None:
+    """`transformMapEntry`: each element becomes some entries."""
+    if not isinstance(more, dict):
+        raise Fault("no such overload: cel.@mapInsert")
+    for key, value in more.items():
+        _insert(entries, key_value(key), value)
 
 
 def sort_by(range_: Evaluate, index: int, key: Evaluate, fragile: bool) -> Evaluate:
@@ -219,6 +209,6 @@ LOOPS: Final[dict[str, Loop]] = {
     "filter": _filter,
     "map": _transform_list,
     "transformList": _transform_list,
-    "transformMap": _transform_map,
-    "transformMapEntry": _transform_entries,
+    "transformMap": _into_map(_insert, 3),
+    "transformMapEntry": _into_map(_insert_all, 2),
 }

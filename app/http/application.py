@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from app.http.health import Health, health_router
 from app.http.metrics import Metrics
-from app.http.verbs import Verbs, make_verbs
+from app.http.verbs import Terms, Verbs, make_verbs
 from app.version import VERSION
 
 
@@ -29,7 +29,7 @@ def create_app(
 ) -> FastAPI:
     """The application of the verbs' address; with `health` and `insight` it serves those too."""
     app = _application("extender verbs")
-    made = make_verbs(verbs, unavailable=unavailable, metrics=metrics, max_body=max_body)
+    made = make_verbs(verbs, Terms(unavailable, metrics, max_body))
     for path, verb in (
         ("/scheduler/filter", made.filter),
         ("/scheduler/prioritize", made.prioritize),

@@ -61,6 +61,16 @@ class Verbs(Protocol):
     def bind(self, args: ExtenderBindingArgs) -> Answered[ExtenderBindingResult]: ...
 
 
+class Terms(msgspec.Struct, frozen=True):
+    """What all verbs of a service have in common: why no decision may be made now (empty when it may), where answers
+    are counted, and the largest body in bytes.
+    """
+
+    unavailable: Callable[[], str]
+    metrics: Metrics
+    max_body: int
+
+
 class Verb(Generic[A, R]):
     """One verb as an ASGI application."""
 
@@ -69,16 +79,14 @@ class Verb(Generic[A, R]):
         name: str,
         args: type[A],
         decide: Callable[[A], Answered[R]],
+        terms: Terms,
         *,
         refuse: Callable[[int, str], Answer],
         unusable: Callable[[A], str] = lambda _: "",
         describe: Callable[[A, R], tuple[str, dict[str, object]]],
-        unavailable: Callable[[], str],
-        metrics: Metrics,
-        max_body: int,
     ) -> None:
         """`refuse` makes the answer that says what is wrong with a request, `unusable` finds what is wrong with decoded
-        arguments, `describe` gives outcome and log fields, `unavailable` why no decision may be made now.
+        arguments, `describe` gives outcome and log fields.
         """
         self.name = name
         self._args = args
@@ -86,9 +94,7 @@ class Verb(Generic[A, R]):
         self._refuse = refuse
         self._unusable = unusable
         self._describe = describe
-        self._unavailable = unavailable
-        self._metrics = metrics
-        self._max_body = max_body
+        self._terms = terms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
@@ -96,17 +102,17 @@ class Verb(Generic[A, R]):
             await send_answer(send, problem(405, "POST only"), {b"allow": b"POST"})
             return
         try:
-            answer, outcome = await self._answer(await read_body(scope, receive, self._max_body))
+            answer, outcome = await self._answer(await read_body(scope, receive, self._terms.max_body))
         except BodyTooLargeError:
-            text = f"dra-extender: {self.name} request: larger than {self._max_body} bytes"
+            text = f"dra-extender: {self.name} request: larger than {self._terms.max_body} bytes"
             answer, outcome = msgspec.structs.replace(self._refuse(413, text), close=True), "malformed"
         except DisconnectedError:
             return
-        self._metrics.answered(self.name, outcome, time.perf_counter() - started)
+        self._terms.metrics.answered(self.name, outcome, time.perf_counter() - started)
         await send_answer(send, answer)
 
     async def _answer(self, body: bytes) -> tuple[Answer, str]:
-        reason = self._unavailable()
+        reason = self._terms.unavailable()
         if reason:
             return problem(503, f"dra-extender: {reason}", close=True), "unavailable"
         try:
@@ -143,8 +149,8 @@ class VerbSet(msgspec.Struct, frozen=True):
     advise: Verb[ExtenderArgs, Sequence[HostPriority]]
 
 
-def make_verbs(verbs: Verbs, *, unavailable: Callable[[], str], metrics: Metrics, max_body: int) -> VerbSet:
-    """The verbs over these decisions. `unavailable` gives the reason why none may be made now, or nothing."""
+def make_verbs(verbs: Verbs, terms: Terms) -> VerbSet:
+    """The verbs over these decisions."""
 
     def prioritize(
         name: str, decide: Callable[[ExtenderArgs], Answered[Sequence[HostPriority]]]
@@ -153,12 +159,10 @@ def make_verbs(verbs: Verbs, *, unavailable: Callable[[], str], metrics: Metrics
             name,
             ExtenderArgs,
             decide,
+            terms,
             refuse=problem,
             unusable=_without_names,
             describe=_describe_prioritize,
-            unavailable=unavailable,
-            metrics=metrics,
-            max_body=max_body,
         )
 
     return VerbSet(
@@ -166,35 +170,29 @@ def make_verbs(verbs: Verbs, *, unavailable: Callable[[], str], metrics: Metrics
             "filter",
             ExtenderArgs,
             verbs.filter,
+            terms,
             refuse=lambda _, text: Answer(encode(ExtenderFilterResult(Error=text))),
             unusable=_without_names,
             describe=_describe_filter,
-            unavailable=unavailable,
-            metrics=metrics,
-            max_body=max_body,
         ),
         prioritize=prioritize("prioritize", verbs.prioritize),
         preempt=Verb(
             "preempt",
             ExtenderPreemptionArgs,
             verbs.preempt,
+            terms,
             refuse=problem,
             unusable=_without_victims,
             describe=_describe_preempt,
-            unavailable=unavailable,
-            metrics=metrics,
-            max_body=max_body,
         ),
         bind=Verb(
             "bind",
             ExtenderBindingArgs,
             verbs.bind,
+            terms,
             refuse=lambda _, text: Answer(encode(ExtenderBindingResult(Error=text))),
             unusable=_incomplete_binding,
             describe=_describe_bind,
-            unavailable=unavailable,
-            metrics=metrics,
-            max_body=max_body,
         ),
         advise=prioritize("advise", verbs.advise),
     )

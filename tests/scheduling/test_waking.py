@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from app.api.errors import OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaimConsumerReference
@@ -144,7 +145,10 @@ def test_a_new_claim_wakes_only_those_who_miss_it(replay: Replay, small: list[An
     replay(story)
 
 
-def test_a_claim_made_anew_wakes_the_pod_that_was_refused_for_the_old_one(replay: Replay, small: list[Any]) -> None:
+@pytest.mark.parametrize("changed", [False, True], ids=["at once", "after a change of the old one"])
+def test_a_claim_made_anew_wakes_the_pod_that_was_refused_for_the_old_one(
+    replay: Replay, small: list[Any], changed: bool
+) -> None:
     async def story(world: World) -> None:
         service = await refused(world, small)
         old = make_claim("again")
@@ -154,25 +158,8 @@ def test_a_claim_made_anew_wakes_the_pod_that_was_refused_for_the_old_one(replay
         answer = await service.filter(make_pod("q", "again"))
         assert set(answer.FailedAndUnresolvableNodes.values()) == {'resourceclaim "again" is being deleted'}
         service.client.rings = 0
-        world.api.drop(world.api.claim("again"))
-        world.add(old)
-        await world.settle(3.0)
-        assert service.client.rings == 1
-        assert (await service.filter(make_pod("q", "again"))).NodeNames == ["n1", "n2"]
-
-    replay(story)
-
-
-def test_a_claim_made_anew_wakes_also_when_the_old_one_changed_before_it_went(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        service = await refused(world, small)
-        old = make_claim("again")
-        meta = msgspec.structs.replace(old.metadata, deletion_timestamp="2026-01-01T00:00:00Z", uid="uid-old")
-        world.add(msgspec.structs.replace(old, metadata=meta))
-        await world.settle(3.0)
-        assert (await service.filter(make_pod("q", "again"))).NodeNames == []
-        service.client.rings = 0
-        world.api.touch("again")
+        if changed:
+            world.api.touch("again")
         world.api.drop(world.api.claim("again"))
         world.add(old)
         await world.settle(3.0)
