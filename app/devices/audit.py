@@ -164,6 +164,14 @@ class Auditor:
 
     # --- limits -----------------------------------------------------------------------------------------------------
 
+    def knows(self, device: DeviceID) -> bool:
+        """Whether the device and all counters that it consumes are published."""
+        published = self._published.device(device)
+        if published is None:
+            return False
+        sets = {counter_set.name for counter_set in self._published.counter_sets(device[:2])}
+        return all(consumption.counter_set in sets for consumption in published.consumes_counters)
+
     def _overdrawn_capacity(self, device: DeviceID, users: set[str]) -> list[tuple[str, Quantity, Quantity]]:
         """(name, consumed, value) of the capacities that the shares of `users` overdraw."""
         published = self._published.device(device)

@@ -321,6 +321,13 @@ class Ledger:
         found = self._auditor.rivals(identity(claim), record.stored, may_be_earlier)
         return tuple(rival for uid in found if (rival := self.by_uid(uid)) is not None)
 
+    def limits_known(self, claim: ResourceClaim) -> bool:
+        """Whether all devices of the claim are published, with the counters that they consume: without that `rivals`
+        does not see who overdraws a capacity or a counter.
+        """
+        record = self._records.get(identity(claim))
+        return record is None or all(self._auditor.knows(device) for device, _ in record.stored)
+
     def violations(self) -> tuple[Violation, ...]:
         """Audit over all stored claims: devices in two claims, capacity or counters overdrawn. Sorted, admin access
         left out.

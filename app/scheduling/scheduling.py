@@ -148,6 +148,8 @@ class Scheduling:
 
     def poison(self, kind: str, key: str, problem: str) -> None:
         """An object (`namespace/name` or `name`) that cannot be read."""
+        if kind == DeviceClass.__name__:
+            self.state.classes_changed()
         if self.state.cluster.poison(kind, key, problem):
             self.state.waking.improved()
 

@@ -24,12 +24,18 @@ from app.scheduling.ports import Clock, Observer, Ports
 from app.scheduling.reservations import Reservations
 from app.scheduling.waking import Waking
 
+ADOPTED = "dra-extender.dev/adopted"
+"""Annotation of claims: the last bind that relied on a reservation it had not made."""
+
 
 class Quiet(msgspec.Struct, frozen=True):
-    """An allocation that has had these consumers (UIDs), at most one, since then (monotonic seconds)."""
+    """An allocation that has had these consumers (UIDs), at most one, and this mark of the last bind that relied on it,
+    since then (monotonic seconds).
+    """
 
     since: float
     consumers: tuple[str, ...]
+    adopted: str
 
 
 @dataclass(slots=True)
@@ -108,19 +114,20 @@ class State:
     def note_allocation(self, claim: ResourceClaim) -> None:
         """A version of a claim from the watch: keep track of allocations that may come to be of no use."""
         uid, consumers = claim.metadata.uid, tuple(entry.uid for entry in claim.status.reserved_for)
+        adopted = claim.metadata.annotations.get(ADOPTED, "")
         if claim.allocation is None or len(consumers) > 1:
             self.quiet.pop(uid, None)
             return
         known = self.quiet.get(uid)
-        if known is None or known.consumers != consumers:
-            self.quiet[uid] = Quiet(since=self.clock.monotonic(), consumers=consumers)
+        if known is None or (known.consumers, known.adopted) != (consumers, adopted):
+            self.quiet[uid] = Quiet(since=self.clock.monotonic(), consumers=consumers, adopted=adopted)
 
     def is_settled(self, claim: ResourceClaim) -> bool:
         """Whether nobody can be binding the claim's only consumer any more, not even another replica."""
         known = self.quiet.get(claim.metadata.uid)
         if known is None:
             return False
-        return not known.consumers or self.clock.monotonic() - known.since >= self.limits.doubt_seconds
+        return not known.consumers or self.clock.monotonic() - known.since >= self.limits.settled_seconds
 
     def in_flight(self, claim: ResourceClaim) -> bool:
         """Whether the claim is about to be allocated or deallocated. Who asks is woken when that has ended."""
@@ -181,12 +188,14 @@ class State:
 
     def is_orphaned(self, pod: Pod, node: str) -> bool:
         """Whether the pod would be bound without the devices it asks for by the name of a resource: the class behind
-        the name has gone, or has not come yet. A name that no class was ever seen for belongs to somebody else once
-        it has been known for as long as a watch may be late.
+        the name has gone, has not come yet, or cannot be read. A name that no class was ever seen for belongs to
+        somebody else once it has been known for as long as a watch may be late.
         """
         if not self.features.DRAExtendedResource or self.wanted(pod) is not None:
             return False
         missing = extended.unprovided(pod, self.cluster.nodes.get(node)) if pod.spec.containers else ()
+        if missing and any(name.startswith("DeviceClass ") for name in self.cluster.unreadable):
+            return True
         now = self.clock.monotonic()
         return any(
             name in self._provided or now - self._asked.setdefault(name, now) < self.limits.watch_seconds
