@@ -46,11 +46,14 @@ class GoneError(ApiError):
 
 
 class RejectedError(ApiError):
-    """400, 401, 403, 405, 413, 415, 422: the request itself is refused; the same request will be refused again."""
+    """400, 401, 403, 405, 413, 415, 422: the request itself is refused; the same request will be refused again.
+
+    So is a redirect (3xx): whoever sends one is not the API server.
+    """
 
 
 class ThrottledError(ApiError):
-    """429, or a 503 that asks to come back later: the request was refused before anything was done."""
+    """429: the request was refused before anything was done."""
 
     def __init__(
         self,
@@ -69,6 +72,9 @@ class ThrottledError(ApiError):
 class OutcomeUnknownError(ApiError):
     """Time-out, lost connection or 5xx: the server may or may not have done it. Read before deciding what to undo.
 
+    A 503 that asks to come back later (Retry-After) is one of them: proxies before the API server send it also when
+    the server was lost after it had the request. The API server itself refuses with 429.
+
     `status` is 0 when there was no answer at all.
     """
 
@@ -85,8 +91,8 @@ def error_from_status(
     *,
     retry_after: float | None = None,
 ) -> ApiError:
-    """The exception for an HTTP answer of 400 or more. `retry_after` is the Retry-After header in seconds, if sent."""
-    if status == TOO_MANY_REQUESTS or (status == 503 and retry_after is not None):
+    """The exception for an HTTP answer that is no success. `retry_after`: the Retry-After header in seconds, if sent."""
+    if status == TOO_MANY_REQUESTS:
         return ThrottledError(status, reason, message, details, retry_after=1.0 if retry_after is None else retry_after)
     if status >= 500:
         return OutcomeUnknownError(status, reason, message, details)

@@ -142,7 +142,7 @@ class KubeClient:
         try:
             options = await self._options(params, timeout)
             async with self._session.request("GET", self.credentials.server + path, **options) as reply:
-                if reply.status >= 400:
+                if not _is_success(reply.status):
                     raise _failure(reply.status, reply.headers, await reply.read())
                 on_open()
                 async for line in _lines(reply.content):
@@ -158,7 +158,7 @@ class KubeClient:
             # Refused before anything was done: a token may just have expired.
             await self.credentials.refresh()
             status, headers, data = await self._send(method, path, params, body, content_type, timeout)
-        if status >= 400:
+        if not _is_success(status):
             raise _failure(status, headers, data)
         return data
 
@@ -212,7 +212,15 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
         parts = [tail]
 
 
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300
+
+
 def _failure(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    if status < 400:
+        where = headers.get("Location", "nowhere")
+        text = f"HTTP {status}, a redirect to {where}: what answers is not the API server, correct its URL or the proxy"
+        return error_from_status(status, "Redirected", text)
     try:
         told = _status_decoder.decode(body)
     except (msgspec.DecodeError, ValueError):

@@ -58,6 +58,23 @@ async def test_an_error_that_is_no_status_object_keeps_its_text(server: Any, cli
         await client.get("/x")
 
 
+async def test_a_503_that_asks_to_come_back_may_have_been_carried_out(server: Any, client: KubeClient) -> None:
+    server.on("PATCH", "/x", (503, {}, {"Retry-After": "0.01"}))
+    with pytest.raises(OutcomeUnknownError):
+        await client.patch("/x", b"{}")
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("status", [301, 302, 304, 307])
+async def test_a_redirect_is_no_answer(server: Any, client: KubeClient, status: int) -> None:
+    server.on("GET", "/x", (status, {"a": 1}, {"Location": "https://login.example.com/"}))
+    with pytest.raises(RejectedError, match=r"a redirect to https://login\.example\.com/"):
+        await client.get("/x")
+    with pytest.raises(RejectedError, match="a redirect"):
+        async for _ in client.stream("/x", {}):
+            pass
+
+
 async def test_a_throttled_read_is_repeated_after_the_time_the_server_names(server: Any, client: KubeClient) -> None:
     server.on("GET", "/x", (429, {}, {"Retry-After": "0.01"}), (429, {}, {"Retry-After": "0.01"}), (200, {"a": 1}))
     assert await client.get("/x") == b'{"a": 1}'
