@@ -2,7 +2,8 @@
 
 The extender prevents double allocation by what it writes itself; an in-tree scheduler or a person who writes second
 can still cause it. `Audit` promises that each violation is told once when it appears (log, event on every claim
-involved) and once when it is over, and that looking never takes more than a small share of the time.
+involved) and once when it is over, and that looking never takes more than a small share of the time. `look` finds what
+lasts; `notice` takes what a change has just shown, so that devices which go round quickly are told of as well.
 """
 
 from __future__ import annotations
@@ -26,18 +27,32 @@ Tell = Callable[[ResourceClaim, str], object]
 
 
 class Audit:
-    """`violations` reads the state, `claim` finds a claim by "namespace/name", `tell` says something about it."""
+    """`violations` reads the state, `claim` finds a claim by "namespace/name", `tell` says something about it.
+
+    `undecided` claims are those of binds of ours under way, which look for themselves and give way.
+    """
 
     def __init__(
         self,
         violations: Callable[[], Iterable[Violation]],
         claim: Callable[[str, str], ResourceClaim | None],
         tell: Tell,
+        undecided: Callable[[ResourceClaim], bool] = lambda claim: False,
     ) -> None:
         self._violations = violations
         self._claim = claim
         self._tell = tell
+        self._undecided = undecided
         self.current: tuple[Violation, ...] = ()
+        self.told = 0
+        """How many violations have been told of."""
+
+    def notice(self, found: Iterable[Violation]) -> None:
+        """A change has shown these. Those that are decided are told now, whether or not they last until a look."""
+        for violation in found:
+            if violation not in self.current and not any(map(self._undecided, self._involved(violation))):
+                self.current = (*self.current, violation)
+                self._report(violation)
 
     def look(self) -> None:
         """One look at everything."""
@@ -58,6 +73,7 @@ class Audit:
             await asyncio.sleep(max(PERIOD, _SHARE * (time.perf_counter() - started)))
 
     def _report(self, violation: Violation) -> None:
+        self.told += 1
         log.error(
             "claims hold the same",
             kind=violation.kind,
@@ -65,9 +81,10 @@ class Audit:
             claims=", ".join(violation.claims),
             detail=violation.detail,
         )
-        for name in violation.claims:
-            namespace, _, short = name.rpartition("/")
-            claim = self._claim(namespace, short)
-            if claim is not None:
-                others = ", ".join(other for other in violation.claims if other != name)
-                self._tell(claim, f"{violation.subject} is also held by {others or 'another allocation'}")
+        for claim in self._involved(violation):
+            others = ", ".join(other for other in violation.claims if other != claim.metadata.key)
+            self._tell(claim, f"{violation.subject} is also held by {others or 'another allocation'}")
+
+    def _involved(self, violation: Violation) -> list[ResourceClaim]:
+        found = (self._claim(*name.rpartition("/")[::2]) for name in violation.claims)
+        return [claim for claim in found if claim is not None]

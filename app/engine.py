@@ -46,7 +46,8 @@ class Engine:
             self.cluster, self.decisions, self.writer, limits=settings.limits, observer=metrics
         )
         self.watches = Watches(client, served, self, on_synced=self._synced)
-        self.audit = Audit(self.cluster.ledger.violations, self.cluster.ledger.get, self._tell_violation)
+        ledger, undecided = self.cluster.ledger, self.scheduling.state.is_being_bound
+        self.audit = Audit(ledger.violations, ledger.get, self._tell_violation, undecided)
         self._gap = settings.watch_gap
         self._own_process = own_process
         self._started = time.perf_counter()
@@ -98,6 +99,9 @@ class Engine:
 
     def apply(self, obj: Any) -> None:
         self.scheduling.apply(obj)
+        if self._known.is_set():  # before that, the first look has everything
+            for claim in self.scheduling.claims_in_use(obj):
+                self.audit.notice(self.cluster.ledger.violations_of(claim))
 
     def remove(self, obj: Any) -> None:
         self.scheduling.remove(obj)
@@ -167,6 +171,7 @@ class Engine:
         yield Reading("size", self.events.waiting, "events")
         yield Reading("searches_total", self.decisions.searches)
         yield Reading("violations", len(self.audit.current))
+        yield Reading("violations_told_total", self.audit.told)
         yield Reading("events_sent_total", self.events.sent)
         yield Reading("events_dropped_total", self.events.dropped)
 

@@ -1,8 +1,8 @@
 """Conflicts between stored allocations: what must never be, and who is involved.
 
-Promises: `rivals` looks only at the devices of one claim (and, where they consume counters, at the devices in use in
-their pools); `violations` looks at everything. Neither trusts that devices are still published: what is not
-published has no limits.
+Promises: `rivals` and `involving` look only at the devices of one claim (and, where they consume counters, at the
+devices in use in their pools); `violations` looks at everything. None trusts that devices are still published: what is
+not published has no limits.
 
 Limits: a device has one owner or shares, not both; the shares of a device consume at most its capacity; the devices
 in use in a pool consume at most its counters. Admin access takes no part (Kubernetes 1.36,
@@ -109,6 +109,18 @@ class Auditor:
                 found.extend(self._device_violations((*pool, name)))
             found.extend(self._counter_violations(pool, use))
         return tuple(sorted(found))
+
+    def involving(self, claim: str, uses: Uses) -> tuple[Violation, ...]:
+        """Those of `violations` in which the stored claim (namespace/name) with these uses takes part."""
+        found: list[Violation] = []
+        devices = {device for device, _ in uses}
+        for device in devices:
+            found.extend(self._device_violations(device))
+        for pool in {device[:2] for device in devices if any(self._consumption(device))}:
+            use = self._usage.pool(pool)
+            if use is not None:
+                found.extend(self._counter_violations(pool, use))
+        return tuple(sorted(violation for violation in found if claim in violation.claims))
 
     def _device_violations(self, device: DeviceID) -> Iterator[Violation]:
         use = self._usage.device(device)

@@ -333,3 +333,8 @@ class Ledger:
         left out.
         """
         return self._auditor.violations()
+
+    def violations_of(self, claim: ResourceClaim) -> tuple[Violation, ...]:
+        """Those of `violations` in which this claim takes part, as it is stored."""
+        record = self._records.get(identity(claim))
+        return self._auditor.involving(claim.metadata.key, record.stored) if record is not None else ()

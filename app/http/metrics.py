@@ -97,6 +97,7 @@ SPECS: tuple[Spec, ...] = (
         read=True,
     ),
     Spec("violations", "gauge", "claims that hold what another claim holds, by whoever wrote them", read=True),
+    Spec("violations_told_total", "counter", "violations that were told of, however short they were", read=True),
     Spec("events_sent_total", "counter", "Kubernetes events written", read=True),
     Spec("events_dropped_total", "counter", "Kubernetes events dropped: refused, or too many at once", read=True),
 )

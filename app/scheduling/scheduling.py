@@ -8,8 +8,9 @@ ringing the doorbell and clearing allocations nobody uses; without it nothing is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 
 import structlog
 
@@ -27,6 +28,7 @@ from app.api.extender import (
 from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from app.devices.cluster import Cluster
 from app.scheduling.binding import Binder
+from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.deallocation import Deallocations
 from app.scheduling.filtering import Filter
 from app.scheduling.limits import Limits
@@ -145,6 +147,18 @@ class Scheduling:
             self.state.changes.notify(obj.metadata.uid)
         if improved:
             self.state.waking.improved()
+
+    def claims_in_use(self, obj: Watched) -> Iterator[ResourceClaim]:
+        """The allocated claims that this change is about: the claim itself, or those of a pod that is bound."""
+        if isinstance(obj, ResourceClaim):
+            known: Iterable[ResourceClaim | None] = (obj,)
+        elif isinstance(obj, Pod) and obj.spec.node_name:
+            names = named_claims(obj)
+            get = partial(self.state.cluster.ledger.get, obj.metadata.namespace)
+            known = () if isinstance(names, Refusal) else (get(name) for name, _ in names)
+        else:
+            return
+        yield from (claim for claim in known if claim is not None and claim.allocation is not None)
 
     def poison(self, kind: str, key: str, problem: str) -> None:
         """An object (`namespace/name` or `name`) that cannot be read."""

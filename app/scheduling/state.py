@@ -139,6 +139,14 @@ class State:
         self.awaited.add(uid)
         return True
 
+    def is_being_bound(self, claim: ResourceClaim) -> bool:
+        """Whether a bind of ours is about to rely on the claim, or to take it back."""
+        for consumer in claim.status.reserved_for:
+            pod = self.pods.get(consumer.uid)
+            if self.running(consumer.uid) is not None and not (pod is not None and pod.spec.node_name):
+                return True
+        return False
+
     def hold(self, claims: Sequence[ResourceClaim], allocations: Sequence[AllocationResult], owner: str) -> list[Hold]:
         """Hold all or none. Raises HeldError."""
         holds: list[Hold] = []

@@ -94,6 +94,19 @@ class TestConflict:
         assert violation.kind == kind
         assert violation.claims == ("default/first", "default/second")
 
+    def test_a_look_at_one_claim_finds_what_the_audit_finds_of_it(
+        self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
+    ) -> None:
+        bystander = make_claim("bystander", 4, ["gpu/n/z"])
+        ledger.observe(bystander, watched=True)
+        ledger.observe(make_claim("first", 5, first), watched=True)
+        ledger.observe(make_claim("second", 6, second), watched=True)
+        for name in ("uid-first", "uid-second"):
+            claim = ledger.by_uid(name)
+            assert claim is not None
+            assert ledger.violations_of(claim) == ledger.violations()
+        assert ledger.violations_of(bystander) == ()
+
     def test_it_ends_when_one_of_them_lets_go(
         self, ledger: Ledger, make_claim: ClaimBuilder, first: list[Any], second: list[Any], kind: str
     ) -> None:
@@ -155,3 +168,4 @@ def test_an_unallocated_or_unknown_claim_has_no_rivals(ledger: Ledger, make_clai
     ledger.observe(free, watched=True)
     assert ledger.rivals(free) == ()
     assert ledger.rivals(make_claim("unknown", 1, ["gpu/n/x"])) == ()
+    assert ledger.violations_of(make_claim("unknown", 1, ["gpu/n/x"])) == ()

@@ -14,8 +14,12 @@ class World:
     def __init__(self) -> None:
         self.violations: list[Violation] = []
         self.told: list[tuple[str, str]] = []
+        self.undecided: set[str] = set()
         self.audit = Audit(
-            lambda: self.violations, self.claim, lambda claim, text: self.told.append(self.line(claim, text))
+            lambda: self.violations,
+            self.claim,
+            lambda claim, text: self.told.append(self.line(claim, text)),
+            lambda claim: claim.metadata.key in self.undecided,
         )
 
     def claim(self, namespace: str, name: str) -> ResourceClaim | None:
@@ -50,3 +54,30 @@ def test_a_claim_that_is_gone_meanwhile_is_left_out() -> None:
     world.violations = [Violation("device", "d/p/x", ("a/gone", "a/one"), "")]
     world.audit.look()
     assert [name for name, _ in world.told] == ["a/one"]
+
+
+def test_a_violation_that_is_over_before_the_next_look_is_told_once() -> None:
+    world = World()
+    world.audit.notice([TWICE])
+    world.audit.notice([TWICE])
+    assert [name for name, _ in world.told] == ["a/one", "b/two"]
+    world.audit.look()
+    assert (world.audit.current, world.audit.told, len(world.told)) == ((), 1, 2)
+
+
+def test_a_violation_that_was_noticed_is_not_told_again_while_it_lasts() -> None:
+    world = World()
+    world.violations = [TWICE]
+    world.audit.notice([TWICE])
+    world.audit.look()
+    assert (world.audit.current, world.audit.told, len(world.told)) == ((TWICE,), 1, 2)
+
+
+def test_what_a_bind_under_way_will_settle_is_left_to_it_until_the_next_look() -> None:
+    world = World()
+    world.undecided = {"b/two"}
+    world.audit.notice([TWICE])
+    assert world.told == []
+    world.violations = [TWICE]
+    world.audit.look()
+    assert len(world.told) == 2

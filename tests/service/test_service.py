@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import trustme
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from app.api.resource import ResourceClaim, ResourceClaimStatus
 from app.embedded import EmbeddedAPIServer, Fault
 from app.kube.credentials import CredentialsError
 from app.service import Service
@@ -152,6 +154,7 @@ async def test_probes_version_and_metrics_tell_about_it(world: Any, service: Ser
     assert 'dra_extender_objects{kind="Node"} 3.0' in text
     assert "dra_extender_ready 1.0" in text
     assert "dra_extender_violations 0.0" in text
+    assert "dra_extender_violations_told_total 0.0" in text
     assert "dra_extender_searches_total 0.0" in text
 
 
@@ -235,6 +238,28 @@ async def test_stopping_lets_a_running_bind_finish(world: Any, start_service: An
     assert world.stored("pods", "p")["spec"]["nodeName"] == world.nodes[0]
 
 
+async def test_requests_and_binds_that_do_not_end_share_one_grace_period(
+    world: Any, start_service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.claim("c")
+    pod = world.pod("p", "c")
+    drained: list[float] = []
+    async with start_service(shutdown_grace=1.0) as service:
+        drain = service.engine.drain
+
+        async def recorded(seconds: float) -> None:
+            drained.append(seconds)
+            await drain(seconds)
+
+        monkeypatch.setattr(service.engine, "drain", recorded)
+        slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", latency=20.0, times=1))
+        call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
+        await until(lambda: slow.hits)
+        await service.stop()
+        await asyncio.gather(call, return_exceptions=True)
+    assert drained[0] == 0.0
+
+
 # --- what must not be overlooked
 
 
@@ -251,6 +276,40 @@ async def test_a_doorbell_that_breaks_ends_the_service_instead_of_leaving_pods_a
         await service.wait()
     assert service.unavailable() == "failed: RuntimeError: boom"
     assert (await world.get(service.url + "/livez"))[0] == 503
+
+
+def rival(world: Any, service: Service, name: str) -> ResourceClaim:
+    """What another allocator writes that does not know of this claim's device."""
+    assert service.engine is not None
+    claim = service.engine.cluster.ledger.get("default", name)
+    assert claim is not None and claim.allocation is not None
+    meta = msgspec.structs.replace(claim.metadata, name="rival", uid="rival", resource_version="999999")
+    return msgspec.structs.replace(claim, metadata=meta, status=ResourceClaimStatus(allocation=claim.allocation))
+
+
+async def test_a_device_that_is_held_twice_for_a_moment_is_told_of(world: Any, service: Service) -> None:
+    world.claim("c")
+    assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
+    second = rival(world, service, "c")
+    assert service.engine is not None
+    service.engine.apply(second)
+    service.engine.remove(second)
+    _, text = await world.get(service.url + "/metrics")
+    assert "dra_extender_violations_told_total 1.0" in text
+
+
+async def test_what_a_bind_under_way_relies_on_is_told_of_when_the_pod_is_bound(world: Any, service: Service) -> None:
+    world.claim("c")
+    pod = world.pod("p", "c")
+    slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", latency=0.2, times=1))
+    call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
+    await until(lambda: slow.hits)
+    engine = service.engine
+    assert engine is not None
+    engine.apply(rival(world, service, "c"))
+    assert engine.audit.told == 0
+    assert await call == ""
+    await until(lambda: engine.audit.told == 1)
 
 
 async def test_a_service_that_cannot_listen_leaves_nothing_open(world: Any) -> None:
