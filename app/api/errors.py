@@ -91,7 +91,7 @@ def error_from_status(
     *,
     retry_after: float | None = None,
 ) -> ApiError:
-    """The exception for an HTTP answer that is no success. `retry_after`: the Retry-After header in seconds, if sent."""
+    """The exception for an HTTP answer without success. `retry_after`: seconds of the Retry-After header, if sent."""
     if status == TOO_MANY_REQUESTS:
         return ThrottledError(status, reason, message, details, retry_after=1.0 if retry_after is None else retry_after)
     if status >= 500:
