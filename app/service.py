@@ -121,19 +121,23 @@ class Service:
             raise TimeoutError(f"not ready after {timeout:g} s: {self.unavailable()}") from None
 
     async def stop(self) -> None:
-        """Stop accepting, let running binds finish, release the lease, end everything."""
+        """Stop accepting, let running binds finish, release the lease, end everything. What waits for others to finish
+        takes no longer than the grace period, all of it together: who kills processes counts from the signal.
+        """
         if self._stopping:
             return
         self._stopping = True
         log.info("stopping")
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self.settings.shutdown_grace
         for server in self._servers[:1]:
             await server.stop()
         if self.engine is not None:
-            await self.engine.drain(self.settings.shutdown_grace)
+            await self.engine.drain(max(0.0, deadline - clock()))
         if self._election is not None:
             await self._election.release()
         for server in self._servers[1:]:
-            await server.stop()
+            await server.stop(max(0.0, deadline - clock()))
         await self._end()
         log.info("stopped")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 import ssl
 from collections.abc import Iterator
@@ -71,8 +72,10 @@ class HttpServer:
                 raise RuntimeError(f"{self.url}: the server ended before it started")
             await asyncio.sleep(0.005)
 
-    async def stop(self) -> None:
-        """Stop listening and wait for running requests, no longer than the grace period."""
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop listening and wait for running requests, no longer than the grace period or these seconds."""
+        if grace is not None:
+            self._server.config.timeout_graceful_shutdown = math.ceil(grace)
         self._server.should_exit = True
         if self._task is not None:
             await self._task
