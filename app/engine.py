@@ -125,6 +125,7 @@ class Engine:
         )
         if self._own_process:
             # What was decoded stays: looking through it at every collection would cost pauses for nothing.
+            gc.unfreeze()  # what an engine before this one has left
             gc.collect()
             gc.freeze()
 

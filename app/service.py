@@ -1,8 +1,9 @@
 """The composition root: listeners, the connection to the API server, election, and the life of all of it.
 
 `Service` promises: it listens at once and answers 503 until it may decide; an API server that is away at the start or
-later delays it and never ends it; `stop` hands back what it holds (running binds finish within the grace period, the
-lease is released), `kill` does none of that, as a crash would. Several services can live in one process.
+later, or that is upgraded to other versions of the resource API, delays it and never ends it; `stop` hands back what it
+holds (running binds finish within the grace period, the lease is released), `kill` does none of that, as a crash would.
+Several services can live in one process.
 """
 
 from __future__ import annotations
@@ -54,7 +55,12 @@ log = structlog.get_logger(__name__)
 _CERTIFICATE_PERIOD = 5.0
 _LAG_PERIOD = 0.25
 _RIGHTS_PERIOD = 5.0
+_VERSION_PERIOD = 5.0
 _UNREACHED = "the API server has not been reached yet"
+
+
+class _WithdrawnError(Exception):
+    """The API server no longer serves what the engine was made for."""
 
 
 class Service:
@@ -196,15 +202,48 @@ class Service:
                 group.create_task(self._watch_lag())
                 if self._certificates is not None:
                     group.create_task(self._watch_certificates(self._certificates))
-                self._served = await self._discover(client)
-                self.engine = Engine(client, self._served, self.settings, self.metrics, own_process=self._own_process)
-                self._start_election(client, group)
-                group.create_task(self._check_rights(client, self._served))
-                for job in self.engine.jobs():
-                    group.create_task(job)
+                while True:
+                    self._served = await self._discover(client)
+                    await self._decide(client, self._served)
         except* Exception as problems:
             self._failure = "; ".join(f"{type(problem).__name__}: {problem}" for problem in _leaves(problems))
             log.exception("the service cannot go on", problem=self._failure)
+
+    async def _decide(self, client: KubeClient, served: Served) -> None:
+        """Work with this version of the API until the server withdraws it. Binds under way end as in a crash then."""
+        engine = Engine(client, served, self.settings, self.metrics, own_process=self._own_process)
+        self.engine = engine
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._start_election(client, group)
+                group.create_task(self._check_rights(client, served))
+                group.create_task(self._watch_version(client, served, engine))
+                for job in engine.jobs():
+                    group.create_task(job)
+        except* _WithdrawnError:
+            self.engine = None
+            await engine.drain(0)
+
+    async def _watch_version(self, client: KubeClient, served: Served, engine: Engine) -> None:
+        """Raises _WithdrawnError when the server has other versions instead, after an upgrade for example."""
+        while True:
+            await asyncio.sleep(_VERSION_PERIOD)
+            if not engine.watches.not_found:
+                continue
+            try:
+                now = await discover(client)
+            except ApiError as problem:
+                log.warning("cannot follow, and cannot ask which versions are served", problem=problem.message)
+                continue
+            if (now.version, now.taint_rules) != (served.version, served.taint_rules):
+                log.warning(
+                    "the API server has withdrawn a version: beginning anew with what it serves now",
+                    was=served.version,
+                    now=now.version,
+                    taint_rules_were=served.taint_rules or "not served",
+                    taint_rules_now=now.taint_rules or "not served",
+                )
+                raise _WithdrawnError
 
     async def _discover(self, client: KubeClient) -> Served:
         """What the API server offers, asked until it answers."""

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 import msgspec
 import structlog
 
-from app.api.errors import ApiError, GoneError
+from app.api.errors import ApiError, GoneError, NotFoundError
 from app.kube.backoff import Backoff
 from app.kube.client import KubeClient
 from app.kube.mirror import Callbacks, Mirror, Named
@@ -84,6 +84,7 @@ class Reflector(Generic[T]):
         self._watching = False
         self._lists = self._watches = self._events = 0
         self._problem = ""
+        self._not_found = False
         self._told = ("", -_QUIET)
 
     @property
@@ -95,6 +96,11 @@ class Reflector(Generic[T]):
     def behind(self) -> float:
         """Seconds since the watch was last known to be alive; 0 while it is."""
         return 0.0 if self._watching else self._clock() - self._alive_at
+
+    @property
+    def not_found(self) -> bool:
+        """Whether the server knew no such kind of objects when it was asked last."""
+        return self._not_found
 
     def progress(self) -> Progress:
         return Progress(
@@ -182,6 +188,7 @@ class Reflector(Generic[T]):
             self._watching = True
             self._opened_at = self._clock()
         self._problem = ""
+        self._not_found = False
 
     def _left(self) -> None:
         if self._watching:
@@ -195,6 +202,7 @@ class Reflector(Generic[T]):
             self._mirror.version = ""  # the server was set back, from a backup for example: what we know is its future
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
         self._problem = problem.message
+        self._not_found = isinstance(problem, NotFoundError)
         told, when = self._told
         if told != problem.message or self._clock() - when >= _QUIET:
             self._told = (problem.message, self._clock())

@@ -75,6 +75,11 @@ class Watches:
         """Seconds since the kind that is worst off was last being watched; 0 while all are."""
         return max(reflector.behind for reflector in self._reflectors)
 
+    @property
+    def not_found(self) -> bool:
+        """Whether the server does not know some kind any more: its version may have been withdrawn."""
+        return any(reflector.not_found for reflector in self._reflectors)
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -170,6 +171,23 @@ async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: Any, 
     async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
         await service.until_ready(20)
         assert service.kubernetes[1] == version
+
+
+async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("app.service._VERSION_PERIOD", 0.05)
+    async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
+        port = urlsplit(before.url).port or 0
+        service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
+        await service.start()
+        await service.until_ready(20)
+    async with EmbeddedAPIServer(port=port):
+        await until(lambda: service.kubernetes[1] == "v1")
+        await service.until_ready(20)
+        await service.stop()
+    captured = capfd.readouterr()
+    assert "withdrawn a version" in captured.out + captured.err
 
 
 # --- poison
