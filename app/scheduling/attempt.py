@@ -5,7 +5,8 @@ Promises
 - Order of writes: finalizer, status of each claim, binding. Before the binding our own writes have come back on the
   watch and no rival was there before us, all claims are allocated and reserved for the pod, all devices are ready.
 - "Bound" is said only when the API server has the binding. As long as it may have it, nothing is taken back.
-- Nothing new is started for a pod that is being deleted, or after the deadline.
+- Nothing new is started for a pod that is being deleted, by a replica that does not lead, or after the deadline: others
+  count on that when they judge what is left behind.
 
 Rules: Kubernetes 1.36, Reserve, PreBind and Unreserve of
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
@@ -39,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class Attempt:
-    """`run` it once. `deadline` (monotonic seconds) may be moved while it runs."""
+    """`run` it once. No write is started after `deadline` (monotonic seconds) but those that take something back."""
 
     def __init__(self, state: State, args: ExtenderBindingArgs, deadline: float) -> None:
         self.node = args.Node
@@ -218,11 +219,13 @@ class Attempt:
         if not await state.changes.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
         state.observer.took(WATCH_SECONDS, state.clock.monotonic() - started)
-        for claim in self._check_claims():
+        for claim, write in zip(self._check_claims(), self._writes, strict=True):
             rivals = ledger.rivals(claim)
             if rivals:
                 self._report_rivals(claim, rivals)
                 raise BindFailure(failure.RIVAL, "conflict", clear=True)
+            if write.allocation is not None and not ledger.limits_known(claim):
+                raise BindFailure(failure.VANISHED, "conflict")
 
     def _report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
         self._state.observer.count(CONFLICTS, "rival")
@@ -292,9 +295,15 @@ class Attempt:
         started = state.clock.monotonic()
         in_doubt_until = 0.0
         async for _ in rounds(state.limits):
-            if not in_doubt_until:
+            try:
                 self._go_on()
                 self._check_claims()
+            except BindFailure:
+                if state.clock.monotonic() >= in_doubt_until:
+                    raise
+                if await self._is_bound():
+                    break
+                continue
             try:
                 await state.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
                 break
@@ -347,6 +356,8 @@ class Attempt:
         if problem.keep:
             return problem.text
         if written and await self._is_bound_after_all():
+            for write in written:
+                await write.leave()
             self.label = "bound"
             return ""
         for write in reversed(written):

@@ -53,10 +53,7 @@ class Binder:
                 count(BOUND, "replayed")
                 return ExtenderBindingResult(Error="" if bound == args.Node else failure.BOUND_ELSEWHERE)
             known = self._running.get(args.PodUID)
-            deadline = clock.monotonic() + limits.bind_seconds * limits.forward_share
-            attempt, task = known or self._start(args, deadline)
-            if known is not None and attempt.node == args.Node:
-                attempt.deadline = max(attempt.deadline, deadline)
+            attempt, task = known or self._start(args)
             # wait() leaves the attempt alone when this call is cancelled or has no more time.
             left = started + limits.bind_seconds - clock.monotonic()
             await asyncio.wait({task}, timeout=max(0.0, left))
@@ -67,7 +64,9 @@ class Binder:
                 count(BOUND, attempt.label if known is None else "joined")
                 return ExtenderBindingResult(Error=_answer(task))
 
-    def _start(self, args: ExtenderBindingArgs, deadline: float) -> tuple[Attempt, asyncio.Task[str]]:
+    def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
+        limits = self._state.limits
+        deadline = self._state.clock.monotonic() + limits.bind_seconds * limits.forward_share
         attempt = Attempt(self._state, args, deadline)
         task = asyncio.create_task(self._run(args.PodUID, attempt), name=f"bind {args.PodNamespace}/{args.PodName}")
         self._running[args.PodUID] = attempt, task

@@ -35,6 +35,8 @@ class Refusal(msgspec.Struct, frozen=True):
     reason: str
     behind: bool = False
     """What we know of the pod or its claims may be older than what others know: a live read may help."""
+    leaving: tuple[ResourceClaim, ...] = ()
+    """Allocated claims that are being deleted: they keep their devices as long as they are reserved for somebody."""
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -79,6 +81,7 @@ def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClai
     claims: dict[str, ResourceClaim] = {}
     refusal = ""
     behind = False
+    leaving: list[ResourceClaim] = []
     for name, owned in names:
         claim = lookup(namespace, name)
         if claim is None:
@@ -86,6 +89,8 @@ def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClai
             refusal = refusal or f'could not find ResourceClaim "{namespace}/{name}"'
         elif claim.metadata.deletion_timestamp:
             refusal = refusal or f'resourceclaim "{name}" is being deleted'
+            if claim.allocation is not None:
+                leaving.append(claim)
         elif owned and not _owned_by(claim, pod, features):
             refusal = refusal or (
                 f"ResourceClaim {claim.metadata.key} was not created for Pod {pod.metadata.key} (Pod is not owner)"
@@ -93,7 +98,7 @@ def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClai
         else:
             claims[claim.metadata.uid or claim.metadata.key] = claim
     if refusal:
-        return Refusal(refusal, behind)
+        return Refusal(refusal, behind, tuple(leaving))
     return tuple(claims.values())
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -31,12 +32,9 @@ from app.scheduling.claims import consumer, full_reason
 from app.scheduling.failure import TAKEN, BindFailure
 from app.scheduling.observing import CONFLICTS, FINALIZER_SECONDS, STATUS_SECONDS, UNDONE, UNKNOWN
 from app.scheduling.patience import Unanswered, answered, rounds
-from app.scheduling.state import State
+from app.scheduling.state import ADOPTED, State
 
 log = structlog.get_logger(__name__)
-
-ADOPTED = "dra-extender.dev/adopted"
-"""Annotation of claims: the last bind that relied on a reservation it had not made."""
 
 GoOn = Callable[[], None]
 """Raises BindFailure when the bind must not start another write."""
@@ -273,6 +271,14 @@ class ClaimWrite:
             self._learned(await ports.write_status(claim, reserved_for=rest))
             return "unreserved"
         return "gone"
+
+    async def leave(self) -> None:
+        """Let everything that is stored stay. The hold ends when it is known what that is."""
+        if self._doubtful:
+            with suppress(BindFailure):
+                await self._read(lambda: None, insist=True)
+        if self.hold is not None and self.hold.written_version is None:
+            self.let_go()
 
     def let_go(self) -> None:
         """Release the hold. What is stored stays accounted for."""

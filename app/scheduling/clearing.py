@@ -1,7 +1,8 @@
 """Taking an allocation back that nobody uses.
 
-Promises: an allocation is cleared only at the version it was judged by, so a reservation made meanwhile wins; while the
-write is on its way no bind of ours relies on the claim.
+Promises: an allocation is cleared only at the version it was judged by, so a reservation made meanwhile wins, and never
+under a pod that is bound: that is asked of the API server, because the watch of pods may be behind. While the write is
+on its way no bind of ours relies on the claim.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ async def clear(state: State, claim: ResourceClaim, cause: str, note: str) -> bo
         return False
     state.clearing.add(uid)
     try:
+        if await _runs_somewhere(state, claim):
+            return False
         state.learn(await state.ports.deallocate(claim))
     except NotFoundError:
         state.gone(claim)
@@ -38,6 +41,17 @@ async def clear(state: State, claim: ResourceClaim, cause: str, note: str) -> bo
     state.observer.count(CLEARED, cause)
     state.ports.record_event(claim, "Normal", "DevicesReleased", note)
     return True
+
+
+async def _runs_somewhere(state: State, claim: ResourceClaim) -> bool:
+    """Whether one of the claim's pods is bound, as stored now. Raises ApiError."""
+    for consumer in claim.status.reserved_for:
+        pod = await state.ports.read_pod(claim.metadata.namespace, consumer.name)
+        if pod is not None and pod.metadata.uid == consumer.uid:
+            state.pods.learn(pod)
+            if pod.spec.node_name:
+                return True
+    return False
 
 
 async def discard(state: State, claim: ResourceClaim) -> bool:

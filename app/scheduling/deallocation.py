@@ -1,8 +1,9 @@
 """Allocations that keep a pod from running anywhere are cleared, as kube-scheduler's PostFilter would do.
 
 A claim that was allocated for one node and is used by nobody else would keep its pod pending for ever when that node is
-full. So when a filter refused all nodes, and allocated claims were the reason on at least one, one of those claims is
-cleared after a short while; the change of the claim wakes the pod.
+full; so would one that is being deleted, because it stays as long as it is reserved for the pod. So when a filter
+refused all nodes, and allocated claims were the reason on at least one, one of those claims is cleared after a short
+while; the change of the claim wakes the pod.
 
 Guards: the call was no probe of a nominated node, the scheduler has reported the pod as unschedulable, no later filter
 found a node, no bind of the pod is under way here or, as far as time can tell, in another replica, and the claim is
@@ -96,19 +97,14 @@ class Deallocations:
         """Whether the claim is as it was judged, and nobody but the pod counts on it."""
         state = self._state
         now = state.cluster.ledger.by_uid(claim.metadata.uid)
-        if (
-            now is None
-            or now.metadata.resource_version != claim.metadata.resource_version
-            or state.in_flight(now)
-            or now.metadata.deletion_timestamp
-        ):
+        if now is None or now.metadata.resource_version != claim.metadata.resource_version or state.in_flight(now):
             return False
         consumers = [consumer.uid for consumer in now.status.reserved_for]
         if all(uid == pod_uid for uid in consumers):
             return state.is_settled(now)
         # A device in two claims keeps all pods of both from running: those that no pod runs with give way. And pods
         # of which each was reserved for before a crash, on a node where none of them fits, would wait for each other.
-        return age >= state.limits.doubt_seconds and self._is_useless(now, consumers)
+        return age >= state.limits.settled_seconds and self._is_useless(now, consumers)
 
     def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
         """Whether no consumer is bound or about to be, and none will be: a device of the claim is in another one too,
@@ -125,9 +121,7 @@ class Deallocations:
         """Devices that may still become ready are waited for by binds of which no condition of a pod tells."""
         state = self._state
         limits = state.limits
-        if readiness.has_conditions(claim) and not readiness.unavailable(
-            claim, state.clock.wall(), limits.binding_seconds
-        ):
+        if readiness.awaited(claim) and not readiness.unavailable(claim, state.clock.wall(), limits.binding_seconds):
             return False
         return all(
             pod is not None and pod.spec.scheduler_name in limits.scheduler_names and reported_unschedulable(pod)

@@ -39,15 +39,22 @@ async def create(state: State, pod: Pod, write: ClaimWrite, go_on: Callable[[], 
         except Unanswered:
             continue
         except ApiError as error:
-            log.warning("a claim for extended resources was refused", pod=pod.metadata.key, error=repr(error))
-            raise BindFailure("the API server refused the claim for extended resources") from None
-        existing = await answered(
-            lambda: state.ports.read_claim(pod.metadata.namespace, claim_name(pod)), state.limits, go_on
-        )
+            raise _refused(pod, error) from None
+        try:
+            existing = await answered(
+                lambda: state.ports.read_claim(pod.metadata.namespace, claim_name(pod)), state.limits, go_on
+            )
+        except ApiError as error:
+            raise _refused(pod, error) from None
         if existing is not None:
             _require_ours(pod, existing, write)
             write.adopt(existing)
             return
+
+
+def _refused(pod: Pod, error: ApiError) -> BindFailure:
+    log.warning("a claim for extended resources was refused", pod=pod.metadata.key, error=repr(error))
+    return BindFailure("the API server refused the claim for extended resources")
 
 
 def _require_ours(pod: Pod, existing: ResourceClaim, write: ClaimWrite) -> None:

@@ -50,7 +50,7 @@ class Judgement(msgspec.Struct, frozen=True):
     refused: dict[str, str]
     error: str = ""
     stuck: tuple[ResourceClaim, ...] = ()
-    """Allocated claims that keep the pod from nodes where everything else fits."""
+    """Allocated claims that keep the pod from nodes where everything else fits, or are being deleted."""
 
     @property
     def outcome(self) -> str:
@@ -135,7 +135,7 @@ def judge(state: State, pod: Pod, names: Sequence[str]) -> Judgement:
     """Which of these nodes fit the pod. `names` has no duplicates."""
     subject = subject_of(state, pod)
     if isinstance(subject, Refusal):
-        return Judgement(fits=[], refused=dict.fromkeys(names, subject.reason))
+        return Judgement(fits=[], refused=dict.fromkeys(names, subject.reason), stuck=subject.leaving)
     if isinstance(subject, Failure):
         return Judgement(fits=[], refused={}, error=subject.error)
     refused: dict[str, str] = {}

@@ -46,6 +46,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     doubt_seconds: float = 60.0
     """After this time no request is under way any more: the API server ends each after a minute (--request-timeout)."""
 
+    @property
+    def settled_seconds(self) -> float:
+        """When nobody has changed a reservation for so long, no bind can rely on it any more, not even one of another
+        replica: it sends its last request within `bind_seconds`.
+        """
+        return self.bind_seconds + self.doubt_seconds
+
     write_attempts: int = 5
     """How often a write is tried in the face of conflicts."""
 

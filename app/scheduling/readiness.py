@@ -35,6 +35,13 @@ def has_conditions(claim: ResourceClaim) -> bool:
     return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
 
 
+def awaited(claim: ResourceClaim) -> bool:
+    """Whether a pod may be tried again and again until the devices are ready. A claim that is being deleted is for
+    nobody any more.
+    """
+    return has_conditions(claim) and not claim.metadata.deletion_timestamp
+
+
 def readiness(claim: ResourceClaim) -> Readiness:
     """Whether all devices of the claim with binding conditions are ready."""
     if claim.allocation is None or not has_conditions(claim):

@@ -79,9 +79,11 @@ class Sweeper:
         if claim is None or claim.allocation is None:
             state.quiet.pop(uid, None)
             return
-        if state.in_flight(claim) or claim.metadata.deletion_timestamp:
+        if state.in_flight(claim):
             return
         if not claim.status.reserved_for:
+            if claim.metadata.deletion_timestamp:
+                return  # the claim controller's business, as long as nobody has reserved it
             await clear(state, claim, "idle", "the devices are released: nobody uses the claim")
             return
         pod = state.pods.get(claim.status.reserved_for[0].uid)
@@ -96,6 +98,6 @@ class Sweeper:
         if state.pods.leaving(pod.metadata.uid) or state.running(pod.metadata.uid) is not None:
             return False
         ours = pod.spec.scheduler_name in state.limits.scheduler_names
-        if ours and not readiness.has_conditions(claim):
+        if ours and not readiness.awaited(claim):
             return state.is_settled(claim)
         return idle >= state.limits.binding_seconds + GRACE_SECONDS

@@ -5,15 +5,16 @@ What must never happen is checked at every commit and collected in `violations`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from app.api.core import Node, Pod
 from app.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
-from app.scheduling.scheduling import Scheduling
+
+if TYPE_CHECKING:
+    from tests.scheduling.watch import Watch
 
 EXTENDED = "example.com/gpu"
 """The extended resource that pods of these tests ask for."""
@@ -35,6 +36,10 @@ class Api:
         """More rules: each gets operation, object before and object after, and says what is wrong, or nothing."""
         self.intrusions: set[tuple[str, str]] = set()
         """(claim, claim) by UID: a stranger took a device of the second one although it was stored already."""
+        self.unreadable: set[tuple[type, str]] = set()
+        """Objects that nobody of ours can decode as they are stored now."""
+        self.sites: set[str] = set()
+        """Names of all nodes that ever were: pools of these names are theirs."""
 
     # commits
 
@@ -46,20 +51,37 @@ class Api:
         key = (type(obj), stored.metadata.key)
         before = self.objects.get(key)
         self.objects[key] = stored
+        self.unreadable.discard(key)
         self.log.append((operation, stored.metadata.key))
+        if isinstance(stored, Node):
+            self.sites.add(stored.name)
         self._check(before, stored)
         self.violations += filter(None, (judge(operation, before, stored) for judge in self.judges))
-        for watch in self.watches:
-            watch.send(stored, removed=False)
+        self._send(stored)
         return stored
+
+    def spoil(self, obj: Any) -> None:
+        """Somebody stores a version of the object that cannot be decoded, until it is put again."""
+        key = (type(obj), obj.metadata.key)
+        if key in self.objects:
+            self.version += 1
+            meta = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
+            self.objects[key] = stored = msgspec.structs.replace(obj, metadata=meta)
+            self.unreadable.add(key)
+            self.log.append(("spoil", obj.metadata.key))
+            self._send(stored)
+
+    def _send(self, obj: Any, *, removed: bool = False) -> None:
+        for watch in self.watches:
+            watch.send(obj, removed=removed)
 
     def drop(self, obj: Any, operation: str = "drop") -> None:
         stored = self.objects.pop((type(obj), obj.metadata.key), None)
         if stored is not None:
             self.version += 1
+            self.unreadable.discard((type(obj), obj.metadata.key))
             self.log.append((operation, obj.metadata.key))
-            for watch in self.watches:
-                watch.send(stored, removed=True)
+            self._send(stored, removed=True)
 
     def claim(self, name: str) -> ResourceClaim:
         found: ResourceClaim = self.objects[ResourceClaim, f"default/{name}"]
@@ -91,18 +113,55 @@ class Api:
         self.drop(self.pod(name))
         self.clean_up()
 
+    def finish_pod(self, name: str) -> None:
+        """The containers of a bound pod have ended."""
+        pod = self.pod(name)
+        status = msgspec.structs.replace(pod.status, phase="Succeeded")
+        self.put(msgspec.structs.replace(pod, status=status))
+
+    def delete_claim(self, claim: ResourceClaim, operation: str = "delete_claim") -> None:
+        """What a deletion does: the finalizer keeps the claim until nobody uses it."""
+        if not claim.metadata.finalizers:
+            self.drop(claim, operation)
+        elif not claim.metadata.deletion_timestamp:
+            meta = msgspec.structs.replace(claim.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+            self.put(msgspec.structs.replace(claim, metadata=meta), operation)
+
     def clean_up(self) -> None:
-        """What the claim controller and the garbage collector do about pods that are gone."""
-        alive = {pod.metadata.uid for pod in self.all(Pod)}
+        """What the claim controller and the garbage collector do about pods that are gone or finished."""
+        users = {pod.metadata.uid for pod in self.all(Pod) if not pod.finished}
         for claim in self.all(ResourceClaim):
+            self._release(claim, users)
+            stored = self.objects.get((ResourceClaim, claim.metadata.key))
             owner = claim.metadata.controller
-            rest = tuple(entry for entry in claim.status.reserved_for if entry.uid in alive)
-            if rest != claim.status.reserved_for:
-                kept = msgspec.structs.replace(claim.status, reserved_for=rest)
-                status = kept if rest else ResourceClaimStatus()
-                self.put(msgspec.structs.replace(claim, status=status), "controller")
-            if owner is not None and owner.uid not in alive:
-                self.drop(claim, "controller")
+            if stored is not None and owner is not None and owner.uid not in users:
+                self.delete_claim(stored, "collector")
+                self._let_go(stored.metadata.key)
+
+    def _release(self, claim: ResourceClaim, users: set[str]) -> None:
+        """Reservations of nobody go; with the last one go allocation and finalizer, in two writes."""
+        rest = tuple(entry for entry in claim.status.reserved_for if entry.uid in users)
+        if rest != claim.status.reserved_for:
+            kept = msgspec.structs.replace(claim.status, reserved_for=rest)
+            status = kept if rest else ResourceClaimStatus()
+            claim = self.put(msgspec.structs.replace(claim, status=status), "controller")
+            if not rest and not claim.metadata.deletion_timestamp:
+                self._unprotect(claim)
+        self._let_go(claim.metadata.key)
+
+    def _unprotect(self, claim: ResourceClaim) -> None:
+        kept = tuple(name for name in claim.metadata.finalizers if name != FINALIZER)
+        meta = msgspec.structs.replace(claim.metadata, finalizers=kept)
+        self.put(msgspec.structs.replace(claim, metadata=meta), "controller")
+
+    def _let_go(self, key: str) -> None:
+        """A claim that is being deleted goes when nobody uses it any more."""
+        claim = self.objects.get((ResourceClaim, key))
+        if claim is None or not claim.metadata.deletion_timestamp or claim.status.reserved_for:
+            return
+        if claim.allocation is not None:
+            claim = self.put(msgspec.structs.replace(claim, status=ResourceClaimStatus()), "controller")
+        self.drop(claim, "controller")
 
     # invariants
 
@@ -128,14 +187,18 @@ class Api:
                 self.violations.append(f"{name}: deallocated under bound pods {bound}")
             self.intrusions = {pair for pair in self.intrusions if after.metadata.uid not in pair}
 
+    def bound(self) -> set[str]:
+        """UIDs of the pods that run somewhere."""
+        return {pod.metadata.uid for pod in self.all(Pod) if pod.spec.node_name and not pod.finished}
+
     def _is_bound(self, pod_uid: str) -> bool:
-        return any(pod.metadata.uid == pod_uid and pod.spec.node_name for pod in self.all(Pod))
+        return pod_uid in self.bound()
 
     def _check_binding(self, pod: Pod) -> None:
-        names = [entry.resource_claim_name for entry in pod.spec.resource_claims]
+        names = claim_names(pod)
         node: Node | None = self.objects.get((Node, pod.spec.node_name))
         asks = any(EXTENDED in container.resources.requests for container in pod.spec.containers)
-        if asks and node is not None and EXTENDED not in node.status.allocatable:
+        if asks and (node is None or EXTENDED not in node.status.allocatable):
             told = pod.status.extended_resource_claim_status
             names.append(told.resource_claim_name if told is not None else None)
         for name in names:
@@ -144,7 +207,7 @@ class Api:
                 self.violations.append(f"{pod.metadata.name} bound without {name}")
                 continue
             for result in claim.allocation.devices.results:
-                if result.pool in (node.metadata.name for node in self.all(Node)) and result.pool != pod.spec.node_name:
+                if result.pool in self.sites and result.pool != pod.spec.node_name:
                     self.violations.append(f"{pod.metadata.name} bound away from {result.pool}")
             for other in self.rivals(claim):
                 if (other.metadata.uid, claim.metadata.uid) in self.intrusions:
@@ -172,72 +235,7 @@ def devices(claim: ResourceClaim) -> set[tuple[str, str, str]]:
     return {result.id for result in results if not result.admin_access and result.share_id is None}
 
 
-class Watch:
-    """Brings commits to one service, `lag` seconds later (or as `lags` says for a kind), those of one kind in order.
-
-    `alive = False` stops it for good. `repeat` brings each event so many times more. `disconnect` loses what happens
-    from then on, `reconnect` brings the difference between what was seen and what is there, in one step.
-    """
-
-    def __init__(self, api: Api, sink: Scheduling, lag: float) -> None:
-        self.sink = sink
-        self.lag = lag
-        self.lags: dict[type, float] = {}
-        self.alive = True
-        self.repeat = 0
-        self.relists = 0
-        self._api = api
-        self._at: dict[type, float] = {}
-        self._paused: list[tuple[Any, bool]] | None = None
-        self._connection: int | None = 0
-        self._connections = 0
-        self._seen = dict(api.objects)
-
-    def pause(self) -> None:
-        self._paused = self._paused or []
-
-    def resume(self) -> None:
-        waiting, self._paused = self._paused or [], None
-        for obj, removed in waiting:
-            self._deliver(obj, removed, self._connection)
-
-    def disconnect(self) -> None:
-        self._connection = None
-
-    def reconnect(self) -> None:
-        if self._connection is not None:
-            return
-        self.relists += 1
-        self._connections += 1
-        self._connection = self._connections
-        now = dict(self._api.objects)
-        for key, obj in list(self._seen.items()):
-            if key not in now or now[key].metadata.uid != obj.metadata.uid:
-                self._bring(obj, removed=True)
-        for key, obj in now.items():
-            if self._seen.get(key) is not obj:
-                self._bring(obj, removed=False)
-
-    def send(self, obj: Any, *, removed: bool) -> None:
-        loop = asyncio.get_running_loop()
-        at = loop.time() + self.lags.get(type(obj), self.lag)
-        self._at[type(obj)] = at = max(self._at.get(type(obj), 0.0) + 1e-9, at)
-        loop.call_at(at, self._deliver, obj, removed, self._connection)
-
-    def _deliver(self, obj: Any, removed: bool, connection: int | None) -> None:
-        if not self.alive or connection is None or connection != self._connection:
-            return
-        if self._paused is not None:
-            self._paused.append((obj, removed))
-            return
-        for _ in range(1 + self.repeat):
-            self._bring(obj, removed)
-
-    def _bring(self, obj: Any, removed: bool) -> None:
-        key = (type(obj), obj.metadata.key)
-        if removed:
-            self._seen.pop(key, None)
-            self.sink.remove(obj)
-        else:
-            self._seen[key] = obj
-            self.sink.apply(obj)
+def claim_names(pod: Pod) -> list[str | None]:
+    """The names of the claims in the pod's spec; None for one that a template has not been made into yet."""
+    told = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    return [entry.resource_claim_name or told.get(entry.name) for entry in pod.spec.resource_claims]

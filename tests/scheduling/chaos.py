@@ -22,38 +22,30 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import hashlib
 import random
 from collections import Counter
-from typing import Any, TypeVar
 
 import msgspec
+from structlog.testing import capture_logs
 
 from app.api.core import Pod
-from app.api.errors import ApiError, ConflictError, OutcomeUnknownError, ThrottledError, UnreachableError
 from app.api.extender import ExtenderArgs, ExtenderPreemptionArgs, MetaVictims
 from app.api.meta import Condition
 from app.api.resource import DeviceClass, ResourceClaim
 from app.scheduling.limits import Limits
-from tests.scheduling.client import When
-from tests.scheduling.hardware import GPU, Hardware, Rules
-from tests.scheduling.objects import make_claim, make_pod
-from tests.scheduling.strangers import STRANGER, Strangers
+from tests.scheduling.hardware import Hardware
+from tests.scheduling.mishaps import Mishaps
+from tests.scheduling.rules import Rules
+from tests.scheduling.strangers import Strangers
+from tests.scheduling.workload import Workload
 from tests.scheduling.world import Replay, Service, World
 
-T = TypeVar("T")
-
-LIMITS = Limits(bind_seconds=20.0, scheduler_names=frozenset({"dra-scheduler"}))
-FORWARD = ("add_finalizer", "write_status", "bind_pod", "annotate", "create_claim", "patch_pod_status")
-BACKWARD = ("deallocate", "delete_claim", "remove_finalizer")
-READS = ("read_claim", "read_pod")
-FAULTS: list[tuple[ApiError, tuple[When, ...]]] = [
-    (ConflictError(409, "Conflict"), ("before",)),
-    (ThrottledError(429, "TooManyRequests"), ("before",)),
-    (UnreachableError(0, "Unreachable"), ("before",)),
-    (OutcomeUnknownError(500, "InternalError"), ("before", "after", "late")),
-    (OutcomeUnknownError(0, "Timeout"), ("before", "after", "late")),
-]
+LIMITS = Limits(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
 LAGS = [0.0, 0.002, 0.05, 0.5]
+MOMENTS = [0.0, 0.001, 0.01, 0.3, 2.0]
+WATCH_GAP = 30.0
+"""Seconds without a watch after which a service refuses to decide, as `--watch-gap` says."""
 ROUNDS = 40
 """Of peace. The longest wait is for a write that may still arrive (a minute) and a sweep after it."""
 
@@ -67,12 +59,14 @@ class Chaos:
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
         """Of virtual time, once the run is over."""
-        self.serial = 0
-        self.extended = self.dice.random() < 0.5
+        extended = self.dice.random() < 0.5
         self.hardware = Hardware(world, self.dice)
-        world.api.judges.append(Rules(world, self.hardware).judge)
+        self.workload = Workload(world, self.dice, self.hardware, extended=extended)
+        self.rules = Rules(world, self.hardware)
+        world.api.judges.append(self.rules.judge)
         self.strangers = Strangers(world, self.dice) if self.dice.random() < 0.6 else None
         self.services = [self.new_service() for _ in range(self.dice.choice([1, 1, 2]))]
+        self.mishaps = Mishaps(world, self.dice, self.services, self.replace, self.strangers)
         self.refused: dict[str, tuple[int, Pod]] = {}
         """Pods that were refused, with the rings heard before that and the version that was refused."""
 
@@ -81,111 +75,35 @@ class Chaos:
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
         service.watch.repeat = self.dice.choice([0, 0, 1])
+        self.rules.oversee(service)
         service.start()
         return service
-
-    def pending(self) -> list[Pod]:
-        pods = [pod for pod in self.world.api.all(Pod) if not pod.spec.node_name]
-        return [pod for pod in pods if pod.spec.scheduler_name != STRANGER]
-
-    def rings(self) -> int:
-        return sum(service.client.rings for service in self.world.services)
-
-    # --- what can happen --------------------------------------------------------------------------------------------
-
-    def add_pod(self) -> None:
-        self.serial += 1
-        name, kind = f"{self.serial}", self.dice.random()
-        if kind < 0.03:
-            self.add_poison(name)
-        elif kind < 0.2 and self.extended:
-            container = {"name": "main", "resources": {"requests": {GPU: "1"}}}
-            self.world.add(make_pod(f"p{name}", containers=[container]))
-        elif kind < 0.4 and (shared := self.shared_claims()):
-            self.world.add(make_pod(f"p{name}", self.dice.choice(shared)))
-        elif kind < 0.5:
-            parts: list[Any] = [{"name": "first", "exactly": self.hardware.request()}]
-            parts.append({"name": "second", "exactly": self.hardware.request()})
-            self.world.add(make_claim(f"c{name}", requests=parts, pod=f"p{name}"), make_pod(f"p{name}", f"c{name}"))
-        elif kind < 0.6:
-            share = [{"name": "r", "exactly": self.hardware.share_request()}]
-            self.world.add(make_claim(f"c{name}", requests=share, pod=f"p{name}"), make_pod(f"p{name}", f"c{name}"))
-        else:
-            owner = f"p{name}" if self.dice.random() < 0.7 else ""
-            claim = make_claim(f"c{name}", count=self.dice.choice([1, 1, 2]), pod=owner)
-            self.world.add(claim, make_pod(f"p{name}", f"c{name}"))
-
-    def shared_claims(self) -> list[str]:
-        claims = [claim.metadata for claim in self.world.api.all(ResourceClaim)]
-        return [meta.name for meta in claims if not meta.controller and meta.name.startswith("c")]
-
-    def add_poison(self, name: str) -> None:
-        """A claim that nobody can allocate, of a pod that asks for it again and again."""
-        request = self.hardware.request() | {"selectors": [{"cel": {"expression": "device.((("}}]}
-        claim = make_claim(f"c{name}", requests=[{"name": "r", "exactly": request}], pod=f"p{name}")
-        self.world.add(claim, make_pod(f"p{name}", f"c{name}"))
-
-    def delete_pod(self) -> None:
-        pods = self.world.api.all(Pod)
-        if pods:
-            self.world.api.delete_pod(self.dice.choice(pods).metadata.name)
-
-    def fault(self) -> None:
-        error, times = self.dice.choice(FAULTS)
-        writes = (*FORWARD, *BACKWARD)
-        operations = writes if isinstance(error, ConflictError) else (*writes, *READS, "ring")
-        when, times_hit, delay = self.dice.choice(times), self.dice.randint(1, 3), self.dice.random() * 5
-        client = self.dice.choice(self.services).client
-        client.fail(self.dice.choice(operations), error, when, times=times_hit, delay=delay)
-
-    def touch(self) -> None:
-        claims = self.world.api.all(ResourceClaim)
-        if claims:
-            self.world.api.touch(self.dice.choice(claims).metadata.name)
-
-    def trip_watch(self) -> None:
-        watch = self.dice.choice(self.services).watch
-        watch.disconnect()
-        asyncio.get_running_loop().call_later(self.dice.choice([0.0, 0.1, 3.0]), watch.reconnect)
-
-    def jump(self) -> None:
-        """The time of day is set."""
-        self.world.clock.offset += self.dice.choice([-3600.0, -5.0, 5.0, 3600.0])
-
-    def depose(self) -> None:
-        """A replica loses the lease for a while."""
-        state = self.dice.choice(self.services).scheduling.state
-        state.leading = lambda: False
-        asyncio.get_running_loop().call_later(self.dice.random() * 3, setattr, state, "leading", lambda: True)
-
-    def intrude(self) -> None:
-        """A stranger allocates: now, or in the moment before one of our writes is looked at."""
-        if self.strangers is None:
-            return
-        if self.dice.random() < 0.5:
-            self.strangers.allocate()
-        else:
-            self.world.api.hooks[self.dice.choice(FORWARD[:3])] = self.strangers.allocate
-
-    async def kill(self) -> None:
-        """Now, or at one of the next calls of the API server."""
-        index = self.dice.randrange(len(self.services))
-        service = self.services[index]
-        if self.dice.random() < 0.5:
-            service.client.kill_at = (len(service.client.calls) + self.dice.randrange(4), self.dice.choice(_AROUND))
-        else:
-            await self.replace(index)
 
     async def replace(self, index: int) -> None:
         await self.services[index].kill()
         self.services[index] = self.new_service()
 
+    def rings(self) -> int:
+        return sum(service.client.rings for service in self.world.services)
+
+    @property
+    def trace(self) -> str:
+        """The same for two runs in which the same was stored in the same order."""
+        return hashlib.sha256(repr(self.world.api.log).encode()).hexdigest()[:12]
+
+    # --- schedulers -------------------------------------------------------------------------------------------------
+
     async def schedule(self, service: Service, pod: Pod) -> None:
         """One cycle of a scheduler for one pod; other verbs come in between in any order."""
         if pod.spec.containers and not self.world.api.all(DeviceClass):
             return  # the plugin NodeResourcesFit sees that nobody has the resource
-        rung = self.rings()
-        names = [node for node in ("n1", "n2", "n3") if self.dice.random() < 0.95] or ["n1"]
+        if service.watch.behind() > WATCH_GAP:
+            return  # the service says that it is not ready
+        rung, nodes = self.rings(), self.hardware.nodes()
+        names = [node for node in nodes if self.dice.random() < 0.95]
+        if self.dice.random() < 0.05:
+            names.append("gone")
+        self.refused.pop(pod.metadata.uid, None)
         args = ExtenderArgs(Pod=pod, NodeNames=tuple(names))
         before = copy.deepcopy(args)
         if self.dice.random() < 0.1:
@@ -198,8 +116,9 @@ class Chaos:
         if answer.NodeNames:
             service.spawn(service.bind(pod, self.dice.choice(answer.NodeNames)))
             if self.dice.random() < 0.05:
-                self.dice.choice(self.services).spawn(service.bind(pod, self.dice.choice(answer.NodeNames)))
-        elif not answer.Error and len(names) == 3:
+                other = self.dice.choice(self.services)
+                other.spawn(other.bind(pod, self.dice.choice(answer.NodeNames)))
+        elif not answer.Error and set(nodes) <= set(names):
             self.refuse(pod, rung)
 
     def rank(self, service: Service, args: ExtenderArgs) -> None:
@@ -231,37 +150,40 @@ class Chaos:
     async def step(self) -> None:
         action = self.dice.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
         self.counts[action] += 1
-        match action:
-            case "add pod":
-                self.add_pod()
-            case "delete pod":
-                self.delete_pod()
-            case "fault":
-                self.fault()
-            case "touch claim":
-                self.touch()
-            case "kill":
-                await self.kill()
-            case "relist":
-                self.trip_watch()
-            case "clock jump":
-                self.jump()
-            case "depose":
-                self.depose()
-            case "stranger":
-                self.intrude()
-            case "hardware":
-                self.hardware.change()
-            case "driver":
-                self.hardware.report()
-            case _:
-                if pods := self.pending():
-                    await self.schedule(self.dice.choice(self.services), self.dice.choice(pods))
-        await self.world.settle(self.dice.choice([0.0, 0.001, 0.01, 0.3]))
+        await self.do(action)
+        self.workload.tick()
+        await self.world.settle(self.dice.choice(MOMENTS))
         for index, service in enumerate(self.services):
             if service.client.dead:
                 await self.replace(index)
         self.check_holds()
+
+    async def do(self, action: str) -> None:
+        simple = {
+            "add pod": self.workload.add_pod,
+            "delete pod": self.workload.delete_pod,
+            "finish pod": self.workload.finish_pod,
+            "replace pod": self.workload.replace_pod,
+            "replace claim": self.workload.replace_claim,
+            "touch claim": self.workload.touch_claim,
+            "fault": self.mishaps.fault,
+            "watch gap": self.mishaps.trip_watch,
+            "outage": self.mishaps.outage,
+            "clock jump": self.mishaps.jump,
+            "depose": self.mishaps.depose,
+            "stranger": self.mishaps.intrude,
+            "hardware": self.hardware.change,
+            "node": self.hardware.lose,
+            "driver": self.hardware.report,
+        }
+        if action in simple:
+            simple[action]()
+        elif action == "kill":
+            await self.mishaps.kill()
+        elif action == "time passes":
+            await self.world.settle(self.dice.random() * 60)
+        elif pods := self.workload.pending():
+            await self.schedule(self.dice.choice(self.services), self.dice.choice(pods))
 
     def check_holds(self) -> None:
         for service in self.services:
@@ -272,24 +194,20 @@ class Chaos:
 
     async def end(self) -> None:
         """Peace: everybody gets a chance again and again, refused pods only after the bell."""
-        self.world.api.hooks.clear()
-        for service in self.services:
-            service.client.faults.clear()
-            service.client.kill_at = None
-            service.watch.reconnect()
-            service.scheduling.state.leading = lambda: True
+        self.mishaps.end()
         self.hardware.restore()
         await self.world.settle(6.0)
         await self.check_audit()
-        if self.strangers is not None:
-            self.strangers.leave()
-        for _ in range(ROUNDS):
-            for pod in self.pending():
+        for number in range(ROUNDS):
+            if self.strangers is not None and number in (0, ROUNDS // 2):
+                self.strangers.leave()
+            for pod in self.workload.pending():
                 if self.exists(pod) and not self.waits(pod):
                     await self.schedule(self.dice.choice(self.services), pod)
             self.hardware.report(well=True)
             await self.world.settle(10.0)
             self.world.api.clean_up()
+            self.workload.tick()
 
     def exists(self, pod: Pod) -> bool:
         """Whether this very version is the stored one."""
@@ -317,33 +235,42 @@ class Chaos:
             wrong += [f"{hold.owner} still holds devices" for hold in service.scheduling.state.cluster.ledger.holds()]
             if service.scheduling.binds_under_way:
                 wrong.append("a bind is still under way")
-        for pod in self.pending():
+            if service.counted.get(("bound", "broken")):
+                wrong.append("a bind has ended in an internal error")
+        for pod in self.workload.pending():
             for service in self.services:
                 if nodes := (await service.filter(pod)).NodeNames:
                     wrong.append(f"{pod.metadata.name} fits on {nodes} and is not bound")
             if node := self.hardware.room_for(pod):
                 wrong.append(f"{pod.metadata.name} was refused although {node} has enough free devices")
-        bound = {pod.metadata.uid for pod in api.all(Pod) if pod.spec.node_name}
+        bound = api.bound()
         for claim in api.all(ResourceClaim):
             users = {entry.uid for entry in claim.status.reserved_for}
+            if claim.metadata.deletion_timestamp and users & bound:
+                continue  # nobody can join it any more, and it goes with the last of those that run
             if not users <= bound or bool(users) != (claim.allocation is not None):
                 wrong.append(f"{claim.metadata.name} is left behind: reserved for {sorted(users - bound)}")
 
 
-_AROUND: list[When] = ["before", "after"]
 _WEIGHTS = {
     "schedule": 42,
     "add pod": 20,
-    "delete pod": 9,
+    "delete pod": 6,
+    "finish pod": 2,
+    "replace pod": 2,
+    "replace claim": 3,
     "fault": 10,
     "stranger": 4,
     "hardware": 4,
+    "node": 1.5,
     "driver": 4,
-    "kill": 3,
-    "relist": 3,
+    "kill": 4,
+    "watch gap": 3,
+    "outage": 1,
     "touch claim": 2,
     "depose": 1,
     "clock jump": 1,
+    "time passes": 3,
 }
 
 
@@ -360,5 +287,8 @@ def run(replay: Replay, seed: int, steps: int) -> Chaos:
         await chaos.check()
         chaos.seconds = asyncio.get_running_loop().time()
 
-    replay(story, seed)
+    with capture_logs() as told:
+        replay(story, seed)
+    mistakes = [entry for entry in told if entry["log_level"] in ("error", "critical")]
+    assert not mistakes, mistakes
     return made[0]

@@ -15,7 +15,15 @@ from msgspec import UNSET, UnsetType
 
 from app.api.core import Pod
 from app.api.decoding import convert, to_builtins
-from app.api.errors import ApiError, ConflictError, NotFoundError, RejectedError
+from app.api.errors import (
+    ApiError,
+    ConflictError,
+    NotFoundError,
+    OutcomeUnknownError,
+    RejectedError,
+    ThrottledError,
+    UnreachableError,
+)
 from app.api.meta import Object
 from app.api.resource import (
     FINALIZER,
@@ -27,6 +35,15 @@ from app.api.resource import (
 from tests.scheduling.api import Api
 
 When = Literal["before", "after", "late"]
+
+TIMEOUT = 10.0
+"""Seconds after which a call is given up, as `--api-timeout` says."""
+_OUTAGE: list[ApiError] = [
+    UnreachableError(0, "Unreachable"),
+    OutcomeUnknownError(0, "Timeout"),
+    OutcomeUnknownError(503, "ServiceUnavailable"),
+    ThrottledError(429, "TooManyRequests"),
+]
 
 
 class Fault(msgspec.Struct):
@@ -52,6 +69,10 @@ class Client:
         self.rings = 0
         self.kill_at: tuple[int, When] | None = None
         """(number of the call, when): from then on nothing this client does has any effect, and nothing returns."""
+        self.kill_on: tuple[str, When] | None = None
+        """The same for the next call of an operation."""
+        self.down_until = 0.0
+        """Until then (seconds of the loop) the server cannot be reached, answers nothing, or answers nonsense."""
         self.dead = False
         self.hit: Counter[str] = Counter()
         """How often which fault has come, in words."""
@@ -71,8 +92,8 @@ class Client:
     async def _call(self, operation: str, commit: Callable[[], Any]) -> Any:
         number = len(self.calls)
         self.calls.append(operation)
-        fault = self._fault(operation)
-        await self._pause(number, "before")
+        fault = self._fault(operation) or await self._outage(operation, number)
+        await self._pause(number, operation, "before")
         hook = self.api.hooks.pop(operation, None)
         if hook is not None:
             hook()
@@ -82,7 +103,7 @@ class Client:
             asyncio.get_running_loop().call_later(fault.delay, self._commit_late, commit)
             raise fault.error
         result = commit()
-        await self._pause(number, "after")
+        await self._pause(number, operation, "after")
         if fault is not None:
             raise fault.error
         return result
@@ -105,9 +126,21 @@ class Client:
                 return fault
         return None
 
-    async def _pause(self, number: int, when: When) -> None:
-        if self.dead or self.kill_at == (number, when):
+    async def _outage(self, operation: str, number: int) -> Fault | None:
+        """What a call runs into while the server is down: no connection, silence, or a proxy that answers instead."""
+        if asyncio.get_running_loop().time() >= self.down_until:
+            return None
+        error = _OUTAGE[number % len(_OUTAGE)]
+        self.hit[f"outage: {error.reason}"] += 1
+        if error.reason == "Timeout":
+            await asyncio.sleep(TIMEOUT)
+        return Fault(operation, error)
+
+    async def _pause(self, number: int, operation: str, when: When) -> None:
+        if not self.dead and (self.kill_at == (number, when) or self.kill_on == (operation, when)):
             self.dead = True
+            self.hit[f"killed {when} {operation}"] += 1
+        if self.dead:
             await asyncio.get_running_loop().create_future()
         await asyncio.sleep(self.latency / 2)
         if self.dead:
@@ -160,6 +193,9 @@ class Client:
             stored = self._stored(claim)
             rest = tuple(name for name in stored.metadata.finalizers if name != FINALIZER)
             meta = msgspec.structs.replace(stored.metadata, finalizers=rest)
+            if meta.deletion_timestamp and not rest:
+                self.api.drop(stored, "remove_finalizer")
+                return stored
             changed: ResourceClaim = self.api.put(msgspec.structs.replace(stored, metadata=meta), "remove_finalizer")
             return changed
 
@@ -216,11 +252,7 @@ class Client:
                 stored = self._stored(claim)
             except NotFoundError:
                 return
-            if stored.metadata.finalizers:
-                meta = msgspec.structs.replace(stored.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
-                self.api.put(msgspec.structs.replace(stored, metadata=meta), "delete_claim")
-            else:
-                self.api.drop(stored, "delete_claim")
+            self.api.delete_claim(stored)
 
         await self._call("delete_claim", commit)
 

@@ -36,10 +36,10 @@ class Tally:
         self.virtual += chaos.seconds
         self.steps += chaos.counts
         self.commits += Counter(operation for operation, _ in chaos.world.api.log)
-        self.faults["relist of a watch"] += sum(service.watch.relists for service in chaos.world.services)
-        self.faults["process killed"] += len(chaos.world.services) - len(chaos.services)
+        self.faults += chaos.mishaps.counts + chaos.hardware.counts
+        self.faults["run with two replicas"] += len(chaos.services) > 1
         for service in chaos.world.services:
-            self.faults += service.client.hit
+            self.faults += service.client.hit + service.watch.hit
             self.answers += Counter({" ".join(what): number for what, number in service.counted.items()})
 
     def table(self) -> Table:

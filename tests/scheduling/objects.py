@@ -18,16 +18,20 @@ def make_node(name: str, **allocatable: str) -> Node:
     return convert(Node, {"metadata": {"name": name, "uid": f"node-{name}"}, "status": {"allocatable": allocatable}})
 
 
-def make_slice(node: str, devices: Sequence[str | Json], *, pool: str = "", generation: int = 1) -> ResourceSlice:
-    """A pool of its own on one node (`node=""`: on all nodes); devices by name or as JSON."""
+def make_slice(
+    node: str, devices: Sequence[str | Json], *, pool: str = "", generation: int = 1, count: int = 1, part: str = ""
+) -> ResourceSlice:
+    """A pool of its own on one node (`node=""`: on all nodes); devices by name or as JSON. Of several slices (`count`)
+    of a pool each has a `part` in its name.
+    """
     ready = [device if isinstance(device, dict) else {"name": device} for device in devices]
     spec: Json = {
         "driver": DRIVER,
-        "pool": {"name": pool or node, "generation": generation, "resourceSliceCount": 1},
+        "pool": {"name": pool or node, "generation": generation, "resourceSliceCount": count},
         "devices": ready,
     }
     spec |= {"nodeName": node} if node else {"allNodes": True}
-    name = f"slice-{pool or node}"
+    name = f"slice-{pool or node}{part}"
     return convert(ResourceSlice, {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec})
 
 
@@ -36,11 +40,19 @@ def make_class(name: str = "gpu", *, resource: str = "") -> DeviceClass:
     return convert(DeviceClass, {"metadata": {"name": name, "uid": f"class-{name}"}, "spec": spec})
 
 
-def make_claim(name: str, *, count: int = 1, requests: Sequence[Json] | None = None, pod: str = "") -> ResourceClaim:
+def make_claim(
+    name: str,
+    *,
+    count: int = 1,
+    requests: Sequence[Json] | None = None,
+    pod: str = "",
+    pod_uid: str = "",
+    uid: str = "",
+) -> ResourceClaim:
     """A claim `default/NAME` for `count` devices of the class gpu, or for these requests; `pod` makes it owned."""
-    meta: Json = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    meta: Json = {"name": name, "namespace": "default", "uid": uid or f"uid-{name}"}
     if pod:
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": f"uid-{pod}", "controller": True}
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": pod_uid or f"uid-{pod}", "controller": True}
         meta["ownerReferences"] = [owner]
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
     spec = {"devices": {"requests": list(requests) if requests is not None else [{"name": "r", "exactly": exactly}]}}

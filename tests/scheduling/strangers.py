@@ -10,7 +10,7 @@ import random
 
 import msgspec
 
-from app.api.core import Pod
+from app.api.core import Node, Pod
 from app.api.decoding import convert
 from app.api.resource import (
     FINALIZER,
@@ -65,11 +65,12 @@ class Strangers:
         self._api.put(make_pod(short, short, schedulerName=STRANGER, node=pool), "stranger")
 
     def _published(self) -> list[tuple[str, str, str]]:
+        nodes = {node.name for node in self._api.all(Node)}
         return [
             (part.spec.driver, part.spec.pool.name, device.name)
             for part in self._api.all(ResourceSlice)
             for device in part.spec.devices
-            if part.spec.pool.name in ("n1", "n2")
+            if part.spec.pool.name in nodes - {"n3"}
         ]
 
     def leave(self) -> None:

@@ -304,14 +304,38 @@ def test_nothing_is_taken_back_while_the_binding_may_exist(replay: Replay, small
     async def story(world: World) -> None:
         world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
-        service.client.fail("bind_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=100.0)
+        service.client.fail("bind_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=50.0)
         service.client.fail("read_pod", OutcomeUnknownError(0, "Timeout"), times=1000)
         assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
         assert world.api.claim("c").allocation is not None
         service.client.faults.clear()
+        assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
+        await world.settle(10.0)
         assert await service.bind(world.api.pod("p"), "n1") == ""
         await world.settle(200.0)
         assert world.api.claim("c").reserved_for("uid-p")
+
+    replay(story)
+
+
+def test_a_binding_in_doubt_is_not_sent_again_after_the_deadline(replay: Replay, small: list[Any]) -> None:
+    """It was sent until the API server answered, minutes later perhaps. By then another replica could have taken the
+    claim for left behind and cleared it, and the pod ran without its devices.
+    """
+
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
+        service = world.service()
+        service.client.fail("bind_pod", OutcomeUnknownError(0, "Timeout"), times=1000)
+        assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
+        sent = service.client.calls.count("bind_pod")
+        service.client.faults.clear()
+        await world.settle(40.0)
+        assert world.api.claim("c").allocation is not None
+        await world.settle(40.0)
+        assert service.client.calls.count("bind_pod") == sent
+        assert world.api.claim("c").allocation is None
+        assert not world.api.pod("p").spec.node_name
 
     replay(story)
 

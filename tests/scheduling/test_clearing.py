@@ -176,7 +176,7 @@ def test_an_idle_allocation_that_a_pod_asks_about_is_kept(replay: Replay, small:
     replay(story)
 
 
-@pytest.mark.parametrize(("limits", "seconds"), [(OURS, 75.0), (Limits(), 675.0)])
+@pytest.mark.parametrize(("limits", "seconds"), [(OURS, 95.0), (Limits(), 675.0)])
 def test_an_allocation_of_a_pod_that_is_never_bound_is_swept(
     replay: Replay, small: list[Any], limits: Limits, seconds: float
 ) -> None:

@@ -16,9 +16,10 @@ from app.api.features import FeatureGates
 from app.devices.cluster import Cluster
 from app.scheduling.limits import Limits
 from app.scheduling.scheduling import Scheduling
-from tests.scheduling.api import Api, Watch
+from tests.scheduling.api import Api
 from tests.scheduling.client import Client
 from tests.scheduling.virtualtime import VirtualClock, VirtualLoop
+from tests.scheduling.watch import Watch
 
 T = TypeVar("T")
 
@@ -31,10 +32,10 @@ class Service:
         self.counted: dict[tuple[str, str], int] = {}
         cluster = Cluster(features)
         serial = iter(range(10**9))
-        decisions = Decisions(cluster, share_ids=lambda: f"00000000-0000-4000-8000-{next(serial):012d}")
-        self.scheduling = Scheduling(cluster, decisions, self.client, limits=limits, clock=world.clock, observer=self)
-        for obj in list(world.api.objects.values()):
-            self.scheduling.apply(obj)
+        self.decisions = Decisions(cluster, share_ids=lambda: f"00000000-0000-4000-8000-{next(serial):012d}")
+        self.scheduling = Scheduling(
+            cluster, self.decisions, self.client, limits=limits, clock=world.clock, observer=self
+        )
         self.watch = Watch(world.api, self.scheduling, lag)
         world.api.watches.append(self.watch)
         self._world = world

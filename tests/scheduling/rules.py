@@ -1,0 +1,81 @@
+"""What must hold at every write and every decision, besides what `Api` checks by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from app.allocation.plan import Plan
+from app.api.core import Pod
+from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from tests.scheduling.api import Api
+from tests.scheduling.hardware import Hardware, offered
+from tests.scheduling.world import Service, World
+
+MOST_RESULTS = 32
+
+
+class Rules:
+    """`judge` looks at writes, `oversee` makes it look at what a service decides."""
+
+    def __init__(self, world: World, hardware: Hardware) -> None:
+        self._api: Api = world.api
+        self._hardware = hardware
+
+    def judge(self, operation: str, before: Any, after: Any) -> str:
+        if isinstance(after, ResourceClaim) and operation in ("write_status", "deallocate") and before is not None:
+            return self._judge_write(before, after)
+        if isinstance(after, Pod) and operation == "bind":
+            return self._judge_binding(after)
+        return ""
+
+    def oversee(self, service: Service) -> None:
+        """Compare each plan with what the service's watch has brought at that moment."""
+        plan = service.decisions.plan
+
+        def overseen(claims: Sequence[ResourceClaim], node: str) -> Any:
+            made = plan(claims, node)
+            if isinstance(made, Plan):
+                watch = service.watch
+                known = offered(watch.seen(DeviceClass), watch.seen(ResourceSlice))
+                used = [result.id for allocation in made.allocations for result in allocation.devices.results]
+                wrong = [device for device in used if device not in known or device[1] != node]
+                if wrong:
+                    self._api.violations.append(f"planned {wrong} for {node}, which is not offered there")
+            return made
+
+        service.decisions.plan = overseen  # type: ignore[method-assign]
+
+    def _judge_write(self, before: ResourceClaim, after: ResourceClaim) -> str:
+        name, bound = after.metadata.name, self._api.bound()
+        lost = {entry.uid for entry in before.status.reserved_for} - {entry.uid for entry in after.status.reserved_for}
+        if lost & bound:
+            return f"{name}: reservation of bound pods removed: {lost & bound}"
+        if before.allocation is not None or after.allocation is None:
+            return ""
+        results = after.allocation.devices.results
+        asked = [request.name for request in after.spec.devices.requests]
+        order = [asked.index(result.request) for result in results]
+        if order != sorted(order) or len(results) > MOST_RESULTS:
+            return f"{name}: results {order}"
+        stale = [result.id for result in results if not self._hardware.was_offered(result.id)]
+        return f"{name}: got {stale}, which nobody offers" if stale else ""
+
+    def _judge_binding(self, pod: Pod) -> str:
+        bound = self._api.bound()
+        wrong = self._hardware.overdrawn(lambda claim: any(entry.uid in bound for entry in claim.status.reserved_for))
+        for claim in self._api.all(ResourceClaim):
+            if claim.reserved_for(pod.metadata.uid) and not _ready(claim):
+                wrong.append(f"bound before the devices of {claim.metadata.name} were ready")
+        return f"{pod.metadata.name}: {'; '.join(wrong)}" if wrong else ""
+
+
+def _ready(claim: ResourceClaim) -> bool:
+    told = {
+        (entry.driver, entry.pool, entry.device, condition.type)
+        for entry in claim.status.devices
+        for condition in entry.conditions
+        if condition.status == "True"
+    }
+    results = claim.allocation.devices.results if claim.allocation is not None else ()
+    return all((*result.id, kind) in told for result in results for kind in result.binding_conditions)

@@ -1,0 +1,139 @@
+"""The watches of one service: what happens at the API server arrives later, twice, or not until the next list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from app.api.core import Node, Pod
+from app.api.meta import ObjectMeta
+from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.scheduling.scheduling import Scheduling
+from tests.scheduling.api import Api
+
+KINDS: tuple[type, ...] = (Node, Pod, ResourceSlice, DeviceClass, ResourceClaim)
+LATE = 0.01
+
+
+class Watch:
+    """Brings commits to one service, `lag` seconds later (or as `lags` says for a kind), those of one kind in order.
+
+    `alive = False` stops it for good. `repeat` brings each event so many times more. `disconnect` loses what happens
+    from then on, `reconnect` brings the difference between what was seen and what is there, in one step; both for some
+    kinds or for all. A pod that has finished counts as gone, an object that cannot be decoded is told as such.
+    """
+
+    def __init__(self, api: Api, sink: Scheduling, lag: float) -> None:
+        self.sink = sink
+        self.lag = lag
+        self.lags: dict[type, float] = {}
+        self.alive = True
+        self.repeat = 0
+        self.hit: Counter[str] = Counter()
+        """How often which trouble has come, in words."""
+        self._api = api
+        self._at: dict[type, float] = {}
+        self._paused: list[tuple[Any, bool]] | None = None
+        self._connections: defaultdict[type, int] = defaultdict(int)
+        self._down: dict[type, float] = {}
+        self._seen: dict[tuple[type, str], Any] = {}
+        self._spoiled: set[tuple[type, str]] = set()
+        for obj in list(api.objects.values()):
+            self._bring(obj, removed=_is_over(obj), spoiled=self._is_spoiled(obj))
+
+    def seen(self, kind: type) -> list[Any]:
+        """The objects of a kind as they were brought last, and can be read."""
+        return [obj for key, obj in self._seen.items() if key[0] is kind and key not in self._spoiled]
+
+    def behind(self) -> float:
+        """Seconds since the first of the kinds that are disconnected was connected; 0 while all are."""
+        now = asyncio.get_running_loop().time()
+        return max((now - since for since in self._down.values()), default=0.0)
+
+    def pause(self) -> None:
+        self._paused = self._paused or []
+
+    def resume(self) -> None:
+        waiting, self._paused = self._paused or [], None
+        for obj, removed in waiting:
+            self._deliver(obj, removed, self._is_spoiled(obj), self._connections[type(obj)])
+
+    def disconnect(self, kinds: Iterable[type] = KINDS) -> None:
+        for kind in kinds:
+            self._down.setdefault(kind, asyncio.get_running_loop().time())
+
+    def reconnect(self, kinds: Iterable[type] = KINDS) -> None:
+        for kind in kinds:
+            if self.alive and self._down.pop(kind, None) is not None:
+                self._list(kind)
+
+    def _list(self, kind: type) -> None:
+        self.hit["relist of a kind"] += 1
+        self._connections[kind] += 1
+        now = {key: obj for key, obj in self._api.objects.items() if key[0] is kind and not _is_over(obj)}
+        for key, obj in now.items():
+            known = self._seen.get(key)
+            if known is not None and known.metadata.uid != obj.metadata.uid:
+                self._bring(known, removed=True)
+            if known is not obj:
+                self._bring(obj, spoiled=self._is_spoiled(obj))
+        for key, obj in list(self._seen.items()):
+            if key[0] is kind and key not in now:
+                self._bring(obj, removed=True)
+
+    def _is_spoiled(self, obj: Any) -> bool:
+        return (type(obj), obj.metadata.key) in self._api.unreadable
+
+    def send(self, obj: Any, *, removed: bool) -> None:
+        loop, kind = asyncio.get_running_loop(), type(obj)
+        lag = self.lags.get(kind, self.lag)
+        self.hit["watch event late"] += lag > LATE
+        at = loop.time() + lag
+        self._at[kind] = at = max(self._at.get(kind, 0.0) + 1e-9, at)
+        gone = removed or _is_over(obj)
+        loop.call_at(at, self._deliver, obj, gone, self._is_spoiled(obj), self._connections[kind])
+
+    def _deliver(self, obj: Any, removed: bool, spoiled: bool, connection: int) -> None:
+        if not self.alive:
+            return
+        if type(obj) in self._down or connection != self._connections[type(obj)]:
+            self.hit["watch event lost"] += 1
+            return
+        if self._paused is not None:
+            self._paused.append((obj, removed))
+            return
+        self.hit["watch event repeated"] += self.repeat
+        for _ in range(1 + self.repeat):
+            self._bring(obj, removed=removed, spoiled=spoiled)
+
+    def _bring(self, obj: Any, *, removed: bool = False, spoiled: bool = False) -> None:
+        key = (type(obj), obj.metadata.key)
+        self._spoiled.discard(key)
+        if removed:
+            known = self._seen.pop(key, None)
+            if known is not None:
+                self.sink.remove(_identity(known))
+            return
+        self._seen[key] = obj
+        if spoiled:
+            self._spoiled.add(key)
+            self.sink.poison(type(obj).__name__, obj.metadata.key, "cannot be decoded")
+        else:
+            self.sink.apply(obj)
+            self.sink.state.cluster.heal(type(obj).__name__, obj.metadata.key)
+
+
+def _is_over(obj: Any) -> bool:
+    """Pods are followed until they have finished."""
+    return isinstance(obj, Pod) and obj.status.phase in ("Succeeded", "Failed")
+
+
+def _identity(obj: Any) -> Any:
+    """What is remembered of a pod to report its end."""
+    if not isinstance(obj, Pod):
+        return obj
+    meta = obj.metadata
+    kept = ObjectMeta(name=meta.name, namespace=meta.namespace, uid=meta.uid, resource_version=meta.resource_version)
+    return Pod(metadata=kept)
