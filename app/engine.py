@@ -31,6 +31,9 @@ from app.settings import Settings
 
 log = structlog.get_logger(__name__)
 
+_PORTION = 100
+"""Nodes looked at in one go, a few milliseconds."""
+
 
 class Engine:
     """One per service, made when the API server has been found."""
@@ -60,7 +63,8 @@ class Engine:
         yield self.watches.run()
         yield self.events.run()
         yield self._work()
-        yield self._look()
+        yield self._look_around()
+        yield self._audit()
 
     def fence(self, leading: Callable[[], bool]) -> None:
         """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
@@ -90,8 +94,18 @@ class Engine:
                     await _cancelled(work)
                     work = None
 
-    async def _look(self) -> None:
-        """The audit; before everything was listed there is nothing to say."""
+    async def _look_around(self) -> None:
+        """Look at every node once, between other work: the first filter would look at thousands in one go."""
+        await self._known.wait()
+        try:
+            for number, _ in enumerate(self.cluster.inventory.nodes.look(), start=1):
+                if number % _PORTION == 0:
+                    await asyncio.sleep(0)
+        except Exception:  # decisions will look by themselves
+            log.exception("not all nodes were looked at")
+
+    async def _audit(self) -> None:
+        """Before everything was listed there is nothing to say."""
         await self._known.wait()
         await self.audit.run()
 

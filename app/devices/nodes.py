@@ -216,6 +216,16 @@ class Nodes(Mapping[str, Node]):
             self._look(seen)
         return seen
 
+    def look(self) -> Iterator[None]:
+        """Bring all nodes up to date, one at a step, so that no decision has to do it for all of them. Nodes may come
+        and go between steps.
+        """
+        for name in list(self._seen):
+            seen = self._seen.get(name)
+            if seen is not None:
+                self.current(seen)
+                yield
+
     def view(self, name: str) -> NodeView | None:
         """All pools of the node; None when the node is not known."""
         view = self._views.get(name)

@@ -256,3 +256,16 @@ class TestSharing:
         cluster.apply(make_slice("s-n0", "n0", ["d1"], nodeName="n0"))
         assert cluster.inventory.view("n0") is not before[0]
         assert cluster.inventory.view("n1") is before[1]
+
+    def test_after_a_look_around_no_decision_has_to_look(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
+    ) -> None:
+        for name in ("n0", "n1", "n2"):
+            cluster.apply(make_node(name))
+            cluster.apply(make_slice(f"s-{name}", name, ["d0"], nodeName=name))
+        nodes = cluster.inventory.nodes
+        looking = nodes.look()
+        next(looking)
+        cluster.remove(make_node("n1"))
+        assert len(list(looking)) == 1
+        assert not any(seen.new or seen.stale for seen in nodes.seen.values())

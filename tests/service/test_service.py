@@ -138,6 +138,12 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
         assert service.unavailable() == ""
 
 
+async def test_every_node_is_looked_at_before_the_first_filter_asks(world: Any, service: Service) -> None:
+    nodes = service.state.cluster.inventory.nodes
+    await until(lambda: not any(seen.new or seen.stale for seen in nodes.seen.values()))
+    assert list(nodes) == world.nodes
+
+
 async def test_probes_version_and_metrics_tell_about_it(world: Any, service: Service) -> None:
     status, report = await world.get(service.url + "/readyz")
     assert status == 200
