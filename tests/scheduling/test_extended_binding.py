@@ -71,6 +71,21 @@ def test_a_node_with_a_device_plugin_needs_no_claim(replay: Replay) -> None:
     replay(story)
 
 
+def test_a_class_that_becomes_unreadable_leaves_the_resource_to_the_next(replay: Replay) -> None:
+    async def story(world: World) -> None:
+        world.add(*nodes(), make_class("a", resource=GPU), asking("p"))
+        service = world.service()
+        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+        service.scheduling.poison("DeviceClass", "a", "spec.selectors: nonsense")
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+        (claim,) = made(world)
+        assert [request.exactly.device_class_name for request in claim.spec.devices.requests if request.exactly] == [
+            "gpu"
+        ]
+
+    replay(story)
+
+
 def test_claims_and_extended_resources_go_together(replay: Replay) -> None:
     async def story(world: World) -> None:
         world.add(*nodes(), make_claim("c"), asking("p", 1, "c"), asking("q", 2, "c"))
