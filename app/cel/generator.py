@@ -11,44 +11,24 @@ function only as the repr of its strings and numbers; everything else there is o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from app.cel.budget import CHEAP, LONGEST_LOOP, is_affordable
 from app.cel.calls import is_sum
 from app.cel.declarations import Declarations, Function, guarded
-from app.cel.device import DeviceView
-from app.cel.equality import equal
 from app.cel.errors import Fault
+from app.cel.fragments import SCALARS, Code, Fast, Names, Unsupported
 from app.cel.library.quantities import quantity
-from app.cel.library.regexes import search
 from app.cel.library.versions import semver
 from app.cel.paths import Path, Paths
 from app.cel.selection import tests_optional
 from app.cel.syntax import Call, Conditional, Ident, Index, Literal, Logic, Macro, Node, Select
-from app.cel.values import EMPTY
-
-Fast = Callable[[DeviceView], bool]
 
 _MAX_DEPTH: Final = 30
 _RELATIONS: Final = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
-_SURE: Final = {str: "str", int: "int", bool: "bool"}
 _RESULTS: Final = {
     "bool": "bool", "int": "int", "string": "str", "kubernetes.Semver": "semver", "list": "list",
 }  # fmt: skip
-_CLASSES: Final = {"str": "str", "int": "int", "bool": "bool"}
-
-
-class _Unsupported(Exception):
-    """Something that is left to the interpreter."""
-
-
-class Code(NamedTuple):
-    """A Python expression, and what is known of its value: its kind ("" when nothing), and the value of a constant."""
-
-    text: str
-    kind: str = ""
-    constant: Any = None
 
 
 def generate(tree: Node, declarations: Declarations) -> Fast | None:
@@ -58,29 +38,9 @@ def generate(tree: Node, declarations: Declarations) -> Fast | None:
     generator = _Generator(declarations)
     try:
         result = generator.condition(tree)
-    except _Unsupported:
+    except Unsupported:
         return None
-    return _compiled(result, generator.names)
-
-
-def _compiled(text: str, names: dict[str, Any]) -> Fast:
-    lines = ["def select(view):"]
-    for name, source in (("a", "attribute_values"), ("c", "capacity_values")):
-        if f"{name}[" in text or f"{name}.get(" in text or f"in {name}" in text:
-            lines.append(f"    {name} = view.{source}")
-    lines.append(f"    return {text}")
-    exec(compile("\n".join(lines), "<selector>", "exec"), names)
-    fast: Fast = names["select"]
-    return fast
-
-
-def _stop(_: Any = None) -> Any:
-    """Leave it to the interpreter."""
-    raise Fault("not for the fast way")
-
-
-def _iterable(value: Any) -> Any:
-    return value if value.__class__ is list else _stop()
+    return generator.names.compiled(result)
 
 
 class _Generator:
@@ -88,56 +48,35 @@ class _Generator:
         self._functions = declarations.functions
         self._paths = Paths()
         self._locals: dict[int, Code] = {}
-        self._temporaries = 0
         self._loops = 0
         self._depth = 0
-        self.names: dict[str, Any] = {
-            "E": EMPTY,
-            "equal": equal,
-            "stop": _stop,
-            "iterable": _iterable,
-            "search": search,
-        }
+        self.names = Names()
 
     # --- Building blocks ----------------------------------------------------------------------------------------------
 
-    def _name(self, value: Any) -> str:
-        """A global name for a value."""
-        name = f"k{len(self.names)}"
-        self.names[name] = value
-        return name
-
-    def _temporary(self) -> str:
-        self._temporaries += 1
-        return f"t{self._temporaries}"
-
     def condition(self, node: Node) -> str:
         """A node as a Python bool; anything else stops."""
-        code = self.code(node)
-        if code.kind == "bool":
-            return code.text
-        name = self._temporary()
-        return f"(({name} := {code.text}) is True or ({name} is not False and stop()))"
+        return self.names.condition(self.code(node))
 
     def code(self, node: Node) -> Code:
         """A node as a Python expression."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise _Unsupported
+            raise Unsupported
         path = self._paths.resolve(node)
         if path is not None:
             code = self._path(path)
         else:
             method = self._METHODS.get(node.__class__)
             if method is None:
-                raise _Unsupported
+                raise Unsupported
             code = method(self, node)
         self._depth -= 1
         return code
 
     def _path(self, path: Path) -> Code:
         if path.optional or path.part == "device":
-            raise _Unsupported
+            raise Unsupported
         if path.part == "driver":
             return Code("view.driver", "str")
         if path.part == "allow_multiple":
@@ -153,33 +92,27 @@ class _Generator:
     def _presence(self, path: Path) -> Code:
         """Whether an entry is there."""
         if path.part != "entry":
-            raise _Unsupported
+            raise Unsupported
         return Code(f"({path.key!r} in {path.section[0]})", "bool")
 
     def _literal(self, node: Literal) -> Code:
-        value = node.value
-        kind = _SURE.get(value.__class__)
-        if kind is not None:
-            return Code(repr(value), kind, value)
-        if value.__class__ is list or value.__class__ is float:
-            return Code(self._name(value), value.__class__.__name__, value)
-        raise _Unsupported
+        return self.names.literal(node.value)
 
     def _ident(self, node: Ident) -> Code:
         if node.variable is None or node.variable.index not in self._locals:
-            raise _Unsupported
+            raise Unsupported
         return self._locals[node.variable.index]
 
     def _select(self, node: Select) -> Code:
         path = self._paths.tested(node) if node.test else None
         if path is None:
-            raise _Unsupported
+            raise Unsupported
         return self._presence(path)
 
     def _index(self, node: Index) -> Code:
         """`domain[key]` with a computed key, `list[0]`."""
         if node.optional:
-            raise _Unsupported
+            raise Unsupported
         operand, key = self.code(node.operand), self.code(node.key)
         path = self._paths.resolve(node.operand)
         if operand.kind == "map" and key.kind == "str":
@@ -189,7 +122,7 @@ class _Generator:
                 return Code(f"{operand.text}.get({key.text}, E)", "map")
         if operand.kind == "list" and key.kind == "int" and key.constant is not None and key.constant >= 0:
             return Code(f"{operand.text}[{key.text}]")
-        raise _Unsupported
+        raise Unsupported
 
     # --- Logic --------------------------------------------------------------------------------------------------------
 
@@ -199,7 +132,7 @@ class _Generator:
 
     def _conditional(self, node: Conditional) -> Code:
         if tests_optional(node.then) or tests_optional(node.otherwise):
-            raise _Unsupported
+            raise Unsupported
         test, then, otherwise = self.condition(node.test), self.code(node.then), self.code(node.otherwise)
         kind = then.kind if then.kind == otherwise.kind else ""
         return Code(f"({then.text} if {test} else {otherwise.text})", kind)
@@ -218,7 +151,7 @@ class _Generator:
     def _function(self, node: Call) -> Code:
         """A call of the function itself, which checks the classes of its arguments."""
         if node.function not in CHEAP:
-            raise _Unsupported
+            raise Unsupported
         function: Function = self._functions[node.function]
         operands = [self.code(operand) for operand in node.operands]
         if len(node.overloads) == 1 and function.shared is None:
@@ -227,7 +160,7 @@ class _Generator:
             run = function.shared or function.dispatch
         results = {overload.result.name for overload in node.overloads}
         kind = _RESULTS.get(results.pop(), "") if len(results) == 1 else ""
-        return Code(f"{self._name(run)}({', '.join(operand.text for operand in operands)})", kind)
+        return Code(f"{self.names.of(run)}({', '.join(operand.text for operand in operands)})", kind)
 
     def _not(self, node: Call) -> Code:
         return Code(f"(not {self.condition(node.args[0])})", "bool")
@@ -240,21 +173,8 @@ class _Generator:
 
     def _equality(self, node: Call) -> str:
         if is_sum(node.args[0]):
-            raise _Unsupported
-        left, right = self.code(node.args[0]), self.code(node.args[1])
-        if left.kind == right.kind == "quantity":
-            return f"({left.text}.nano == {_nano(right)})"
-        if left.kind == right.kind and left.kind in _CLASSES:
-            return f"({left.text} == {right.text})"
-        if right.kind == "semver" and right.constant is not None and left.kind == "":
-            return f"({left.text}.key == {self._name(right.constant.key)})"
-        if left.kind == "" and right.kind in _CLASSES:
-            name = self._temporary()
-            check = f"({name} := {left.text}).__class__ is {_CLASSES[right.kind]}"
-            return f"({name} == {right.text} if {check} else equal({name}, {right.text}))"
-        if left.kind == "str" and left.constant is not None and right.kind == "":
-            return f"({left.text} == {right.text})"
-        return f"equal({left.text}, {right.text})"
+            raise Unsupported
+        return self.names.equality(self.code(node.args[0]), self.code(node.args[1]))
 
     def _relation(self, node: Call) -> Code:
         operator = _RELATIONS[node.function]
@@ -262,14 +182,8 @@ class _Generator:
         if compared is not None:
             return Code(f"({compared[0]} {operator} {compared[1]})", "bool")
         left, right = self.code(node.args[0]), self.code(node.args[1])
-        if left.kind == right.kind and left.kind in _CLASSES:
-            return Code(f"({left.text} {operator} {right.text})", "bool")
-        if left.kind == "" and right.kind in ("int", "str"):
-            name = self._temporary()
-            check = f"({name} := {left.text}).__class__ is {_CLASSES[right.kind]}"
-            return Code(f"({name} {operator} {right.text} if {check} else stop())", "bool")
-        run = self._functions[node.function].shared
-        return Code(f"{self._name(run)}({left.text}, {right.text})", "bool")
+        function = self._functions[node.function].shared
+        return Code(self.names.relation(left, operator, right, function), "bool")
 
     def _compared(self, node: Call) -> tuple[str, str] | None:
         """Both sides of `x.compareTo(y) < 0`."""
@@ -280,12 +194,7 @@ class _Generator:
 
     def _ordered(self, call: Call) -> tuple[str, str] | None:
         """Both sides of a comparison of quantities or versions."""
-        left, right = self.code(call.operands[0]), self.code(call.operands[1])
-        if left.kind == right.kind == "quantity":
-            return f"{left.text}.nano", _nano(right)
-        if left.kind in ("", "semver") and right.kind == "semver" and right.constant is not None:
-            return f"{left.text}.key", self._name(right.constant.key)
-        return None
+        return self.names.ordered(self.code(call.operands[0]), self.code(call.operands[1]))
 
     def _greater(self, node: Call) -> Code:
         return self._order(node, ">")
@@ -307,8 +216,8 @@ class _Generator:
             try:
                 value = make(argument.value)
             except Fault:
-                raise _Unsupported from None
-            return Code(self._name(value), node.function, value)
+                raise Unsupported from None
+            return Code(self.names.of(value), node.function, value)
         code = self._function(node)
         return code._replace(kind=node.function)
 
@@ -322,29 +231,17 @@ class _Generator:
                 return Code(f"({key.value!r} in view.{path.section})", "bool")
         value = self.code(key)
         if isinstance(container, Literal) and container.value.__class__ is list and container.value:
-            return self._one_of(value, container.value)
+            return Code(self.names.one_of(value, container.value), "bool")
         members = self.code(container)
         if members.kind == "map" and value.kind == "str":
             return Code(f"({value.text} in {members.text})", "bool")
-        return Code(f"{self._name(self._functions['@in'].shared)}({value.text}, {members.text})", "bool")
-
-    def _one_of(self, value: Code, members: list[Any]) -> Code:
-        """`value in [constants]`"""
-        kinds = {member.__class__ for member in members}
-        kind = _SURE.get(kinds.pop()) if len(kinds) == 1 else None
-        if kind not in ("str", "int") or value.kind not in ("", kind):
-            raise _Unsupported
-        found = self._name(frozenset(members))
-        if value.kind == kind:
-            return Code(f"({value.text} in {found})", "bool")
-        name = self._temporary()
-        return Code(f"({name} in {found} if ({name} := {value.text}).__class__ is {kind} else stop())", "bool")
+        return Code(f"{self.names.of(self._functions['@in'].shared)}({value.text}, {members.text})", "bool")
 
     def _text_method(self, node: Call) -> Code:
         """`startsWith`, `endsWith`, `contains` on anything: what is no text has no such method."""
         target, part = self.code(node.operands[0]), self.code(node.operands[1])
         if part.kind != "str" or target.kind not in ("", "str"):
-            raise _Unsupported
+            raise Unsupported
         if node.function == "contains":
             return Code(f"({target.text}.find({part.text}) >= 0)", "bool")
         return Code(f"{target.text}.{node.function.lower()}({part.text})", "bool")
@@ -352,7 +249,7 @@ class _Generator:
     def _matches(self, node: Call) -> Code:
         target, regex = self.code(node.operands[0]), self.code(node.operands[1])
         if regex.constant is None or target.kind not in ("", "str"):
-            raise _Unsupported
+            raise Unsupported
         return Code(f"search({target.text}, {regex.text})", "bool")
 
     def _or_value(self, node: Call) -> Code:
@@ -361,8 +258,8 @@ class _Generator:
             path = self._entry(option.range)
             self._paths.alias(option.bound[0], path._replace(optional=False))
             body, other = self.code(option.arguments[0]), self.code(default)
-            if body.kind not in _CLASSES:
-                raise _Unsupported  # what the optional does to other values is for the interpreter
+            if body.kind not in SCALARS:
+                raise Unsupported  # what the optional does to other values is for the interpreter
             kind = body.kind if body.kind == other.kind else ""
             return Code(f"({body.text} if {self._presence(path).text} else {other.text})", kind)
         path, other = self._entry(option), self.code(default)
@@ -375,7 +272,7 @@ class _Generator:
     def _entry(self, node: Node) -> Path:
         path = self._paths.resolve(node)
         if path is None or path.part != "entry" or not path.optional:
-            raise _Unsupported
+            raise Unsupported
         return path
 
     # --- Macros -------------------------------------------------------------------------------------------------------
@@ -384,7 +281,7 @@ class _Generator:
         if node.name == "bind":
             return self._bind(node)
         if self._loops or node.name not in ("all", "exists", "filter", "map") or len(node.arguments) != 1:
-            raise _Unsupported
+            raise Unsupported
         self._loops += 1
         loop = self._loop(node)
         body = node.arguments[0]
@@ -403,7 +300,7 @@ class _Generator:
         range_ = self.code(node.range)
         path = self._paths.resolve(node.range)
         if path is None and not _is_short_list(node.range):
-            raise _Unsupported
+            raise Unsupported
         names = [f"v{variable.index}" for variable in node.bound]
         for variable, name in zip(node.bound, names, strict=True):
             self._locals[variable.index] = Code(name)
@@ -411,13 +308,13 @@ class _Generator:
             self._locals[node.bound[0].index] = Code(names[0], "str")
             if len(names) == 2:
                 if path.part != "domain":
-                    raise _Unsupported
+                    raise Unsupported
                 kind = "quantity" if path.section == "capacity" else ""
                 self._locals[node.bound[1].index] = Code(names[1], kind)
                 return f"for {names[0]}, {names[1]} in {range_.text}.items()"
             return f"for {names[0]} in {range_.text}"
         if len(names) == 2 or range_.kind not in ("", "list"):
-            raise _Unsupported
+            raise Unsupported
         return f"for {names[0]} in {range_.text if range_.kind == 'list' else f'iterable({range_.text})'}"
 
     def _bind(self, node: Macro) -> Code:
@@ -427,8 +324,8 @@ class _Generator:
             self._paths.alias(node.bound[0], path)
             return self.code(node.arguments[0])
         if self._loops:
-            raise _Unsupported
-        initial, name = self.code(node.range), self._temporary()
+            raise Unsupported
+        initial, name = self.code(node.range), self.names.temporary()
         self._locals[node.bound[0].index] = Code(name, initial.kind)
         body = self.code(node.arguments[0])
         return Code(f"(({name} := {initial.text}), {body.text})[1]", body.kind)
@@ -448,8 +345,3 @@ class _Generator:
 
 def _is_short_list(node: Node) -> bool:
     return isinstance(node, Literal) and node.value.__class__ is list and len(node.value) <= LONGEST_LOOP
-
-
-def _nano(code: Code) -> str:
-    """The nano units of a quantity, computed already if it is a constant."""
-    return f"{code.text}.nano" if code.constant is None else str(code.constant.nano)
