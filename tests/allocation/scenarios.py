@@ -173,3 +173,10 @@ def outcome(case: Json, **options: Any) -> Any:
             for allocation in found["allocations"]
         ]
     return "none" if found["kind"] == "unschedulable" else f"error: {found['error']}"
+
+
+def results(case: Json) -> list[Json]:
+    """The results of the first claim."""
+    found = answer(case)
+    assert found["kind"] == "allocated", found["error"]
+    return list(found["allocations"][0]["devices"]["results"])
