@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.api.core import Pod
 from app.api.decoding import convert
-from app.api.errors import ConflictError
-from app.api.resource import ResourceClaimConsumerReference
+from app.api.errors import ConflictError, OutcomeUnknownError
+from app.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from app.scheduling.limits import Limits
 from tests.scheduling.objects import make_claim, make_pod
 from tests.scheduling.world import Replay, Service, World
@@ -45,7 +46,7 @@ async def allocated(world: World, small: list[Any], *consumers: str, limits: Lim
 # --- in the way of a pod ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("consumers", "seconds"), [((), 5.0), (("p",), 65.0)])
+@pytest.mark.parametrize(("consumers", "seconds"), [((), 5.0), (("p",), 90.0)])
 def test_an_allocation_in_the_way_of_its_only_pod_is_cleared(
     replay: Replay, small: list[Any], consumers: tuple[str, ...], seconds: float
 ) -> None:
@@ -287,5 +288,69 @@ def test_pods_of_other_schedulers_keep_the_claim_they_share(replay: Replay, smal
             report(world, "p")
             await world.settle(10.0)
         assert len(world.api.claim("c").status.reserved_for) == 2
+
+    replay(story)
+
+
+def test_a_bound_pod_keeps_its_devices_while_the_watch_of_pods_is_broken(replay: Replay, small: list[Any]) -> None:
+    """The watch of pods was broken for more than a minute. A pod that had been bound meanwhile still looked as if it
+    never would be, and the sweep took the devices away under it.
+    """
+
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
+        service = world.service(limits=OURS)
+        service.start()
+        service.watch.disconnect([Pod])
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+        await world.settle(200.0)
+        assert world.api.claim("c").reserved_for("uid-p")
+
+    replay(story)
+
+
+def test_a_reservation_that_another_replica_has_just_adopted_is_not_left_behind(
+    replay: Replay, small: list[Any]
+) -> None:
+    """Adopting changes a mark on the claim, not its consumers. The sweep counted from the reservation, and cleared it
+    while the binding of the other replica was on its way.
+    """
+
+    async def story(world: World) -> None:
+        await allocated(world, small, "p", limits=OURS)
+        other = world.service(limits=OURS)
+        await world.settle(OURS.settled_seconds - 4.0)
+        other.client.fail("bind_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=15.0)
+        other.client.fail("read_pod", OutcomeUnknownError(0, "Timeout"), times=1000)
+        other.spawn(other.bind(world.api.pod("p"), "n1"))
+        await world.settle(20.0)
+        assert world.api.pod("p").spec.node_name == "n1"
+        assert world.api.claim("c").reserved_for("uid-p")
+
+    replay(story)
+
+
+@pytest.mark.parametrize("consumers", [("p",), ("p", "r")])
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_claim_that_is_being_deleted_gives_its_devices_back(
+    replay: Replay, small: list[Any], consumers: tuple[str, ...], asked: bool
+) -> None:
+    """A crash had left it reserved for pods that are not bound. They cannot use it any more, but the claim controller
+    keeps the reservations as long as the pods exist. Asked for or not, except that several pods have to be asked for.
+    """
+
+    async def story(world: World) -> None:
+        service = await allocated(world, small, *consumers, limits=OURS)
+        world.add(make_pod("r", "c"))
+        world.api.delete_claim(world.api.claim("c"))
+        await world.settle()
+        for _ in range(12):
+            for name in consumers if asked else ():
+                assert (await service.filter(world.api.pod(name))).NodeNames == []
+                report(world, name)
+            await world.settle(10.0)
+            world.api.clean_up()
+        freed = asked or len(consumers) == 1
+        assert ((ResourceClaim, "default/c") not in world.api.objects) == freed
 
     replay(story)

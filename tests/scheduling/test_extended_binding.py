@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.api.core import Pod
-from app.api.errors import OutcomeUnknownError, RejectedError
+from app.api.errors import ConflictError, OutcomeUnknownError, RejectedError
 from app.api.features import FeatureGates
 from app.api.resource import ResourceClaim
 from app.scheduling import extended, failure
@@ -225,3 +225,39 @@ def test_a_resource_that_no_class_was_ever_seen_for_is_left_to_others_after_a_mo
 
     world = replay(story)
     assert world.api.pod("p").spec.node_name == "n1"
+
+
+def test_a_claim_that_exists_and_cannot_be_read_ends_the_bind_with_a_reason(replay: Replay) -> None:
+    """The error was not foreseen there, so the bind ended as an internal one."""
+
+    async def story(world: World) -> None:
+        world.add(*nodes(), asking("p"))
+        service = world.service()
+        service.client.fail("create_claim", ConflictError(409, "AlreadyExists"))
+        service.client.fail("read_claim", RejectedError(403, "Forbidden"))
+        refused = "the API server refused the claim for extended resources"
+        assert await service.bind(world.api.pod("p"), "n1") == refused
+        assert service.scheduling.state.cluster.ledger.holds() == ()
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+
+    replay(story)
+
+
+def test_a_pod_is_not_bound_without_devices_while_its_class_cannot_be_read(replay: Replay) -> None:
+    """A process that had started after somebody broke the class knew nothing of the resource behind it. After a moment
+    it took the name for somebody else's, and bound the pod as it was.
+    """
+
+    async def story(world: World) -> None:
+        world.add(*nodes(), asking("p"))
+        world.api.spoil(make_class(resource=GPU))
+        service = world.service()
+        for _ in range(3):
+            assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
+            await world.settle(10.0)
+        world.add(make_class(resource=GPU))
+        await world.settle()
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+        assert len(made(world)) == 1
+
+    replay(story)

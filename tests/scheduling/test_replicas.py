@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from app.scheduling.failure import DEPOSED
+from app.api.decoding import convert
+from app.api.errors import OutcomeUnknownError
+from app.api.resource import ResourceClaim, ResourceSlice
+from app.scheduling.failure import DEPOSED, VANISHED
 from tests.scheduling.api import devices
-from tests.scheduling.objects import make_claim, make_pod
+from tests.scheduling.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod
 from tests.scheduling.world import Replay, World
 
 
@@ -85,5 +88,89 @@ def test_a_replica_that_is_deposed_during_a_bind_writes_no_further(
         assert await service.bind(world.api.pod("p"), "n1") == DEPOSED
         assert not world.api.pod("p").spec.node_name
         assert world.api.claim("c").allocation is None
+
+    replay(story)
+
+
+# --- stories of the chaos ---------------------------------------------------------------------------------------------
+
+
+def test_a_hold_ends_when_another_replica_has_bound_the_pod(replay: Replay, small: list[Any]) -> None:
+    """One replica did not learn what had become of its write, then found the pod bound by the other one, and answered
+    success. The hold stayed for ever: of a device that is shared, it was room that nobody could use.
+    """
+
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
+        one, other = world.service(), world.service()
+        one.client.fail("write_status", OutcomeUnknownError(0, "Timeout"))
+        one.client.fail("read_claim", OutcomeUnknownError(0, "Timeout"), times=1000)
+        one.spawn(one.bind(world.api.pod("p"), "n1"))
+        await world.settle(1.0)
+        assert await other.bind(world.api.pod("p"), "n1") == ""
+        await world.settle(30.0)
+        one.client.faults.clear()
+        await world.settle(10.0)
+        assert one.scheduling.binds_under_way == 0
+        assert one.scheduling.state.cluster.ledger.holds() == ()
+        assert world.api.claim("c").reserved_for("uid-p")
+
+    replay(story)
+
+
+def divided() -> list[Any]:
+    """A node with a card in two partitions, of which only one fits at a time, and a device of two units to share."""
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 2}
+    takes = [{"counterSet": "card", "counters": {"units": {"value": "2"}}}]
+    listed: list[Json] = [
+        {"name": name, "attributes": {"model": {"string": name}}, "consumesCounters": takes} for name in ("one", "two")
+    ]
+    shared = {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "2"}}}
+    listed.append({"name": "both", "attributes": {"model": {"string": "both"}}, **shared})
+    counters = [{"name": "card", "counters": {"units": {"value": "3"}}}]
+    bodies: list[Json] = [{"devices": listed}, {"sharedCounters": counters}]
+    slices = [
+        {"metadata": {"name": f"slice-{n}"}, "spec": {"driver": DRIVER, "nodeName": "n1", "pool": pool, **body}}
+        for n, body in enumerate(bodies)
+    ]
+    return [make_class(), make_node("n1"), *(convert(ResourceSlice, found) for found in slices)]
+
+
+def of_model(name: str, model: str) -> ResourceClaim:
+    expression = f'device.attributes["{DRIVER}"].model == "{model}"'
+    exactly = {"deviceClassName": "gpu", "count": 1, "allocationMode": "ExactCount"}
+    request = {"name": "r", "exactly": exactly | {"selectors": [{"cel": {"expression": expression}}]}}
+    return make_claim(name, requests=[request])
+
+
+@pytest.mark.parametrize(
+    ("models", "gone"),
+    [
+        pytest.param(("both", "both"), 0, id="the capacity of a shared device"),
+        pytest.param(("one", "two"), 0, id="the counters that devices consume"),
+        pytest.param(("one", "two"), 1, id="the counters there are"),
+    ],
+)
+def test_nothing_is_overdrawn_when_its_limits_vanish_before_rivals_are_looked_for(
+    replay: Replay, models: tuple[str, str], gone: int
+) -> None:
+    """Two replicas took more than there was. The slice that said how much there is went before they had seen each
+    other's writes, so neither found a rival, and both bound.
+    """
+
+    async def story(world: World) -> None:
+        world.add(
+            *divided(), of_model("c", models[0]), of_model("d", models[1]), make_pod("p", "c"), make_pod("q", "d")
+        )
+        one, other = world.service(lag=0.5), world.service(lag=0.5)
+        binds = [one.spawn(one.bind(world.api.pod("p"), "n1")), other.spawn(other.bind(world.api.pod("q"), "n1"))]
+        for service in (one, other):
+            service.watch.lags[ResourceSlice] = 0.1
+        await world.settle(0.1)
+        assert world.api.claim("c").allocation is not None
+        assert world.api.claim("d").allocation is not None
+        world.api.drop(world.api.all(ResourceSlice)[gone])
+        assert await asyncio.gather(*binds) == [VANISHED, VANISHED]
+        assert world.api.claim("c").allocation is world.api.claim("d").allocation is None
 
     replay(story)
