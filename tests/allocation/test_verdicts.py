@@ -7,97 +7,15 @@ from typing import Any
 
 import pytest
 
-from app.allocation.decisions import Decisions
 from app.allocation.plan import Failure, Plan, Refusal
 from app.api.core import Node
 from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from app.devices.cluster import Cluster
+from app.api.resource import DeviceTaintRule
+from tests.allocation.manynodes import World, all_of, attributes, exactly, memory, selector, units, wanted
 
 Json = dict[str, Any]
 
 NOBODY = "cannot allocate all claims"
-
-
-class World:
-    """Nodes n0, n1, ... with a pool of driver `gpu` each, and the decisions about them."""
-
-    def __init__(self, gates: str = "") -> None:
-        self.cluster = Cluster(FeatureGates.parse(gates))
-        self.decisions = Decisions(self.cluster, share_ids=lambda: "share")
-        self.names: list[str] = []
-        self.version = 0
-        self.put_class("any")
-
-    def put_class(self, name: str, *selectors: str) -> None:
-        spec = {"selectors": [{"cel": {"expression": selector}} for selector in selectors]}
-        self.cluster.apply(convert(DeviceClass, {"metadata": {"name": name}, "spec": spec}))
-
-    def add_node(self, *devices: Json, counters: Json | None = None, labels: Json | None = None) -> str:
-        name = f"n{len(self.names)}"
-        self.names.append(name)
-        self.cluster.apply(convert(Node, {"metadata": {"name": name, "labels": labels or {}}}))
-        self.publish(name, *devices, counters=counters)
-        return name
-
-    def publish(self, node: str, *devices: Json, counters: Json | None = None, count: int = 0) -> None:
-        listed = [{"name": f"d{index}", **device} for index, device in enumerate(devices)]
-        pool = {"name": node, "generation": 1, "resourceSliceCount": count or (2 if counters else 1)}
-        spec = {"driver": "gpu", "pool": pool, "nodeName": node}
-        self.put_slice(f"{node}-devices", spec | {"devices": listed})
-        if counters:
-            values = {name: {"value": value} for name, value in counters.items()}
-            self.put_slice(f"{node}-counters", spec | {"sharedCounters": [{"name": "c", "counters": values}]})
-
-    def put_slice(self, name: str, spec: Json) -> None:
-        self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": name}, "spec": spec}))
-
-    def take(self, claim: str, node: str, *devices: str, **more: Any) -> None:
-        self.version += 1
-        results = [{"request": "r", "driver": "gpu", "pool": node, "device": device, **more} for device in devices]
-        metadata = {"name": claim, "namespace": "ns", "uid": claim, "resourceVersion": str(self.version)}
-        status = {"allocation": {"devices": {"results": results}}} if devices else {}
-        self.cluster.apply(convert(ResourceClaim, {"metadata": metadata, "status": status}))
-
-    def ask(self, *claims: ResourceClaim) -> tuple[str, str]:
-        """Fitting and refused nodes as text."""
-        found = self.decisions.verdicts(claims, self.names)
-        assert not found.error
-        return " ".join(found.fits), " ".join(found.refused)
-
-
-def wanted(*requests: Json, name: str = "wanted", **spec: Any) -> ResourceClaim:
-    metadata = {"name": name, "namespace": "ns", "uid": name}
-    return convert(ResourceClaim, {"metadata": metadata, "spec": {"devices": {"requests": requests, **spec}}})
-
-
-def exactly(count: int = 1, name: str = "r", **more: Any) -> Json:
-    return {
-        "name": name,
-        "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": count, **more},
-    }
-
-
-def all_of(**more: Any) -> Json:
-    return {"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "All", **more}}
-
-
-def selector(expression: str) -> Json:
-    return {"selectors": [{"cel": {"expression": expression}}]}
-
-
-def attributes(**values: Any) -> Json:
-    kinds = {bool: "bool", int: "int", str: "string"}
-    return {"attributes": {name: {kinds[type(value)]: value} for name, value in values.items()}}
-
-
-def memory(value: str, **more: Any) -> Json:
-    return {"capacity": {"memory": {"value": value, **more}}}
-
-
-def units(value: str) -> Json:
-    return {"consumesCounters": [{"counterSet": "c", "counters": {"u": {"value": value}}}]}
 
 
 MODEL_X = selector('device.attributes["gpu"].model == "x"')
