@@ -1,0 +1,29 @@
+"""The short version of `make contention`, on a control plane of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.contention.contest import OWN, STOCK, Rules, compete
+from tests.contention.history import OURS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_wrong() -> Iterator[None]:
+    """Not here: the in-tree scheduler does give devices twice, and what counts is who did."""
+    yield
+
+
+@pytest.mark.timeout(400)
+def test_two_replicas_and_an_in_tree_scheduler_share_devices_and_ours_give_none_twice(tmp_path: Path) -> None:
+    outcome = compete(tmp_path, Rules(pods=120, waiting=60, patience=240))
+    assert outcome.problems() == []
+    ran = {pod.scheduler for pod in outcome.history.ran.values()}
+    assert (len(outcome.history.ran), ran) == (120, {*OWN, STOCK})
+    # It was a contest: somebody was second, and has taken his write back.
+    assert any(overlap.ending == "taken back" for overlap in outcome.history.by(OURS))
