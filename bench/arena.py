@@ -24,9 +24,9 @@ import yaml
 
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
-from tests.e2e.components import free_port
+from tests.e2e.components import Component, free_port
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.extender import shipped_environment
+from tests.e2e.extender import SCHEDULER_GATES, Extender, scheduler_configuration, shipped_environment
 
 ROOT = Path(__file__).parents[1]
 NAMESPACE = "bench"
@@ -152,7 +152,7 @@ class Arena:
     async def in_tree(self) -> AsyncIterator[dict[str, int]]:
         """The stock kube-scheduler. Gives the processes that take part, by name."""
         with self._scheduler("in-tree", {"clientConnection": CLIENT}) as pid:
-            yield self._processes({"scheduler": pid})
+            yield self.processes({"scheduler": pid})
 
     @contextlib.asynccontextmanager
     async def ours(self) -> AsyncIterator[dict[str, int]]:
@@ -166,11 +166,30 @@ class Arena:
             for extender in config["extenders"]:
                 extender["urlPrefix"] = f"{url}/scheduler"
                 del extender["enableHTTPS"], extender["tlsConfig"]
-            with self._scheduler("ours", config, {"SchedulerPopFromBackoffQ": False}) as pid:
-                yield self._processes({"scheduler": pid, "extender": process.pid})
+            with self._scheduler("ours", config, SCHEDULER_GATES) as pid:
+                yield self.processes({"scheduler": pid, "extender": process.pid})
         finally:
             process.send_signal(signal.SIGTERM)
             await asyncio.to_thread(process.wait, 45)
+
+    @contextlib.asynccontextmanager
+    async def shipped(self, scheduler: str) -> AsyncIterator[tuple[Extender, Component]]:
+        """The service and a second kube-scheduler of that name with all settings they are shipped with: TLS, leases,
+        client limits.
+        """
+        plane = self.plane
+        plane.kubectl("apply", f"--filename={ROOT / 'manifests' / 'rbac' / 'scheduler.yaml'}")
+        rights = plane.service_account_kubeconfig("dra-system", "dra-extender")
+        extender = Extender(plane.directory / "logs", "dra-extender-0", plane.credentials, rights)
+        config = scheduler_configuration("secondary-scheduler.yaml", extender.url, plane.credentials)
+        rights = plane.service_account_kubeconfig("dra-system", "dra-scheduler")
+        try:
+            await asyncio.to_thread(extender.start)
+            yield extender, await asyncio.to_thread(plane.start_scheduler, scheduler, config, SCHEDULER_GATES, rights)
+        finally:
+            if scheduler in plane.components:
+                plane.stop_component(scheduler)
+            await asyncio.to_thread(extender.stop)
 
     @contextlib.contextmanager
     def _scheduler(
@@ -187,7 +206,6 @@ class Arena:
         address = f"127.0.0.1:{free_port()}"
         command = [sys.executable, "-m", "app.cli", "serve", "--listen", address, "--kubeconfig", str(kubeconfig)]
         command += ["--offered-percent", shipped_environment()["DRA_EXTENDER_OFFERED_PERCENT"]]
-        command += ["--offered-percent", "0"]  # as in the manifests
         if self.profile is not None:
             command[1:1] = ["-m", "cProfile", "-o", str(self.profile)]
         with (self.plane.directory / "logs" / "extender.log").open("ab") as log:
@@ -197,7 +215,8 @@ class Arena:
             )  # fmt: skip
         return f"http://{address}", process
 
-    def _processes(self, more: Mapping[str, int]) -> dict[str, int]:
+    def processes(self, more: Mapping[str, int]) -> dict[str, int]:
+        """The process numbers of the control plane and of these, by name."""
         shared = ("kube-apiserver", "etcd")
         return {name.removeprefix("kube-"): self.plane.components[name].process.pid for name in shared} | dict(more)
 
