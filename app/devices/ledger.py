@@ -328,6 +328,11 @@ class Ledger:
         record = self._records.get(identity(claim))
         return record is None or all(self._auditor.knows(device) for device, _ in record.stored)
 
+    def contested(self, hold: Hold) -> bool:
+        """Whether a stored claim has by now what is held: somebody who did not know of the hold was faster."""
+        uses = uses_of(hold.allocation, shares=self._shares)
+        return bool(self._auditor.rivals(hold.claim_uid, uses, lambda uid: True))
+
     def violations(self) -> tuple[Violation, ...]:
         """Audit over all stored claims: devices in two claims, capacity or counters overdrawn. Sorted, admin access
         left out.

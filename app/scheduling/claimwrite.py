@@ -147,6 +147,14 @@ class ClaimWrite:
         if len(claim.status.reserved_for) >= MAX_CONSUMERS and not claim.reserved_for(self.consumer.uid):
             raise BindFailure(full_reason(claim), "refused")
 
+    def _check_devices(self) -> None:
+        """Whether nobody has written onto the devices since the decision. A write that would have to be taken back is
+        better not made: kube-scheduler's own plugin takes a device for free as soon as one of its claims lets it go.
+        """
+        if self.hold is not None and not self.touched and self._state.cluster.ledger.contested(self.hold):
+            self._state.observer.count(CONFLICTS, "rival")
+            raise BindFailure(TAKEN, "conflict")
+
     def _has_landed(self) -> bool:
         """Whether the stored status is the one we wrote."""
         return self.touched and self._shows_ours(self.claim)
@@ -169,6 +177,7 @@ class ClaimWrite:
             self._learned(await state.ports.add_finalizer(self.claim))
             state.observer.took(FINALIZER_SECONDS, state.clock.monotonic() - started)
             self._check()
+            self._check_devices()
             go_on()
         started = state.clock.monotonic()
         written = await self._write_status()

@@ -11,7 +11,7 @@ import pytest
 from app.api.decoding import convert
 from app.api.errors import OutcomeUnknownError
 from app.api.resource import ResourceClaim, ResourceSlice
-from app.scheduling.failure import DEPOSED, VANISHED
+from app.scheduling.failure import DEPOSED, TAKEN, VANISHED
 from tests.scheduling.api import devices
 from tests.scheduling.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod
 from tests.scheduling.world import Replay, World
@@ -172,5 +172,25 @@ def test_nothing_is_overdrawn_when_its_limits_vanish_before_rivals_are_looked_fo
         world.api.drop(world.api.all(ResourceSlice)[gone])
         assert await asyncio.gather(*binds) == [VANISHED, VANISHED]
         assert world.api.claim("c").allocation is world.api.claim("d").allocation is None
+
+    replay(story)
+
+
+def test_a_device_that_somebody_takes_during_a_bind_is_not_written_onto(replay: Replay, small: list[Any]) -> None:
+    """A write that has to be taken back would make kube-scheduler's own plugin believe that the device is free."""
+
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
+        slow, quick = world.service(), world.service()
+        slow.client.latency = 0.1
+        bind = slow.spawn(slow.bind(world.api.pod("p"), "n1"))
+        await world.settle(0.02)
+        assert await quick.bind(world.api.pod("q"), "n1") == ""
+        assert await bind == TAKEN
+        assert slow.client.calls == ["add_finalizer"]
+        assert slow.counted["conflicts", "rival"] == 1
+        assert world.api.claim("c").allocation is None
+        assert await slow.bind(world.api.pod("p"), "n1") == ""
+        assert devices(world.api.claim("c")).isdisjoint(devices(world.api.claim("d")))
 
     replay(story)
