@@ -23,6 +23,9 @@ written out); `headers`; `keep` paths of the answer remembered as variables; `on
 list in the answer ({list, key, values}); `ignore` paths of the answer that are not compared; `managed_fields` compares
 those too (dropped otherwise); `events` how many events of a watch to read; `unordered` lists whose order means nothing;
 `as: limited` makes it a request of a user who has only the `rights` (rules as in a role) of the scenario.
+
+Releases differ. A step's `varies` are paths of the answer (``headers.Warning``, ``body.resources``) that hold for the
+recorded release only; a scenario's `varies` says why all of it does. `lasting` leaves them out.
 """
 
 from __future__ import annotations
@@ -97,6 +100,7 @@ class Step:
     managed_fields: bool = False
     events: int = 0
     limited: bool = False
+    varies: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class Scenario:
     steps: tuple[Step, ...]
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     rights: Sequence[Rule] = ()
+    varies: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,7 +135,7 @@ def load(folder: Path = SCENARIOS) -> Iterator[Scenario]:
         for entry in _expanded(content["scenarios"], series):
             steps = tuple(_step(step, objects) for step in entry["steps"])
             labels, rights = entry.get("namespace_labels", {}), entry.get("rights", ())
-            yield Scenario(file.stem, entry["name"], steps, labels, rights)
+            yield Scenario(file.stem, entry["name"], steps, labels, rights, entry.get("varies", ""))
 
 
 def _expanded(value: Json, series: Mapping[str, Json]) -> Json:
@@ -170,6 +175,7 @@ def _step(entry: Mapping[str, Json], objects: Mapping[str, Json]) -> Step:
         managed_fields=entry.get("managed_fields", False),
         events=entry.get("events", 0),
         limited=entry.get("as") == "limited",
+        varies=entry.get("varies", ()),
     )
 
 
@@ -335,3 +341,18 @@ def recording(file: str) -> dict[str, list[Answer]]:
     """The recorded answers of one file of scenarios, by the name of the scenario."""
     content: dict[str, list[Answer]] = json.loads((RECORDINGS / f"{file}.json").read_text())
     return content
+
+
+def recorded_release() -> str:
+    """The release that was recorded, as the beginning of its version: ``v1.36.``"""
+    (version,) = recording("discovery")["The version is told"]
+    return "v{major}.{minor}.".format(**version["body"])
+
+
+def lasting(scenario: Scenario, answers: Sequence[Answer]) -> list[Answer]:
+    """The answers without what differs from release to release."""
+    kept = copy.deepcopy(list(answers))
+    for step, answer in zip(scenario.steps, kept, strict=True):
+        for path in step.varies:
+            drop(answer, path)
+    return kept

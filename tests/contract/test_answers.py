@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.contract.answers import Normalizer, differences, drop_words, plain_table
+from tests.contract.exchanges import Scenario, Step, lasting
 
 UIDS = ("6f2a1c9e-0000-4000-8000-000000000001", "6f2a1c9e-0000-4000-8000-000000000002")
 
@@ -91,3 +92,11 @@ def test_ages_in_a_table_are_made_equal() -> None:
 )
 def test_every_difference_is_named_by_its_path(want: Any, got: Any, found: list[str]) -> None:
     assert differences(want, got) == found
+
+
+def test_what_varies_from_release_to_release_is_left_out_of_both_sides() -> None:
+    step = Step("GET", "/x", varies=["headers.Warning", "body.items.*.new"])
+    answers = [{"status": 200, "headers": {"Warning": "old", "Allow": "GET"}, "body": {"items": [{"a": 1, "new": 2}]}}]
+    kept = lasting(Scenario("file", "name", (step,)), answers)
+    assert kept == [{"status": 200, "headers": {"Allow": "GET"}, "body": {"items": [{"a": 1}]}}]
+    assert answers[0]["headers"] == {"Warning": "old", "Allow": "GET"}

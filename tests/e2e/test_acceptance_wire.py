@@ -37,7 +37,6 @@ def test_01_requests_have_the_keys_we_expect(case: Case, ground: Ground) -> None
         assert set(request) == REQUEST
         assert request["Nodes"] is None
         assert not {"kind", "apiVersion"} & set(request["Pod"])
-        assert "managedFields" not in request["Pod"]["metadata"]
     (bind,) = ground.calls.calls("bind", case.key("fits"))
     assert set(bind.json) == BINDING
     assert bind.json["PodUID"] == case.stored_pod("fits")["metadata"]["uid"]
