@@ -56,6 +56,10 @@ loadtest: $(VENV)/dev.stamp ## 30 s of filter, prioritize and bind on an embedde
 chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and strangers from fresh seeds for 10 minutes (CHAOS_ARGS="--seconds 60")
 	@$(BIN)/python -m tests.scheduling.endurance $(CHAOS_ARGS)
 
+.PHONY: contention
+contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree scheduler fight over 16 devices with 2,000 pods (CONTENTION_ARGS="--pods 500")
+	@$(BIN)/python -m tests.contention $(CONTENTION_ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/dev.stamp ## 100,000 damaged bodies for the four verbs: no crash, no 500, memory flat
 	@$(BIN)/python -m tests.http.fuzzing $(FUZZ_ARGS)
