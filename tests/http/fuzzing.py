@@ -30,9 +30,10 @@ from app.http.application import create_app
 from app.http.metrics import Metrics
 from app.scheduling.limits import Limits
 from app.scheduling.scheduling import Scheduling
-from tests.scheduling.api import Api, Watch
+from tests.scheduling.api import Api
 from tests.scheduling.client import Client
 from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.scheduling.watch import Watch
 
 Body = dict[str, Any]
 
