@@ -59,6 +59,8 @@ class Chaos:
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
         """Of virtual time, once the run is over."""
+        self.told: list[str] = []
+        """What the services have logged, once the run is over."""
         extended = self.dice.random() < 0.5
         self.hardware = Hardware(world, self.dice)
         self.workload = Workload(world, self.dice, self.hardware, extended=extended)
@@ -274,9 +276,20 @@ _WEIGHTS = {
 }
 
 
+class Violated(AssertionError):
+    """A run in which something went wrong: what, and the run as far as it came."""
+
+    def __init__(self, wrong: list[str], chaos: Chaos) -> None:
+        super().__init__(wrong)
+        self.wrong = wrong
+        self.chaos = chaos
+
+
 def run(replay: Replay, seed: int, steps: int) -> Chaos:
-    """One run. Raises AssertionError with all that was wrong."""
+    """One run. Raises Violated with all that was wrong; a service that logs an error is."""
     made: list[Chaos] = []
+    wrong: list[str] = []
+    cause: Exception | None = None
 
     async def story(world: World) -> None:
         chaos = Chaos(world, seed)
@@ -288,7 +301,15 @@ def run(replay: Replay, seed: int, steps: int) -> Chaos:
         chaos.seconds = asyncio.get_running_loop().time()
 
     with capture_logs() as told:
-        replay(story, seed)
-    mistakes = [entry for entry in told if entry["log_level"] in ("error", "critical")]
-    assert not mistakes, mistakes
-    return made[0]
+        try:
+            replay(story, seed)
+        except Exception as problem:
+            cause = problem
+            found = problem.args[0] if problem.args else None
+            wrong += found if isinstance(found, list) else [repr(problem)]
+    (chaos,) = made
+    chaos.told = [f"{entry.pop('log_level')}: {entry.pop('event')} {entry or ''}".rstrip() for entry in told]
+    wrong += [line for line in chaos.told if line.startswith(("error", "critical"))]
+    if wrong:
+        raise Violated(wrong, chaos) from cause
+    return chaos

@@ -56,6 +56,10 @@ class Fault(msgspec.Struct):
     times: int = 1
     delay: float = 0.5
 
+    def fresh(self) -> ApiError:
+        """The error to raise: one that is raised again and again would keep the frames of all those times alive."""
+        return type(self.error)(self.error.status, self.error.reason, self.error.message)
+
 
 class Client:
     """The ports of one service. Each operation awaits before and after its commit."""
@@ -98,14 +102,14 @@ class Client:
         if hook is not None:
             hook()
         if fault is not None and fault.when == "before":
-            raise fault.error
+            raise fault.fresh()
         if fault is not None and fault.when == "late":
             asyncio.get_running_loop().call_later(fault.delay, self._commit_late, commit)
-            raise fault.error
+            raise fault.fresh()
         result = commit()
         await self._pause(number, operation, "after")
         if fault is not None:
-            raise fault.error
+            raise fault.fresh()
         return result
 
     @staticmethod

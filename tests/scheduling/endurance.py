@@ -1,6 +1,6 @@
 """`make chaos`: chaotic runs from fresh seeds for some time, and a table of what happened in them.
 
-Every run is its seed: a violation ends with the command that plays it again.
+Every run is its seed: a violation ends with the command that plays it again, and the fewest steps that show it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from tests.scheduling.chaos import Chaos, run
+from tests.scheduling.chaos import Chaos, Violated, run
 from tests.scheduling.world import replay
 
 
@@ -55,32 +55,56 @@ class Tally:
         return table
 
 
+def shrink(seed: int, steps: int) -> int:
+    """The fewest steps of this run, up to `steps`, after which something is wrong."""
+    for fewer in range(1, steps):
+        try:
+            run(replay, seed, fewer)
+        except Violated:
+            return fewer
+    return steps
+
+
+def play_again(console: Console, seed: int, steps: int) -> int:
+    """One run with what its services have logged. The trace is the same each time, or the run does not replay."""
+    wrong: list[str] = []
+    try:
+        chaos = run(replay, seed, steps)
+    except Violated as violated:
+        chaos, wrong = violated.chaos, violated.wrong
+    for line in [*chaos.told, *(f"seed {seed}: {line}" for line in wrong), f"trace {chaos.trace}"]:
+        console.print(line, markup=False, soft_wrap=True)
+    console.print(f"violations: {len(wrong)}")
+    return int(bool(wrong))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=600.0, help="how long (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=80, help="steps of one run (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="play this one run again")
     options = parser.parse_args(arguments)
-    if options.seed is None:
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console, tally = Console(), Tally()
-    started = told = time.monotonic()
+    if options.seed is not None:
+        return play_again(console, options.seed, options.steps)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    started = now = told = time.monotonic()
     first = random.SystemRandom().randrange(10**9)
-    while True:
-        seed = options.seed if options.seed is not None else first + tally.runs
+    while now - started < options.seconds:
+        seed = first + tally.runs
         try:
             tally.add(run(replay, seed, options.steps))
-        except Exception as problem:
+        except Violated as violated:
+            tally.add(violated.chaos)
             console.print(tally.table())
-            for line in problem.args[0] if problem.args and isinstance(problem.args[0], list) else [problem]:
+            for line in violated.wrong:
                 console.print(f"seed {seed}: {line}", markup=False, soft_wrap=True)
-            again = f"python -m tests.scheduling.endurance --seed {seed} --steps {options.steps}"
-            console.print(f"play it again: {again}", soft_wrap=True)
-            console.print("violations: 1")
+            again = f"python -m tests.scheduling.endurance --seed {seed} --steps"
+            fewest = shrink(seed, options.steps)
+            console.print(f"play it again: {again} {options.steps}, or with fewest steps: {fewest}", soft_wrap=True)
+            console.print(f"violations: {len(violated.wrong)}")
             return 1
         now = time.monotonic()
-        if options.seed is not None or now - started >= options.seconds:
-            break
         if now - told >= 30:
             told = now
             console.print(f"{now - started:.0f} s: {tally.runs} runs, {tally.steps.total():,} steps")

@@ -14,6 +14,13 @@ def test_nothing_is_doubled_lost_or_left_behind(replay: Replay, block: int) -> N
         run(replay, seed, 60)
 
 
+def test_a_run_is_its_seed(replay: Replay) -> None:
+    for seed in range(3):
+        first, second = run(replay, seed, 60), run(replay, seed, 60)
+        assert first.trace == second.trace
+        assert first.seconds == second.seconds
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_nothing_is_doubled_lost_or_left_behind_in_many_runs(replay: Replay, block: int) -> None:
