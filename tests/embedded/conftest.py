@@ -14,6 +14,7 @@ from aiohttp import web
 from app.api.decoding import encode
 from app.api.resource import FINALIZER, ResourceClaim
 from app.embedded.cluster import EmbeddedCluster
+from tests.embedded.manifests import Make, claim_manifest, pod_manifest
 
 Answer = Callable[[dict[str, Any]], Any]
 
@@ -138,51 +139,13 @@ def bind(cluster: EmbeddedCluster) -> Bind:
 
 
 @pytest.fixture
-def pod() -> Callable[..., dict[str, Any]]:
-    """A pod manifest; `claims` maps entries to claim names, `templates` to template names."""
-
-    def make(
-        name: str,
-        *,
-        namespace: str = "default",
-        scheduler: str = "dra-scheduler",
-        claims: dict[str, str] | None = None,
-        templates: dict[str, str] | None = None,
-        annotations: dict[str, str] | None = None,
-        **spec: Any,
-    ) -> dict[str, Any]:
-        entries = [{"name": entry, "resourceClaimName": claim} for entry, claim in (claims or {}).items()]
-        entries += [{"name": entry, "resourceClaimTemplateName": name} for entry, name in (templates or {}).items()]
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
-            "spec": {
-                "schedulerName": scheduler,
-                "containers": [{"name": "main", "image": "example"}],
-                **({"resourceClaims": entries} if entries else {}),
-                **spec,
-            },
-        }
-
-    return make
+def pod() -> Make:
+    return pod_manifest
 
 
 @pytest.fixture
-def claim() -> Callable[..., dict[str, Any]]:
-    """A claim (or, with `template`, a claim template) for one GPU."""
-
-    def make(name: str, *, namespace: str = "default", template: bool = False, **request: Any) -> dict[str, Any]:
-        exactly = {"deviceClassName": "gpu.example.com", **request}
-        spec: dict[str, Any] = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
-        return {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"metadata": {"labels": {"made-from": name}}, "spec": spec} if template else spec,
-        }
-
-    return make
+def claim() -> Make:
+    return claim_manifest
 
 
 @pytest.fixture

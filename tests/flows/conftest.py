@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from app.embedded.objects import FullPod
 from app.embedded.scheduler import Call
 from app.service import Service
 from app.settings import Settings
+from tests.embedded.manifests import Make, claim_manifest, pod_manifest
 
 
 class Flow:
@@ -91,61 +92,11 @@ async def flow() -> AsyncIterator[Flow]:
         assert running.wrong() == []
 
 
-Make = Callable[..., dict[str, Any]]
-
-
 @pytest.fixture
 def claim() -> Make:
-    """A claim (or, with `template`, a claim template) for one GPU unless the request says otherwise."""
-
-    def make(
-        name: str,
-        *,
-        namespace: str = "default",
-        template: bool = False,
-        selector: str = "",
-        driver: str = "gpu.example.com",
-        **request: Any,
-    ) -> dict[str, Any]:
-        exactly = {"deviceClassName": driver, **request}
-        if selector:
-            exactly["selectors"] = [{"cel": {"expression": selector}}]
-        spec: dict[str, Any] = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
-        return {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"spec": spec} if template else spec,
-        }
-
-    return make
+    return claim_manifest
 
 
 @pytest.fixture
 def pod() -> Make:
-    """A pod of the extender's scheduler; `claims` and `templates` map entries to names."""
-
-    def make(
-        name: str,
-        *,
-        namespace: str = "default",
-        claims: dict[str, str] | None = None,
-        templates: dict[str, str] | None = None,
-        annotations: dict[str, str] | None = None,
-        **spec: Any,
-    ) -> dict[str, Any]:
-        entries = [{"name": entry, "resourceClaimName": claim} for entry, claim in (claims or {}).items()]
-        entries += [{"name": entry, "resourceClaimTemplateName": name} for entry, name in (templates or {}).items()]
-        return {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
-            "spec": {
-                "schedulerName": "dra-scheduler",
-                "containers": [{"name": "main", "image": "example"}],
-                **({"resourceClaims": entries} if entries else {}),
-                **spec,
-            },
-        }
-
-    return make
+    return pod_manifest

@@ -1,0 +1,56 @@
+"""Manifests of pods and claims for an embedded cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Make = Callable[..., dict[str, Any]]
+
+
+def pod_manifest(
+    name: str,
+    *,
+    namespace: str = "default",
+    scheduler: str = "dra-scheduler",
+    claims: Mapping[str, str] | None = None,
+    templates: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A pod; `claims` maps entries to claim names, `templates` to template names."""
+    entries = [{"name": entry, "resourceClaimName": claim} for entry, claim in (claims or {}).items()]
+    entries += [{"name": entry, "resourceClaimTemplateName": template} for entry, template in (templates or {}).items()]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "annotations": dict(annotations or {})},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{"name": "main", "image": "example"}],
+            **({"resourceClaims": entries} if entries else {}),
+            **spec,
+        },
+    }
+
+
+def claim_manifest(
+    name: str,
+    *,
+    namespace: str = "default",
+    template: bool = False,
+    selector: str = "",
+    driver: str = "gpu.example.com",
+    **request: Any,
+) -> dict[str, Any]:
+    """A claim (or, with `template`, a claim template) for one GPU unless the request says otherwise."""
+    exactly = {"deviceClassName": driver, **request}
+    if selector:
+        exactly["selectors"] = [{"cel": {"expression": selector}}]
+    spec: dict[str, Any] = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate" if template else "ResourceClaim",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"metadata": {"labels": {"made-from": name}}, "spec": spec} if template else spec,
+    }
