@@ -48,6 +48,10 @@ bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes doc
 bench-cluster: $(VENV)/dev.stamp controlplane ## Pods/s on a real control plane, ours against the in-tree plugin
 	@$(BIN)/python -m bench.cluster $(BENCH_ARGS)
 
+.PHONY: bench-backlog
+bench-backlog: $(VENV)/dev.stamp controlplane ## 5 minutes of 500 refused pods and 100 updates/s on a real control plane: who waits, who is forgotten
+	@$(BIN)/python -m bench.backlog $(BENCH_ARGS)
+
 .PHONY: loadtest
 loadtest: $(VENV)/dev.stamp ## 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes
 	@$(BIN)/python -m loadtest

@@ -14,6 +14,7 @@ import platform
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
@@ -56,13 +57,19 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """`cores` by process; `calls` of filter by answer; `waking` has the seconds of each portion."""
+    """`cores` by process, `strangers` those that everything else on the machine used; `calls` of filter by answer;
+    `attempt` and `answer`: mean seconds of an attempt of kube-scheduler that found no node, and of filter in it;
+    `waking` has the seconds of each portion.
+    """
 
     plan: Plan
     updates: float
     taken: list[float]
     cores: dict[str, float]
+    strangers: float
     calls: dict[str, float]
+    attempt: float
+    answer: float
     searches: float
     rings: float
     waking: list[float]
@@ -98,35 +105,37 @@ class Bench:
         await backlog.occupy(plan.refused // 2)
         await backlog.wait(plan.refused)
         self._say(f"{plan.refused} pods are refused, {plan.refused // 2} are bound")
-        processes = {"scheduler": scheduler.process.pid}
-        if extender.process is not None:
-            processes["service"] = extender.process.pid
-        processes = arena.processes(processes)
-        page, used, begun = extender.metrics(), cpu_seconds(processes), time.monotonic()
+        assert extender.process is not None
+        ours = {"scheduler": scheduler.process.pid, "service": extender.process.pid, "benchmark": os.getpid()}
+        meter = Meter(arena.processes(ours))
+        trust = arena.plane.credentials.trust()
+        service, queue = extender.metrics(), scheduler.metrics(trust)
         updates, taken = await asyncio.gather(
             backlog.change(round(plan.updates * plan.seconds), plan.updates),
             backlog.pass_by(round(plan.arrivals * plan.seconds), plan.arrivals),
         )
-        seconds = time.monotonic() - begun
-        cores = {name: (now - used[name]) / seconds for name, now in cpu_seconds(processes).items()}
-        growth = _Growth(page, extender.metrics())
+        cores, strangers = meter.read()
+        grown = _Growth(service, extender.metrics())
+        attempts = _Growth(queue, scheduler.metrics(trust))
         self._say(f"{len(taken)} others were bound meanwhile; now devices come")
         waking = await self._relieve(extender, backlog)
-        flushed = metric(
-            await asyncio.to_thread(scheduler.metrics, arena.plane.credentials.trust()),
-            "scheduler_pod_scheduled_after_flush_total",
-        )
         return Found(
             plan=plan,
             updates=updates,
             taken=taken,
             cores=cores,
-            calls={result: growth.of("filtered_total", result=result) for result in ("repeated", "refused", "fits")},
-            searches=growth.of("searches_total"),
-            rings=growth.of("doorbell_total", result="rung"),
+            strangers=strangers,
+            calls={
+                result: grown.of("dra_extender_filtered_total", result=result)
+                for result in ("repeated", "refused", "fits")
+            },
+            attempt=attempts.mean("scheduler_scheduling_attempt_duration_seconds", result="unschedulable"),
+            answer=grown.mean("dra_extender_verb_seconds", verb="filter"),
+            searches=grown.of("dra_extender_searches_total"),
+            rings=grown.of("dra_extender_doorbell_total", result="rung"),
             waking=waking,
             left=plan.refused - backlog.served,
-            flushed=flushed,
+            flushed=metric(scheduler.metrics(trust), "scheduler_pod_scheduled_after_flush_total"),
             twice=await devices_held_twice(arena),
         )
 
@@ -144,15 +153,40 @@ class Bench:
         self._console.print(f"  {text}", style="dim")
 
 
+class Meter:
+    """Processor time from now on, in cores."""
+
+    def __init__(self, processes: Mapping[str, int]) -> None:
+        self._processes = processes
+        self._begun, self._used, self._busy = time.monotonic(), cpu_seconds(processes), _busy_seconds()
+
+    def read(self) -> tuple[dict[str, float], float]:
+        """By process, and of everything else on the machine."""
+        seconds = time.monotonic() - self._begun
+        used = {name: now - self._used[name] for name, now in cpu_seconds(self._processes).items()}
+        strangers = _busy_seconds() - self._busy - sum(used.values())
+        return {name: spent / seconds for name, spent in used.items()}, max(0.0, strangers / seconds)
+
+
+def _busy_seconds() -> float:
+    """What all cores together have spent on anything, since boot."""
+    ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    idle = ticks[3] + ticks[4]
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")
+
+
 class _Growth:
-    """What metrics of the service grew by from one page to another."""
+    """What metrics grew by from one page to another."""
 
     def __init__(self, before: str, after: str) -> None:
         self._before, self._after = before, after
 
     def of(self, name: str, **labels: str) -> float:
-        name = f"dra_extender_{name}"
         return metric(self._after, name, **labels) - metric(self._before, name, **labels)
+
+    def mean(self, name: str, **labels: str) -> float:
+        """Of a histogram."""
+        return self.of(f"{name}_sum", **labels) / max(1.0, self.of(f"{name}_count", **labels))
 
 
 async def _until_quiet(extender: Extender) -> None:
@@ -176,7 +210,8 @@ def rows(found: Found) -> list[tuple[str, str, str]]:
     plan, taken = found.plan, found.taken
     calls = sum(found.calls.values())
     parts = ", ".join(f"{result} {count:.0f}" for result, count in found.calls.items())
-    others = ", ".join(f"{name} {cores:.2f}" for name, cores in found.cores.items() if name != "service")
+    cores = found.cores | {"everything else on the machine": found.strangers}
+    others = ", ".join(f"{name} {used:.2f}" for name, used in cores.items() if name != "service")
     return [
         ("nodes, refused pods, seconds", f"{plan.nodes}, {plan.refused}, {plan.seconds:g}", ""),
         ("updates of bound pods per second", f"{found.updates:.1f}", f"≥ {_least_updates(plan):g}"),
@@ -188,6 +223,11 @@ def rows(found: Found) -> list[tuple[str, str, str]]:
         ("CPU of the others", others, ""),
         ("calls of filter per second", f"{calls / plan.seconds:.0f}", ""),
         ("calls of filter by answer", parts, ""),
+        (
+            "an attempt without a node, mean",
+            f"{found.attempt * 1e3:.1f} ms, filter in it {found.answer * 1e3:.2f} ms",
+            "",
+        ),
         ("searches for devices", f"{found.searches:.0f}", ""),
         ("rings of the doorbell", f"{found.rings:.0f}", ""),
         (f"seconds until {plan.refused // _PORTIONS} were bound", _list(found.waking), f"< {MOST_WAKING:g} s"),

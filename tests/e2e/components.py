@@ -115,7 +115,7 @@ def free_port() -> int:
 
 def metric(page: str, name: str, **labels: str) -> float:
     """The sum of a metric over all its series with these labels. Raises KeyError when the page does not know it."""
-    if f"# TYPE {name} " not in page:
+    if f"# TYPE {name} " not in page and f"# TYPE {name.rpartition('_')[0]} histogram" not in page:
         raise KeyError(f"there is no metric {name}")
     wanted = [f'{label}="{value}"' for label, value in labels.items()]
     lines = (line for line in page.splitlines() if line.startswith((name + " ", name + "{")))
