@@ -103,6 +103,7 @@ class Engine:
                     await asyncio.sleep(0)
         except Exception:  # decisions will look by themselves
             log.exception("not all nodes were looked at")
+        self._keep()
 
     async def _audit(self) -> None:
         """Before everything was listed there is nothing to say."""
@@ -138,8 +139,12 @@ class Engine:
             seconds=round(time.perf_counter() - self._started, 2),
         )
         if self._own_process:
-            # What was decoded stays: looking through it at every collection would cost pauses for nothing.
             gc.unfreeze()  # what an engine before this one has left
+        self._keep()
+
+    def _keep(self) -> None:
+        """What is there now stays: looking through it at every collection would cost pauses for nothing."""
+        if self._own_process:
             gc.collect()
             gc.freeze()
 
