@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 
 .PHONY: help
 help: ## This list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | sort | awk -F'\t' '{printf "  %-16s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /\1\t/' | sort | awk -F'\t' '{printf "  %-16s %s\n", $$1, $$2}'
 
 # What runs the product, and what works on it. Each is installed from its lock file, once.
 $(VENV)/runtime.stamp: requirements/runtime.lock pyproject.toml
@@ -36,9 +36,14 @@ test: $(VENV)/dev.stamp ## All tests that need only Python
 controlplane: ## Build the real control plane that the end-to-end tests use (needs Go; minutes the first time)
 	@$(MAKE) --no-print-directory -C tests/controlplane
 
+# A cluster is taken when it is named on the command line of make, never because KUBECONFIG happens to be set.
+CLUSTER := $(if $(filter command,$(origin KUBECONFIG)),E2E_KUBECONFIG=$(KUBECONFIG))
+# K8S_VERSION=v1.35.4 builds and takes that release instead of the pinned one.
+RELEASE := $(if $(K8S_VERSION),KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/bin/$(K8S_VERSION))
+
 .PHONY: e2e
-e2e: $(VENV)/dev.stamp controlplane ## The tests against a real API server and kube-scheduler
-	@$(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract) -m e2e -vv
+e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane) ## The tests against a real API server and kube-scheduler (KUBECONFIG=FILE: those of a cluster)
+	@$(CLUSTER) $(RELEASE) $(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract) -m e2e -vv
 
 .PHONY: bench
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md

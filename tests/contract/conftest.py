@@ -2,13 +2,8 @@
 
 import pytest
 
-from tests.e2e.components import NotBuiltError, assets
+from tests.e2e.collection import skip_what_cannot_run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    try:
-        assets()
-    except NotBuiltError as problem:
-        for item in items:
-            if item.get_closest_marker("e2e"):
-                item.add_marker(pytest.mark.skip(reason=str(problem)))
+    skip_what_cannot_run(items)

@@ -81,6 +81,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.mark.e2e
+@pytest.mark.own_plane("the recordings are of a server without controllers that was restarted")
 @each_scenario
 async def test_the_recordings_are_what_a_real_server_answers(scenario: Scenario, plane: ControlPlane) -> None:
     other_release = not plane.version.startswith(exchanges.recorded_release())

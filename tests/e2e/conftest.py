@@ -1,44 +1,46 @@
-"""The real control plane for tests: started once, shared, stopped at the end; skipped where it has not been built."""
+"""The real control plane for tests: one for all, started or found; tests that cannot run against it are skipped."""
 
 from collections.abc import Iterator
 
 import pytest
 
 from tests.e2e.case import Case
-from tests.e2e.components import NotBuiltError, assets
+from tests.e2e.collection import skip_what_cannot_run
 from tests.e2e.controlplane import ControlPlane
+from tests.e2e.existing import ExistingCluster, RefusedError, chosen
+from tests.e2e.gates import skip_without
 from tests.e2e.ground import HASTY, Ground
+from tests.e2e.plane import Plane
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skip_what_cannot_run(items)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    """The cluster that was named, or a control plane of our own with every beta feature of device allocation."""
+    directory, kubeconfig = tmp_path_factory.mktemp("controlplane"), chosen()
     try:
-        assets()
-    except NotBuiltError as problem:
-        for item in items:
-            if item.get_closest_marker("e2e"):
-                item.add_marker(pytest.mark.skip(reason=str(problem)))
+        made = ControlPlane(directory, audit=True) if kubeconfig is None else ExistingCluster(directory, kubeconfig)
+        with made as plane:
+            yield plane
+    except RefusedError as refusal:
+        pytest.exit(str(refusal), returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 @pytest.fixture(scope="session")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """etcd, kube-apiserver and kube-controller-manager with every beta feature of device allocation."""
-    with ControlPlane(tmp_path_factory.mktemp("controlplane"), audit=True) as plane:
-        yield plane
-
-
-@pytest.fixture(scope="session")
-def ground(plane: ControlPlane) -> Iterator[Ground]:
+def ground(plane: Plane) -> Iterator[Ground]:
     """Nodes whose pods run, the extender as it is shipped, and a second kube-scheduler that calls it."""
     with Ground(plane) as ground:
         yield ground
 
 
 @pytest.fixture(autouse=True)
-def has_what_is_needed(request: pytest.FixtureRequest, plane: ControlPlane) -> None:
+def has_what_is_needed(request: pytest.FixtureRequest, plane: Plane) -> None:
     """Tests say by the marker `needs` which feature gates they rest on; without them they are skipped."""
     needed = {name for marker in request.node.iter_markers("needs") for name in marker.args}
-    if missing := sorted(needed - plane.features):
-        pytest.skip(f"{', '.join(missing)} not on in Kubernetes {plane.version}")
+    skip_without(needed, plane.features if needed else (), plane.version)
 
 
 @pytest.fixture(autouse=True)

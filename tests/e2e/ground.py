@@ -22,15 +22,17 @@ from app.embedded import hardware, manifests
 from app.embedded.driver import Driver
 from app.embedded.informer import Informer
 from app.embedded.kubelet import Kubelet
-from app.embedded.objects import PODS, FullPod
+from app.embedded.objects import NODES as NODE_OBJECTS
+from app.embedded.objects import PODS, FullNode, FullPod
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
 from app.kube.events import EventRecorder
 from app.kube.resources import resource_claims
 from tests.e2e.components import Component
-from tests.e2e.controlplane import ControlPlane
 from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, scheduler_configuration, scheduler_trust
+from tests.e2e.heartbeats import Heartbeats
 from tests.e2e.invariants import Invariants
+from tests.e2e.plane import Plane
 from tests.e2e.wire import Wire
 
 NODES = 4
@@ -46,7 +48,7 @@ T = TypeVar("T")
 class Ground:
     """Enter it to bring everything up."""
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: Plane) -> None:
         self.plane = plane
         self.nodes = tuple(hardware.node_name(index) for index in range(NODES))
         self._loop = asyncio.new_event_loop()
@@ -82,14 +84,16 @@ class Ground:
         serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         serving.load_cert_chain(*credentials.serving("wire"))
         self.calls = Wire("", serving, scheduler_trust(credentials))
-        self.api = Wire(self.plane.url, serving, credentials.trust())
+        self.api = Wire(self.plane.url, serving, self.plane.trust())
         await self.calls.start()
         await self.api.start()
         self.client = await KubeClient.connect(ClientSettings(kubeconfig=str(self.plane.admin_kubeconfig)))
         self.driver = Driver(self.client)
         for index in range(NODES):
             await self.client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index)))
-        self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": claims_of})
+        # Pods on the cluster's own nodes, if there are any, have a kubelet.
+        ours = {"fieldSelector": ",".join(f"spec.nodeName!={node}" for node in self.plane.others)}
+        self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": claims_of}, selector=ours)
         self._claims: Informer[ResourceClaim] = Informer(self.client, resource_claims("v1"))
         events = EventRecorder(self.client, "e2e", controller="kubelet")
         self.kubelet = Kubelet(self.client, self._pods, self._claims, events)
@@ -97,6 +101,17 @@ class Ground:
         for job in (self._pods, self._claims, events, self.kubelet, self.invariants):
             self._tasks.append(asyncio.create_task(job.run()))
         await asyncio.gather(self._pods.synced.wait(), self._claims.synced.wait())
+        if self.plane.node_lifecycle:
+            await self._keep_nodes_alive()
+
+    async def _keep_nodes_alive(self) -> None:
+        nodes: Informer[FullNode] = Informer(self.client, NODE_OBJECTS)
+        heartbeats = Heartbeats(self.client, nodes, self.plane.others)
+        self._tasks += [asyncio.create_task(job.run()) for job in (nodes, heartbeats)]
+        await nodes.synced.wait()
+        async with asyncio.timeout(SECONDS):
+            while not heartbeats.schedulable():
+                await asyncio.sleep(0.1)
 
     def _tear_down(self) -> None:
         for name in list(self.plane.components):

@@ -37,6 +37,7 @@ def writes_of_extender(case: Case, ground: Ground) -> list[tuple[str, str, int]]
     return found
 
 
+@pytest.mark.own_plane("it reads the audit log")
 def test_16_finalizer_then_allocation_with_reservation_then_binding(case: Case, ground: Ground) -> None:
     case.publish("node-1", 1)
     case.pod_with_claim("one")
@@ -83,6 +84,7 @@ def test_18_a_bind_that_fails_gives_its_devices_back_and_succeeds_later(case: Ca
     assert case.reserved("unlucky") == {"unlucky"}
 
 
+@pytest.mark.own_plane("it reads the audit log")
 def test_19_an_answer_that_comes_too_late_leaves_the_pod_bound(case: Case, ground: Ground, hasty: str) -> None:
     case.publish("node-3", 2)
 
@@ -106,6 +108,7 @@ def test_19_an_answer_that_comes_too_late_leaves_the_pod_bound(case: Case, groun
     ] * 2
 
 
+@pytest.mark.own_plane("it reads the audit log")
 def test_20_a_retry_while_the_binding_hangs_gives_one_allocation_on_one_node(
     case: Case, ground: Ground, hasty: str
 ) -> None:
@@ -143,6 +146,7 @@ def test_21_a_write_that_is_refused_once_costs_nothing(case: Case, ground: Groun
     assert (case.devices("one"), case.reserved("one")) == (["device-0"], {"one"})
 
 
+@pytest.mark.own_plane("it reads the audit log")
 @pytest.mark.parametrize("write", WRITES)
 def test_21_a_write_whose_reply_is_lost_is_not_done_twice(case: Case, ground: Ground, write: str) -> None:
     case.publish("node-1", 1)

@@ -28,7 +28,7 @@ def advised(ground: Ground) -> Iterator[str]:
         config["extenders"][0]["httpTimeout"] = f"{ADVICE_SECONDS:g}s"
 
     ground.start_scheduler(STOCK, "advisor.yaml", change)
-    yield STOCK
+    yield ground.plane.stock_scheduler
     ground.plane.stop_component(STOCK)
 
 

@@ -54,6 +54,7 @@ def enlarge(plane: Plane, name: str) -> None:
     plane.kubectl("patch", "node", name, "--subresource=status", f"--patch={patch}")
 
 
+@pytest.mark.own_plane("a cluster may have another patch release than the binaries")
 def test_the_server_is_the_release_it_was_built_from(plane: Plane) -> None:
     version = json.loads(plane.kubectl("version", "--output=json"))
     assert version["serverVersion"]["gitVersion"] == version["clientVersion"]["gitVersion"] != "v0.0.0"
@@ -104,7 +105,7 @@ def test_the_stock_scheduler_allocates_a_device(plane: Plane, namespace: str) ->
             "metadata": {"name": "one", "namespace": namespace},
             "spec": {"spec": {"devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": namespace}}]}}},
         },
-        pod("p", namespace, "default-scheduler", claim="one"),
+        pod("p", namespace, plane.stock_scheduler, claim="one"),
     )
     enlarge(plane, name)
     scheduler = plane.start_scheduler()
@@ -136,6 +137,7 @@ def test_two_schedulers_each_take_their_own_pods(plane: Plane, namespace: str) -
         plane.kubectl("delete", f"node/{name}")
 
 
+@pytest.mark.own_plane("it reads the audit log")
 def test_every_write_is_in_the_audit_log(plane: Plane, namespace: str) -> None:
     plane.kubectl("create", "configmap", "seen", f"--namespace={namespace}")
     events = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
@@ -149,6 +151,7 @@ def test_a_scheduler_that_cannot_start_says_why(plane: Plane) -> None:
     plane.stop_component("broken")
 
 
+@pytest.mark.own_plane("it starts a control plane of its own")
 def test_nothing_is_left_running_at_the_end(tmp_path: Path) -> None:
     with ControlPlane(tmp_path, controllers=False) as plane:
         processes = [component.process for component in plane.components.values()]
@@ -162,6 +165,7 @@ def test_missing_binaries_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         assets()
 
 
+@pytest.mark.own_plane("it wants all binaries")
 def test_ready_made_binaries_are_taken_instead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for binary in assets().iterdir():
         (tmp_path / binary.name).symlink_to(os.path.realpath(binary))

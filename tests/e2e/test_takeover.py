@@ -18,7 +18,7 @@ STOCK = "default-scheduler"
 def takeover(ground: Ground) -> Iterator[str]:
     """The cluster's own scheduler, which leaves devices to the extender."""
     ground.start_scheduler(STOCK, "stock-scheduler.yaml")
-    yield STOCK
+    yield ground.plane.stock_scheduler
     ground.plane.stop_component(STOCK)
 
 

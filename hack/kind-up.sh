@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# A disposable cluster for the end-to-end tests, on a machine with Docker and kind. Run again, it tells the next command
+# again. KIND_CLUSTER and KIND_IMAGE in the environment change its name and its node image.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cluster=${KIND_CLUSTER:-dra-extender-e2e}
+# Pinned: of the minor release that the tests are for, as it came with kind 0.32.
+image=${KIND_IMAGE:-kindest/node:v1.36.1@sha256:3489c7674813ba5d8b1a9977baea8a6e553784dab7b84759d1014dbd78f7ebd5}
+node=$cluster-control-plane
+kubeconfig=$PWD/.kind/$cluster.kubeconfig
+binaries=$PWD/.kind/$cluster
+
+die() {
+  printf 'kind-up: %s\n' "$1" >&2
+  exit 1
+}
+
+command -v docker >/dev/null || die "docker is not installed. The tests need no cluster: make e2e builds a control plane (with Go)"
+docker info >/dev/null 2>&1 || die "docker does not answer: is its daemon running, and may you use it? See: docker info"
+command -v kind >/dev/null || die "kind is not installed: go install sigs.k8s.io/kind@v0.32.0, or see https://kind.sigs.k8s.io"
+
+mkdir -p "$binaries"
+if kind get clusters 2>/dev/null | grep -qxF "$cluster"; then
+  echo "the cluster $cluster is there already"
+  kind export kubeconfig --name "$cluster" --kubeconfig "$kubeconfig"
+else
+  kind create cluster --name "$cluster" --config hack/kind.yaml --image "$image" --kubeconfig "$kubeconfig" --wait 180s ||
+    die "kind did not make the cluster, see above. Remove what is left of it: kind delete cluster --name $cluster"
+  # The tests take no cluster that does not say so: it may be thrown away.
+  docker exec "$node" kubectl --kubeconfig=/etc/kubernetes/admin.conf \
+    create configmap dra-extender-e2e --namespace=kube-system
+fi
+
+# The tests run kube-scheduler and kubectl on this machine. Where it is like the node, the node's own do.
+assets=
+if [[ $(uname -s) == Linux ]]; then
+  # shellcheck disable=SC2016 # the node expands it
+  docker exec "$node" sh -c 'for process in /proc/[0-9]*; do
+      if [ "$(cat "$process/comm" 2>/dev/null)" = kube-scheduler ]; then exec cat "$process/exe"; fi
+    done; exit 1' >"$binaries/kube-scheduler" || die "no kube-scheduler runs on $node: is the cluster up?"
+  # shellcheck disable=SC2016
+  docker exec "$node" sh -c 'cat "$(command -v kubectl)"' >"$binaries/kubectl"
+  chmod +x "$binaries"/*
+  assets=" KUBEBUILDER_ASSETS=$binaries"
+fi
+
+cat <<END
+
+The cluster is up. The tests, and the end of it:
+  make e2e KUBECONFIG=$kubeconfig$assets
+  kind delete cluster --name $cluster
+END
