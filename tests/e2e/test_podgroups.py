@@ -1,0 +1,123 @@
+"""Claims of PodGroups, alpha in Kubernetes 1.36: one for all pods of a group, and reserved for the group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.e2e.case import Case
+from tests.e2e.components import offered, release
+from tests.e2e.controlplane import DRA_FEATURES, DRA_RUNTIME_CONFIG, ControlPlane
+from tests.e2e.gates import skip_without
+from tests.e2e.ground import Ground
+
+pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("it rests on alpha features")]
+
+GROUP = "scheduling.k8s.io"
+GATES: Mapping[str, bool] = {"GenericWorkload": True, "DRAWorkloadResourceClaims": True}
+STOCK = "default-scheduler"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A second control plane: what is alpha stays out of all other tests."""
+    skip_without(GATES, offered(GATES), "v{}.{}".format(*release()))
+    directory = tmp_path_factory.mktemp("podgroups")
+    versions = (*DRA_RUNTIME_CONFIG, f"{GROUP}/v1alpha2=true")
+    with ControlPlane(directory, feature_gates=offered({**DRA_FEATURES, **GATES}), runtime_config=versions) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def ground(plane: ControlPlane) -> Iterator[Ground]:
+    with Ground(plane) as ground:
+        ground.extender.stop()
+        ground.extender.environment["DRA_EXTENDER_FEATURE_GATES"] = "DRAWorkloadResourceClaims=true"
+        ground.extender.start()
+        yield ground
+
+
+@pytest.fixture
+def stock(plane: ControlPlane) -> Iterator[str]:
+    """The scheduler that allocates by itself and knows groups."""
+    plane.start_scheduler(STOCK)
+    yield STOCK
+    plane.stop_component(STOCK)
+
+
+def group(case: Case, claim: dict[str, str]) -> dict[str, str]:
+    """A PodGroup with one claim; gives the entry of reservedFor that stands for it."""
+    meta, spec = case.where("group"), {"schedulingPolicy": {"basic": {}}, "resourceClaims": [claim]}
+    body = {"apiVersion": f"{GROUP}/v1alpha2", "kind": "PodGroup", "metadata": meta, "spec": spec}
+    (made,) = case.apply(body)
+    return {"apiGroup": GROUP, "resource": "podgroups", "name": "group", "uid": made["metadata"]["uid"]}
+
+
+MEMBER: dict[str, Any] = {"schedulingGroup": {"podGroupName": "group"}}
+
+
+def reservations(case: Case, claim: str) -> list[dict[str, str]]:
+    return list(case.stored_claim(claim)["status"]["reservedFor"])
+
+
+def test_the_pods_of_a_group_share_the_claim_made_for_it(case: Case, ground: Ground) -> None:
+    for node in ground.nodes:
+        case.publish(node, 1)
+    case.template("each")
+    reserved = group(case, {"name": "t", "resourceClaimTemplateName": "each"})
+    for name in ("one", "two", "three"):
+        case.pod(name, template="each", **MEMBER)
+    case.until_runs("one", "two", "three")
+    (claim,) = ground.claims(case.name)
+    assert reservations(case, claim.metadata.name) == [reserved]
+    assert [result["pool"] for result in case.results(claim.metadata.name)] == [case.node("one")]
+
+
+def test_the_claim_of_a_group_stays_until_the_group_goes(case: Case, ground: Ground) -> None:
+    case.publish("node-1", 1)
+    case.template("each")
+    reserved = group(case, {"name": "t", "resourceClaimTemplateName": "each"})
+    case.pod("one", template="each", **MEMBER)
+    case.until_runs("one")
+    (claim,) = ground.claims(case.name)
+    case.delete_pod("one")
+    case.pod("two", template="each", **MEMBER)
+    case.until_runs("two")
+    assert reservations(case, claim.metadata.name) == [reserved]
+    case.pod_with_claim("stranger")
+    case.until_refused("stranger", "cannot allocate all claims")
+    case.delete_pod("two")
+    ground.delete(f"/apis/{GROUP}/v1alpha2/namespaces/{case.name}/podgroups/group")
+    assert case.until_bound("stranger") == "node-1"
+
+
+@pytest.mark.parametrize("entry", ["resourceClaimName", "resourceClaimTemplateName"])
+def test_what_the_in_tree_plugin_reserved_for_a_group_counts_for_its_pods(case: Case, stock: str, entry: str) -> None:
+    case.publish("node-1", 1)
+    case.template("shared")
+    named = entry == "resourceClaimName"
+    if named:
+        case.claim("shared")
+    reserved = group(case, {"name": "c0" if named else "t", entry: "shared"})
+    use: dict[str, Any] = {} if named else {"template": "shared"}
+    claims = ["shared"] if named else []
+    case.pod("theirs", *claims, scheduler=stock, **use, **MEMBER)
+    case.until_runs("theirs")
+    case.pod("ours", *claims, **use, **MEMBER)
+    case.until_runs("ours")
+    (claim,) = case.ground.claims(case.name)
+    assert reservations(case, claim.metadata.name) == [reserved]
+
+
+def test_what_we_reserved_for_a_group_counts_for_the_in_tree_plugin(case: Case, ground: Ground, stock: str) -> None:
+    case.publish("node-1", 1)
+    case.template("each")
+    reserved = group(case, {"name": "t", "resourceClaimTemplateName": "each"})
+    case.pod("ours", template="each", **MEMBER)
+    case.until_runs("ours")
+    case.pod("theirs", template="each", scheduler=stock, **MEMBER)
+    case.until_runs("theirs")
+    (claim,) = ground.claims(case.name)
+    assert reservations(case, claim.metadata.name) == [reserved]
