@@ -40,9 +40,15 @@ NOTES = """\
 Measured by `make bench-backlog` on a real control plane: etcd, kube-apiserver, a second kube-scheduler with the shipped
 `scheduler_config/secondary-scheduler.yaml`, and the service with the settings of the shipped Deployment, TLS included.
 Half of the refused pods want devices that bound pods hold, half want devices that do not exist yet; every pod has a
-claim of its own. Bound pods get a new status, label or annotation in turn, each of which makes kube-scheduler try all
-refused pods again; pods that fit come meanwhile, and go with their devices once bound. Their time is from the reply to
-their creation to the binding on a watch. At the end devices come in portions, by turns published and given back.
+claim of its own. When kube-scheduler rests, bound pods begin to get a new status, label or annotation in turn, each of
+which makes it try all refused pods again; pods that fit come meanwhile, and go with their devices once bound. Their
+time is from the reply to their creation to the binding on a watch. At the end devices come in portions, by turns
+published and given back, each when kube-scheduler rests again.
+
+kube-scheduler tries one pod at a time, of equal priority the one that has been in its queue the longest. So a new pod
+waits for all refused ones that are due before it: all of them after a pause, then again every `podMaxBackoffSeconds`.
+That takes their number times the mean attempt below, of which filter is a small part; pods that must not wait need a
+higher priority.
 """
 
 
@@ -104,6 +110,7 @@ class Bench:
         plan = self._plan
         await backlog.occupy(plan.refused // 2)
         await backlog.wait(plan.refused)
+        await _until_quiet(extender)
         self._say(f"{plan.refused} pods are refused, {plan.refused // 2} are bound")
         assert extender.process is not None
         ours = {"scheduler": scheduler.process.pid, "service": extender.process.pid, "benchmark": os.getpid()}
