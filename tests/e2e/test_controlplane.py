@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.components import ComponentError, NotBuiltError, assets
 from tests.e2e.controlplane import ControlPlane
+from tests.e2e.gates import skip_without
 from tests.e2e.plane import KubectlError, Plane
 
 pytestmark = pytest.mark.e2e
@@ -60,6 +61,19 @@ def test_the_server_is_the_release_it_was_built_from(plane: Plane) -> None:
     assert version["serverVersion"]["gitVersion"] == version["clientVersion"]["gitVersion"] != "v0.0.0"
 
 
+def test_the_gates_that_were_asked_for_are_on(plane: Plane) -> None:
+    assert {name for name, on in plane.feature_gates.items() if on} <= plane.features
+    assert "AllAlpha" not in plane.features
+
+
+def test_a_test_is_skipped_where_its_gates_are_not_on(plane: Plane) -> None:
+    skip_without([], (), plane.version)
+    skip_without(plane.features, plane.features, plane.version)
+    with pytest.raises(pytest.skip.Exception, match=f"rests on AllAlpha, which Kubernetes {plane.version} does not"):
+        skip_without(["AllAlpha", *plane.features], plane.features, plane.version)
+
+
+@pytest.mark.own_plane("which versions a cluster serves is its own business")
 def test_all_versions_of_device_allocation_are_served(plane: Plane) -> None:
     versions = plane.kubectl("api-versions").splitlines()
     assert {"resource.k8s.io/v1", "resource.k8s.io/v1beta1", "resource.k8s.io/v1beta2"} <= set(versions)
