@@ -33,7 +33,7 @@ from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, scheduler_config
 from tests.e2e.heartbeats import Heartbeats
 from tests.e2e.invariants import Invariants
 from tests.e2e.plane import Plane
-from tests.e2e.wire import Wire
+from tests.e2e.wire import Exchange, Wire
 
 NODES = 4
 SECONDS = 90.0
@@ -207,6 +207,11 @@ class Ground:
         """Whether the extender sees what happens in the cluster; it is not told of what is held back meanwhile."""
         event = self.api.watches_flow
         self.call(event.set if flow else event.clear)
+
+    def answer(self, exchange: Exchange) -> Any:
+        """What was replied, once it was: news of a binding comes before the reply of the call that made it."""
+        self.eventually(exchange.sent.is_set, f"the reply of {exchange.path}")
+        return exchange.answer
 
     def call(self, function: Callable[[], object]) -> None:
         """Call a function where the proxies live, soon."""

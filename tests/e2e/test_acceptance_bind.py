@@ -235,7 +235,7 @@ def test_25_two_hundred_binds_at_once_all_succeed(case: Case, ground: Ground) ->
     for name in names:
         case.pod_with_claim(name)
     ground.eventually(lambda: len(case.bound(names)) == len(names), "all bindings", 300)
-    answers = [call.answer for name in names for call in ground.calls.calls("bind", case.key(name))]
+    answers = [ground.answer(call) for name in names for call in ground.calls.calls("bind", case.key(name))]
     assert answers == [{"Error": ""}] * len(names)
     held = [tuple(result[part] for part in ("pool", "device")) for name in names for result in case.results(name)]
     assert len(set(held)) == len(held) == len(names)
