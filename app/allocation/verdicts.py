@@ -83,8 +83,13 @@ class Table:
             error = found.error if isinstance(found, Failure) else ""
             return Verdicts([], {}, error, generation)
         outcomes = self._outcomes
-        if all(outcomes[number].fits for number in set(row)):
+        found_here = {(outcomes[number].fits, outcomes[number].reason) for number in set(row)}
+        if all(fits for fits, _ in found_here):
             return Verdicts(list(names), {}, "", generation)
+        if len(found_here) == 1:
+            # Pods that wait are refused everywhere for one reason, and asked about again and again.
+            ((_, reason),) = found_here
+            return Verdicts([], dict.fromkeys(names, reason), "", generation)
         fitting = [outcome.fits for outcome in outcomes]
         fits = [name for name, number in zip(names, row, strict=True) if fitting[number]]
         reasons = [outcome.reason for outcome in outcomes]
