@@ -9,7 +9,11 @@ import pytest
 from tests.contention.contest import OWN, STOCK, Rules, compete
 from tests.contention.history import OURS
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.own_plane("it starts a control plane of its own"),
+]
 
 
 @pytest.fixture(autouse=True)
