@@ -100,6 +100,18 @@ class Auditor:
                         found |= consumers
         return found - {uid}
 
+    def is_unverifiable(self, uid: str, uses: Uses) -> bool:
+        """Whether claim `uid` uses something without known limits in a pool that other stored claims use as well."""
+        pools = {device[:2] for device, _ in uses if not self._is_known(device)}
+        return any(self._stored_users((*pool, name)) - {uid} for pool in pools for name in self._devices_in(pool))
+
+    def _is_known(self, device: DeviceID) -> bool:
+        published = self._published.device(device)
+        if published is None:
+            return False
+        sets = {counter_set.name for counter_set in self._published.counter_sets(device[:2])}
+        return all(consumption.counter_set in sets for consumption in published.consumes_counters)
+
     # --- audit of everything ----------------------------------------------------------------------------------------
 
     def violations(self) -> tuple[Violation, ...]:
@@ -175,14 +187,6 @@ class Auditor:
         return tuple(sorted(stored[0].metadata.key for uid in uids if (stored := self._stored(uid)) is not None))
 
     # --- limits -----------------------------------------------------------------------------------------------------
-
-    def knows(self, device: DeviceID) -> bool:
-        """Whether the device and all counters that it consumes are published."""
-        published = self._published.device(device)
-        if published is None:
-            return False
-        sets = {counter_set.name for counter_set in self._published.counter_sets(device[:2])}
-        return all(consumption.counter_set in sets for consumption in published.consumes_counters)
 
     def _overdrawn_capacity(self, device: DeviceID, users: set[str]) -> list[tuple[str, Quantity, Quantity]]:
         """(name, consumed, value) of the capacities that the shares of `users` overdraw."""

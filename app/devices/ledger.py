@@ -321,12 +321,12 @@ class Ledger:
         found = self._auditor.rivals(identity(claim), record.stored, may_be_earlier)
         return tuple(rival for uid in found if (rival := self.by_uid(uid)) is not None)
 
-    def limits_known(self, claim: ResourceClaim) -> bool:
-        """Whether all devices of the claim are published, with the counters that they consume: without that `rivals`
-        does not see who overdraws a capacity or a counter.
+    def is_unverifiable(self, claim: ResourceClaim) -> bool:
+        """Whether a device of the claim, or a counter it consumes, is not published while others use the same pool:
+        then `rivals` cannot tell who overdraws what.
         """
         record = self._records.get(identity(claim))
-        return record is None or all(self._auditor.knows(device) for device, _ in record.stored)
+        return record is not None and self._auditor.is_unverifiable(identity(claim), record.stored)
 
     def contested(self, hold: Hold) -> bool:
         """Whether a stored claim has by now what is held: somebody who did not know of the hold was faster."""

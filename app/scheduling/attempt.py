@@ -219,12 +219,12 @@ class Attempt:
         if not await state.changes.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
         state.observer.took(WATCH_SECONDS, state.clock.monotonic() - started)
-        for claim, write in zip(self._check_claims(), self._writes, strict=True):
+        for claim in self._check_claims():
             rivals = ledger.rivals(claim)
             if rivals:
                 self._report_rivals(claim, rivals)
                 raise BindFailure(failure.RIVAL, "conflict", clear=True)
-            if write.allocation is not None and not ledger.limits_known(claim):
+            if state.is_doubtful(claim):
                 raise BindFailure(failure.VANISHED, "conflict")
 
     def _report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:

@@ -102,11 +102,13 @@ def subject_of(state: State, pod: Pod) -> Subject | Refusal | Failure:
 
 
 def _reach(state: State, claim: ResourceClaim) -> Reach:
-    """Raises NodeSelectorError. An allocation with a device that another claim has as well is of no use anywhere."""
+    """Raises NodeSelectorError. An allocation with a device that another claim has as well, or may overdraw what others
+    use, is of no use anywhere.
+    """
     now, limits = state.clock.wall(), state.limits
     if state.features.binding_conditions and readiness.unavailable(claim, now, limits.binding_seconds):
         return lambda node: False
-    if state.cluster.ledger.rivals(claim):
+    if state.cluster.ledger.rivals(claim) or state.is_doubtful(claim):
         return lambda node: False
     selector = claim.allocation.node_selector if claim.allocation is not None else None
     if selector is None:

@@ -129,6 +129,15 @@ class State:
             return False
         return not known.consumers or self.clock.monotonic() - known.since >= self.limits.settled_seconds
 
+    def is_doubtful(self, claim: ResourceClaim) -> bool:
+        """Whether it cannot be told now if the allocation gives something away twice. One that a pod runs with has been
+        verified before.
+        """
+        if not self.cluster.ledger.is_unverifiable(claim):
+            return False
+        pods = [self.pods.get(entry.uid) for entry in claim.status.reserved_for]
+        return not any(pod is not None and pod.spec.node_name for pod in pods)
+
     def in_flight(self, claim: ResourceClaim) -> bool:
         """Whether the claim is about to be allocated or deallocated. Who asks is woken when that has ended."""
         uid = claim.metadata.uid

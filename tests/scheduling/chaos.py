@@ -43,7 +43,8 @@ from tests.scheduling.world import Replay, Service, World
 
 LIMITS = Limits(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
 LAGS = [0.0, 0.002, 0.05, 0.5]
-MOMENTS = [0.0, 0.001, 0.01, 0.3, 2.0]
+MOMENTS = [[0.0, 0.001, 0.01, 0.3, 2.0], [0.0, 0.001, 0.01], [0.3, 2.0, 10.0]]
+FACTORS = [0.0, 0.3, 1.0, 1.0, 4.0]
 WATCH_GAP = 30.0
 """Seconds without a watch after which a service refuses to decide, as `--watch-gap` says."""
 ROUNDS = 40
@@ -51,7 +52,11 @@ ROUNDS = 40
 
 
 class Chaos:
-    """Three nodes, more pods than devices at times, one or two replicas. Which features take part is drawn too."""
+    """Three nodes, more pods than devices at times, one or two replicas.
+
+    How often what happens is drawn too, once for the whole run: many mistakes show only where some things happen again
+    and again and others never do.
+    """
 
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
@@ -67,7 +72,12 @@ class Chaos:
         self.rules = Rules(world, self.hardware)
         world.api.judges.append(self.rules.judge)
         self.strangers = Strangers(world, self.dice) if self.dice.random() < 0.6 else None
-        self.services = [self.new_service() for _ in range(self.dice.choice([1, 1, 2]))]
+        self.services = [self.new_service() for _ in range(self.dice.choice([1, 2]))]
+        self.weights = {action: weight * self.dice.choice(FACTORS) for action, weight in _WEIGHTS.items()}
+        self.weights |= {action: _WEIGHTS[action] for action in ("schedule", "add pod")}
+        self.moments = self.dice.choice(MOMENTS)
+        self.twins = self.dice.choice([0.0, 0.05, 0.5])
+        """How many binds are called twice, in any replicas."""
         self.mishaps = Mishaps(world, self.dice, self.services, self.replace, self.strangers)
         self.refused: dict[str, tuple[int, Pod]] = {}
         """Pods that were refused, with the rings heard before that and the version that was refused."""
@@ -117,7 +127,7 @@ class Chaos:
             self.world.api.violations.append(f"{pod.metadata.name}: a verb has changed its arguments")
         if answer.NodeNames:
             service.spawn(service.bind(pod, self.dice.choice(answer.NodeNames)))
-            if self.dice.random() < 0.05:
+            if self.dice.random() < self.twins:
                 other = self.dice.choice(self.services)
                 other.spawn(other.bind(pod, self.dice.choice(answer.NodeNames)))
         elif not answer.Error and set(nodes) <= set(names):
@@ -150,11 +160,11 @@ class Chaos:
     # --- a run ------------------------------------------------------------------------------------------------------
 
     async def step(self) -> None:
-        action = self.dice.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+        action = self.dice.choices(list(self.weights), list(self.weights.values()))[0]
         self.counts[action] += 1
         await self.do(action)
         self.workload.tick()
-        await self.world.settle(self.dice.choice(MOMENTS))
+        await self.world.settle(self.dice.choice(self.moments))
         for index, service in enumerate(self.services):
             if service.client.dead:
                 await self.replace(index)

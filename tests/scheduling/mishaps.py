@@ -65,7 +65,7 @@ class Mishaps:
         writes = (*FORWARD, *BACKWARD)
         operations = writes if isinstance(error, ConflictError) else (*writes, *READS, "ring")
         delay = self._dice.random() * (50.0 if self._dice.random() < 0.2 else 5.0)
-        when, hits = self._dice.choice(times), self._dice.randint(1, 3)
+        when, hits = self._dice.choice(times), self._dice.choice([1, 2, 3, 30])
         self._one().client.fail(self._dice.choice(operations), error, when, times=hits, delay=delay)
 
     def trip_watch(self) -> None:
