@@ -7,8 +7,9 @@ Promises
   it. Only what this bind wrote is taken back; with `clear` also what an attempt long over has left.
 - A bind that finds the pod's reservation in place takes it over: it marks the claim, and whoever made the reservation
   finds the mark before undoing it. So two replicas that bind one pod do not work against each other.
-- A lost reply is cleared up before anything else happens. When a write may still arrive late and the bind is given up,
-  a later write to the claim makes it fail; until then the devices stay held.
+- A lost reply is cleared up before anything else happens: what is found then is taken over, not taken for ours. When
+  a write may still arrive late and the bind is given up, a later write to the claim makes it fail; until then the
+  devices stay held.
 
 Rules: Kubernetes 1.36, bindClaim and Unreserve in
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
@@ -142,7 +143,7 @@ class ClaimWrite:
                 raise BindFailure(self._text("got deallocated elsewhere in the meantime"), "conflict")
             if not same_devices(claim.allocation, expected):
                 raise BindFailure(self._text("got allocated elsewhere in the meantime"), "conflict")
-        elif claim.allocation is not None and not self._has_landed():
+        elif claim.allocation is not None and not self._shows_ours(claim):
             raise BindFailure(self._text("got allocated elsewhere in the meantime"), "conflict")
         if len(claim.status.reserved_for) >= MAX_CONSUMERS and not claim.reserved_for(self.consumer.uid):
             raise BindFailure(full_reason(claim), "refused")
@@ -155,11 +156,8 @@ class ClaimWrite:
             self._state.observer.count(CONFLICTS, "rival")
             raise BindFailure(TAKEN, "conflict")
 
-    def _has_landed(self) -> bool:
-        """Whether the stored status is the one we wrote."""
-        return self.touched and self._shows_ours(self.claim)
-
     def _shows_ours(self, claim: ResourceClaim) -> bool:
+        """Whether the stored status is what we write, whoever wrote it."""
         return same_devices(claim.allocation, self._expected) and claim.reserved_for(self.consumer.uid)
 
     def _is_complete(self) -> bool:
@@ -218,15 +216,14 @@ class ClaimWrite:
 
     def _learned(self, claim: ResourceClaim) -> None:
         """A reply. Once the claim has left the version that a doubtful write was made for, that write is stored or
-        never will be.
+        never will be. Which of the two nobody can tell: another replica that binds the pod writes the same.
         """
         if 0 < claim.metadata.version < self.claim.metadata.version:
             return
-        if self._doubtful and claim.metadata.resource_version != self._doubtful:
-            self._stored = self._stored or self._shows_ours(claim)
+        if claim.metadata.resource_version != self._doubtful:
             self._doubtful = ""
         self.claim = claim
-        if self.hold is not None and self._stored and self._shows_ours(claim):
+        if self.hold is not None and self._shows_ours(claim):
             self._state.confirm(self.hold, claim)
         else:
             self._state.learn(claim)

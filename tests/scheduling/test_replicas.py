@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.api.decoding import convert
-from app.api.errors import OutcomeUnknownError
+from app.api.errors import OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaim, ResourceSlice
 from app.scheduling.failure import DEPOSED, TAKEN, VANISHED
 from app.scheduling.judging import NOT_AVAILABLE
@@ -226,5 +226,26 @@ def test_a_device_that_somebody_takes_during_a_bind_is_not_written_onto(replay: 
         assert world.api.claim("c").allocation is None
         assert await slow.bind(world.api.pod("p"), "n1") == ""
         assert devices(world.api.claim("c")).isdisjoint(devices(world.api.claim("d")))
+
+    replay(story)
+
+
+def test_what_another_replica_has_written_is_not_taken_for_our_lost_write(replay: Replay, small: list[Any]) -> None:
+    """One replica had lost the reply to a write that was never stored, and went back. It read the same reservation,
+    which the other replica had made to bind the pod, took it for its own, and removed it.
+    """
+
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("first", "c"), make_pod("p", "c"))
+        one, other = world.service(), world.service()
+        assert await other.bind(world.api.pod("first"), "n1") == ""
+        await world.settle()
+        one.client.fail("write_status", OutcomeUnknownError(0, "Timeout"))
+        one.client.fail("read_claim", RejectedError(403, "Forbidden"), times=3)
+        failed = one.spawn(one.bind(world.api.pod("p"), "n1"))
+        await world.settle(0.02)
+        assert await other.bind(world.api.pod("p"), "n1") == ""
+        assert await failed != ""
+        assert world.api.claim("c").reserved_for("uid-p")
 
     replay(story)
