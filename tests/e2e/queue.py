@@ -23,5 +23,7 @@ class Queue:
         return [metric(page, "scheduler_pending_pods", queue=name) for name in names] == [0, 0, 0, pods]
 
     def flushed(self) -> int:
-        """How many pods were scheduled only because those five minutes were over: nothing had woken them."""
-        return int(metric(self._page(), "scheduler_pod_scheduled_after_flush_total"))
+        """How often a pod was tried again only because those five minutes were over: nothing had woken it."""
+        page, name = self._page(), "scheduler_queue_incoming_pods_total"
+        # A scheduler that has seen no pod yet does not tell of this.
+        return int(metric(page, name, event="UnschedulableTimeout")) if f"# TYPE {name} " in page else 0

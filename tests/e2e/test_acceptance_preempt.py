@@ -43,7 +43,7 @@ def test_45_without_devices_anywhere_nobody_falls(case: Case, ground: Ground) ->
     case.pod("preemptor", "wanted", node="node-1", requests={"cpu": "30"}, priorityClassName=important(case))
     case.until_refused("preemptor", "Insufficient cpu")
     ground.eventually(lambda: ground.calls.calls("preempt", case.key("preemptor")), "a preempt call")
-    assert ground.calls.calls("preempt", case.key("preemptor"))[0].answer == {"NodeNameToMetaVictims": {}}
+    assert ground.answer(ground.calls.calls("preempt", case.key("preemptor"))[0]) == {"NodeNameToMetaVictims": {}}
     assert "deletionTimestamp" not in case.stored_pod("filler")["metadata"]
 
 
