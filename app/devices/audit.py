@@ -35,6 +35,8 @@ class Published(Protocol):
 
     def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]: ...
 
+    def is_whole(self, pool: PoolID) -> bool: ...
+
 
 class Violation(msgspec.Struct, frozen=True, order=True):
     """`subject`: driver/pool/device, or driver/pool for counters. `claims`: namespace/name of everybody involved,
@@ -102,15 +104,13 @@ class Auditor:
 
     def is_unverifiable(self, uid: str, uses: Uses) -> bool:
         """Whether claim `uid` uses something without known limits in a pool that other stored claims use as well."""
-        pools = {device[:2] for device, _ in uses if not self._is_known(device)}
+        pools = {device[:2] for device, _ in uses if not self._has_limits(device)}
         return any(self._stored_users((*pool, name)) - {uid} for pool in pools for name in self._devices_in(pool))
 
-    def _is_known(self, device: DeviceID) -> bool:
+    def _has_limits(self, device: DeviceID) -> bool:
+        """Whether the device is published, and, when it consumes counters, all other devices of its pool are too."""
         published = self._published.device(device)
-        if published is None:
-            return False
-        sets = {counter_set.name for counter_set in self._published.counter_sets(device[:2])}
-        return all(consumption.counter_set in sets for consumption in published.consumes_counters)
+        return published is not None and (not published.consumes_counters or self._published.is_whole(device[:2]))
 
     # --- audit of everything ----------------------------------------------------------------------------------------
 

@@ -136,6 +136,11 @@ class PublishedPool:
         generation = self.peers.newest
         return (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
 
+    def is_whole(self) -> bool:
+        """Whether all slices of the newest generation are there."""
+        newest = list(self.newest())
+        return all(item.spec.pool.resource_slice_count == len(newest) for item in newest)
+
     def device(self, name: str) -> Device | None:
         """The device in the newest generation."""
         if self._by_name is None:

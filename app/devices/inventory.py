@@ -142,6 +142,11 @@ class Inventory:
         published = self._pools.get(pool)
         return published.counter_sets() if published else ()
 
+    def is_whole(self, pool: PoolID) -> bool:
+        """Whether all slices of the newest generation of the pool are there."""
+        published = self._pools.get(pool)
+        return published is not None and published.is_whole()
+
     def problems(self) -> Iterator[tuple[str, str]]:
         """(slice name, what is wrong with it and what to do)."""
         for pool in self._unchecked:

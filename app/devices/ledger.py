@@ -322,8 +322,8 @@ class Ledger:
         return tuple(rival for uid in found if (rival := self.by_uid(uid)) is not None)
 
     def is_unverifiable(self, claim: ResourceClaim) -> bool:
-        """Whether a device of the claim, or a counter it consumes, is not published while others use the same pool:
-        then `rivals` cannot tell who overdraws what.
+        """Whether a device of the claim is not published, or consumes counters of a pool that is not whole, while
+        others use the same pool: then `rivals` cannot tell who overdraws what.
         """
         record = self._records.get(identity(claim))
         return record is not None and self._auditor.is_unverifiable(identity(claim), record.stored)

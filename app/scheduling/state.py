@@ -206,7 +206,7 @@ class State:
     def is_orphaned(self, pod: Pod, node: str) -> bool:
         """Whether the pod would be bound without the devices it asks for by the name of a resource: the class behind
         the name has gone, has not come yet, or cannot be read. A name that no class was ever seen for belongs to
-        somebody else once it has been known for as long as a watch may be late.
+        somebody else once it has been known for longer than we go on without a watch.
         """
         if not self.features.DRAExtendedResource or self.wanted(pod) is not None:
             return False
@@ -215,7 +215,7 @@ class State:
             return True
         now = self.clock.monotonic()
         return any(
-            name in self._provided or now - self._asked.setdefault(name, now) < self.limits.watch_seconds
+            name in self._provided or now - self._asked.setdefault(name, now) < self.limits.doubt_seconds
             for name in missing
         )
 

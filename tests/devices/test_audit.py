@@ -25,12 +25,16 @@ class Catalogue:
             consumes = [{"counterSet": "gpu", "counters": {"slices": {"value": slices}}}]
             devices.append({"name": name, "consumesCounters": consumes})
         self._devices = {device["name"]: convert(Device, device) for device in devices}
+        self.whole = True
 
     def device(self, device: DeviceID) -> Device | None:
         return self._devices.get(device[2])
 
     def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
         return (convert(CounterSet, {"name": "gpu", "counters": {"slices": {"value": "8"}}}),)
+
+    def is_whole(self, pool: PoolID) -> bool:
+        return self.whole
 
 
 def share(device: str, share_id: str, memory: str) -> dict[str, Any]:
@@ -42,8 +46,13 @@ def share(device: str, share_id: str, memory: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger(FeatureGates(), Catalogue())
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
+@pytest.fixture
+def ledger(catalogue: Catalogue) -> Ledger:
+    return Ledger(FeatureGates(), catalogue)
 
 
 CONFLICTS = {
@@ -169,3 +178,24 @@ def test_an_unallocated_or_unknown_claim_has_no_rivals(ledger: Ledger, make_clai
     assert ledger.rivals(free) == ()
     assert ledger.rivals(make_claim("unknown", 1, ["gpu/n/x"])) == ()
     assert ledger.violations_of(make_claim("unknown", 1, ["gpu/n/x"])) == ()
+
+
+@pytest.mark.parametrize(
+    ("ours", "others", "whole", "expected"),
+    [
+        pytest.param("gpu/n/p0", "gpu/n/p1", True, False, id="everything is published"),
+        pytest.param("gpu/n/x", "gpu/n/p1", True, True, id="a device is not published"),
+        pytest.param("gpu/n/x", "gpu/o/p1", True, False, id="a device is not published and nobody else uses the pool"),
+        pytest.param("gpu/n/p0", "gpu/n/x", False, True, id="a device consumes counters and the pool is not whole"),
+        pytest.param("gpu/n/m", "gpu/n/x", False, False, id="a device consumes none and the pool is not whole"),
+    ],
+)
+def test_an_allocation_is_verified_by_published_limits_only(
+    catalogue: Catalogue, ledger: Ledger, make_claim: ClaimBuilder, ours: str, others: str, whole: bool, expected: bool
+) -> None:
+    catalogue.whole = whole
+    claim = make_claim("a", 5, [ours])
+    ledger.observe(claim, watched=True)
+    assert not ledger.is_unverifiable(claim)
+    ledger.observe(make_claim("b", 6, [others]), watched=True)
+    assert ledger.is_unverifiable(claim) is expected

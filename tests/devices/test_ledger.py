@@ -24,6 +24,9 @@ class NothingPublished:
     def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
         return ()
 
+    def is_whole(self, pool: PoolID) -> bool:
+        return True
+
 
 @pytest.fixture
 def changes() -> list[PoolID]:

@@ -38,6 +38,9 @@ class NothingPublished:
     def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
         return ()
 
+    def is_whole(self, pool: PoolID) -> bool:
+        return True
+
 
 class LedgerMachine(RuleBasedStateMachine):
     """`server` is the truth, `stream` the watch events not delivered yet; replies to our writes come at any time."""

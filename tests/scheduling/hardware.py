@@ -314,7 +314,7 @@ def all_devices(claim: ResourceClaim) -> list[DeviceID]:
 
 
 def _partitioned() -> list[ResourceSlice]:
-    pool = {"name": "n3", "generation": 1, "resourceSliceCount": 2}
+    pool = {"name": "n3", "generation": 1, "resourceSliceCount": 3}
     model = {"model": {"string": "new"}}
     devices: list[Json] = [
         {
@@ -333,7 +333,7 @@ def _partitioned() -> list[ResourceSlice]:
         }
     )
     counters = [{"name": "card", "counters": {"units": {"value": str(UNITS)}}}]
-    specs: list[Json] = [{"sharedCounters": counters}, {"devices": devices}]
+    specs: list[Json] = [{"sharedCounters": counters}, {"devices": devices[:2]}, {"devices": devices[2:]}]
     return [
         convert(
             ResourceSlice,

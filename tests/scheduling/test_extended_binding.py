@@ -213,14 +213,16 @@ def test_a_pod_is_not_bound_without_devices_when_its_class_goes_after_filter(rep
 
 
 def test_a_resource_that_no_class_was_ever_seen_for_is_left_to_others_after_a_moment(replay: Replay) -> None:
-    """The class may be new, and the watch behind the scheduler's."""
+    """The class may be new, and the watch behind the scheduler's: it was broken, for longer than we had waited."""
     other = {"name": "main", "resources": {"requests": {"other.example.com/nic": "1"}}}
 
     async def story(world: World) -> None:
         world.add(make_node("n1"), make_pod("p", containers=[other]))
         service = world.service()
         assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
-        await world.settle(service.scheduling.state.limits.watch_seconds)
+        await world.settle(30.0)
+        assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
+        await world.settle(30.0)
         assert await service.bind(world.api.pod("p"), "n1") != failure.CLASS_UNKNOWN
 
     world = replay(story)
