@@ -40,10 +40,15 @@ def assets(needed: Sequence[str] = BINARIES) -> Path:
     return folder
 
 
-def release() -> tuple[int, int]:
-    """Major and minor number of the Kubernetes release that the binaries are of."""
-    said = subprocess.run([assets() / "kube-apiserver", "--version"], capture_output=True, text=True, check=True).stdout
-    major, minor = said.split()[1].removeprefix("v").split(".")[:2]
+def release(binary: str = "kube-apiserver") -> tuple[int, int]:
+    """Major and minor number of the Kubernetes release that a binary is of."""
+    said = subprocess.run([assets([binary]) / binary, "--version"], capture_output=True, text=True, check=True).stdout
+    return numbers(said.split()[1])
+
+
+def numbers(version: str) -> tuple[int, int]:
+    """Major and minor number of a version like v1.36.3."""
+    major, minor = version.removeprefix("v").split(".")[:2]
     return int(major), int(minor)
 
 

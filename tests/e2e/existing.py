@@ -27,7 +27,7 @@ from typing import Any, NoReturn, Self
 
 import yaml
 
-from tests.e2e.components import offered
+from tests.e2e.components import numbers, offered, release
 from tests.e2e.controlplane import DRA_FEATURES
 from tests.e2e.credentials import Credentials
 from tests.e2e.plane import KubectlError, Plane
@@ -119,8 +119,11 @@ class ExistingCluster(Plane):
         self._log_in()
         mark = self._mark()
         found = self._found() if mark is not None else set()
-        if reason := objection(mark, found):
-            raise RefusedError(f"the cluster of {self.given} ({self.url}) is not for tests: {reason}.")
+        reason = objection(mark, found)
+        if not reason and release("kube-scheduler") != numbers(self.version):
+            reason = f"it is of {self.version}, and kube-scheduler in {self.binaries} is not (KUBEBUILDER_ASSETS)"
+        if reason:
+            raise RefusedError(f"the cluster of {self.given} ({self.url}) is not for these tests: {reason}")
         self._note(sorted(found))
         self._entered = True
         try:
