@@ -72,6 +72,15 @@ class Case:
                 self._cluster_wide.append(f"{root}/{plural.get(kind, kind.lower() + 's')}/{name}")
         return self.ground.apply(*documents)
 
+    def node_added(self, pods: int = 10) -> str:
+        """The name of one more node, with room for so many pods."""
+        name = f"{self.name}-node"
+        meta = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+        self.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta})
+        amounts = {"cpu": "4", "memory": "8Gi", "pods": str(pods)}
+        self.ground.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
+        return name
+
     def device_class(self, name: str, **spec: Any) -> None:
         """A class of all devices of this test's driver."""
         selectors = [{"cel": {"expression": f"device.driver == '{self.driver}'"}}]

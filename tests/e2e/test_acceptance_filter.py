@@ -173,13 +173,9 @@ def test_14_scores_are_small_integers_and_the_better_alternative_decides(case: C
 
 
 def test_15_a_node_we_have_not_seen_yet_is_refused_and_found_soon(case: Case, ground: Ground) -> None:
-    node = f"{case.name}-node"
     ground.watches(False)
     try:
-        meta = {"name": node, "labels": {"kubernetes.io/hostname": node}}
-        case.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta})
-        amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
-        ground.patch(f"/api/v1/nodes/{node}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
+        node = case.node_added()
         case.publish(node, 1)
         case.pod_with_claim("newcomer")
         case.until_refused("newcomer", "node not synced yet")

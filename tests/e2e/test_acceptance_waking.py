@@ -50,12 +50,8 @@ def device_added(case: Case) -> None:
 
 
 def node_with_devices_added(case: Case) -> None:
-    name = f"{case.name}-node"
-    meta = {"name": name, "labels": {"kubernetes.io/hostname": name}}
-    case.publish(name, 1)
-    case.apply({"apiVersion": "v1", "kind": "Node", "metadata": meta})
-    amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
-    case.ground.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": amounts, "allocatable": amounts}})
+    case.publish(f"{case.name}-node", 1)
+    case.node_added()
 
 
 def taint_removed(case: Case) -> None:
