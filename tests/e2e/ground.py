@@ -90,7 +90,11 @@ class Ground:
         self.client = await KubeClient.connect(ClientSettings(kubeconfig=str(self.plane.admin_kubeconfig)))
         self.driver = Driver(self.client)
         for index in range(NODES):
-            await self.client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index)))
+            node = hardware.node(index)
+            if self.plane.others:
+                # The network of a cluster would look for the way to an address, and there is none.
+                del node["status"]["addresses"]
+            await self.client.create("/api/v1/nodes", msgspec.json.encode(node))
         # Pods on the cluster's own nodes, if there are any, have a kubelet.
         ours = {"fieldSelector": ",".join(f"spec.nodeName!={node}" for node in self.plane.others)}
         self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": claims_of}, selector=ours)
