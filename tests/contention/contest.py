@@ -119,7 +119,7 @@ async def _play(plane: ControlPlane, cluster: Cluster, replicas: list[Extender],
 
 
 def _attempts(plane: ControlPlane, scheduler: str) -> dict[str, int]:
-    page = plane.components[scheduler].metrics(plane.credentials.trust())
+    page = plane.metrics(scheduler)
     return {result: int(metric(page, "scheduler_schedule_attempts_total", result=result)) for result in RESULTS}
 
 

@@ -1,8 +1,8 @@
-"""Tests of the real server are skipped where it has not been built."""
+"""Tests against a real API server are skipped where there is none, as in tests/e2e."""
 
 import pytest
 
-from tests.e2e.collection import skip_what_cannot_run
+from tests.e2e.skipping import skip_what_cannot_run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

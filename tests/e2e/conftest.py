@@ -5,12 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.case import Case
-from tests.e2e.collection import skip_what_cannot_run
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.existing import ExistingCluster, RefusedError, chosen
-from tests.e2e.gates import skip_without
 from tests.e2e.ground import HASTY, Ground
 from tests.e2e.plane import Plane
+from tests.e2e.skipping import skip_what_cannot_run, skip_without
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

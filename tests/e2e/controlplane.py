@@ -5,7 +5,7 @@ ports, with TLS, RBAC and service account tokens as in a cluster. Everything the
 files, logs) is under one folder. The binaries come from ``KUBEBUILDER_ASSETS`` when that is set (the convention of
 envtest), otherwise from ``make -C tests/controlplane``.
 
-As a command it is a place to try things: ``python tests/e2e/controlplane.py up`` prints a kubeconfig and stays up
+As a command it is a place to try things: ``python -m tests.e2e.controlplane up`` prints a kubeconfig and stays up
 until Ctrl-C.
 """
 
@@ -218,7 +218,7 @@ class ControlPlane(Plane):
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="controlplane.py", description="A real control plane on loopback.")
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.controlplane", description="A real control plane on loopback.")
     up = parser.add_subparsers(required=True).add_parser("up", help="start it, print the kubeconfig, stay up")
     up.add_argument("--dir", type=Path, help="where everything goes (a temporary folder, removed at the end)")
     up.add_argument("--scheduler", type=Path, action="append", default=[], help="start one with this configuration")

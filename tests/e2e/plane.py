@@ -11,7 +11,6 @@ import copy
 import json
 import ssl
 import subprocess
-import urllib.request
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -117,9 +116,7 @@ class Plane(ABC):
 
     def metrics(self, scheduler: str) -> str:
         """The page of all metrics of a scheduler; `metric` of components reads it."""
-        url = self.components[scheduler].ready_url.removesuffix("/readyz") + "/metrics"
-        with urllib.request.urlopen(url, timeout=10, context=self.credentials.trust()) as answer:
-            return str(answer.read().decode())
+        return self.components[scheduler].metrics(self.credentials.trust())
 
     def kubectl(self, *arguments: str, stdin: str | None = None, kubeconfig: Path | None = None) -> str:
         """What kubectl prints, run as the administrator unless a kubeconfig is given; raises KubectlError."""

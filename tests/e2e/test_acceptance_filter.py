@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.case import Case
 from tests.e2e.extender import scheduler_trust
 from tests.e2e.ground import SCHEDULER, Ground
-from tests.e2e.queue import Queue
+from tests.e2e.schedulerqueue import Queue
 from tests.e2e.wire import ask
 
 pytestmark = pytest.mark.e2e

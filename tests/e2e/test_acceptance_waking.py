@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.case import Case
 from tests.e2e.ground import Ground
-from tests.e2e.queue import Queue
+from tests.e2e.schedulerqueue import Queue
 
 pytestmark = pytest.mark.e2e
 

@@ -11,7 +11,7 @@ from tests.e2e.backlog import Backlog
 from tests.e2e.case import Case
 from tests.e2e.components import metric
 from tests.e2e.ground import SCHEDULER, Ground
-from tests.e2e.queue import Queue
+from tests.e2e.schedulerqueue import Queue
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.e2e.components import ComponentError, NotBuiltError, assets
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.gates import skip_without
 from tests.e2e.plane import KubectlError, Plane
+from tests.e2e.skipping import skip_without
 
 pytestmark = pytest.mark.e2e
 

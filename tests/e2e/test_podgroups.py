@@ -10,8 +10,8 @@ import pytest
 from tests.e2e.case import Case
 from tests.e2e.components import offered, release
 from tests.e2e.controlplane import DRA_FEATURES, DRA_RUNTIME_CONFIG, ControlPlane
-from tests.e2e.gates import skip_without
 from tests.e2e.ground import Ground
+from tests.e2e.skipping import skip_without
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("it rests on alpha features")]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import pytest
 
@@ -24,3 +24,9 @@ def skip_what_cannot_run(items: Iterable[pytest.Item]) -> None:
     except NotBuiltError as problem:
         for item in real:
             item.add_marker(pytest.mark.skip(reason=str(problem)))
+
+
+def skip_without(needed: Iterable[str], there: Container[str], release: str) -> None:
+    """Skip the test that calls this unless all the feature gates it needs are on."""
+    if missing := sorted({name for name in needed if name not in there}):
+        pytest.skip(f"rests on {', '.join(missing)}, which Kubernetes {release} does not have on")
