@@ -218,7 +218,9 @@ class ControlPlane(Plane):
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.e2e.controlplane", description="A real control plane on loopback.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.e2e.controlplane", description="A control plane on loopback."
+    )
     up = parser.add_subparsers(required=True).add_parser("up", help="start it, print the kubeconfig, stay up")
     up.add_argument("--dir", type=Path, help="where everything goes (a temporary folder, removed at the end)")
     up.add_argument("--scheduler", type=Path, action="append", default=[], help="start one with this configuration")
