@@ -161,11 +161,13 @@ def test_21_a_write_whose_reply_is_lost_is_not_done_twice(case: Case, ground: Gr
 
 def test_22_a_pod_deleted_before_its_bind_leaves_its_devices_free(case: Case, ground: Ground) -> None:
     _deleted_on_the_way(case, ground, ground.calls.rule, bind_to(case, "gone"))
+    assert (case.devices("gone"), case.devices("next")) == ([], ["device-0"])
 
 
 @pytest.mark.parametrize("write", WRITES)
 def test_22_a_pod_deleted_during_its_bind_leaves_its_devices_free(case: Case, ground: Ground, write: str) -> None:
     _deleted_on_the_way(case, ground, ground.api.rule, WRITES[write]("gone"))
+    assert (case.devices("gone"), case.devices("next")) == ([], ["device-0"])
 
 
 def _deleted_on_the_way(case: Case, ground: Ground, disturbed: Any, moment: Match) -> None:

@@ -70,6 +70,7 @@ RELIEFS: list[Callable[[Case], None]] = [
 @pytest.mark.parametrize("relief", RELIEFS, ids=lambda relief: relief.__name__)
 def test_28_everything_that_helps_wakes(case: Case, relief: Callable[[Case], None]) -> None:
     _refused_until(case, relief)
+    assert case.reserved("waiting") == {"waiting"}
 
 
 @pytest.mark.needs("DRADeviceTaints")
@@ -77,6 +78,7 @@ def test_28_a_taint_that_goes_wakes(case: Case) -> None:
     taint = {"key": "example.com/broken", "effect": "NoSchedule"}
     case.publish("node-3", [{"name": "tainted", "taints": [taint]}])
     _refused_until(case, taint_removed)
+    assert case.devices("waiting") == ["tainted"]
 
 
 def _refused_until(case: Case, relief: Callable[[Case], None]) -> None:
@@ -97,6 +99,7 @@ def test_28_a_class_that_comes_late_wakes(case: Case) -> None:
     case.until_refused("one", late)
     case.device_class(late)
     case.until_runs("one")
+    assert case.devices("one") == ["device-0"]
 
 
 def test_29_a_pod_refused_because_we_saw_the_news_late_is_woken_again(case: Case, ground: Ground) -> None:

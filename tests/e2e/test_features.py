@@ -195,6 +195,7 @@ def test_a_taint_rule_evicts_and_keeps_away_until_it_is_deleted(sample: Apply, g
     for document in rule.documents:
         ground.delete(manifests.path_of(document))
     made.until_runs("worker")
+    assert [result["device"] for result in made.results("worker")] == ["accelerator-0"]
 
 
 def claim_of(ground: Ground, namespace: str, name: str) -> ResourceClaim:

@@ -122,13 +122,14 @@ after = schemathesis.openapi.from_asgi("/openapi.json", application(busy))
 @before.parametrize()
 @settings(max_examples=30)
 def test_before_the_cluster_is_known_answers_conform(case: Any) -> None:
-    case.call_and_validate(excluded_checks=[schemathesis.checks.not_a_server_error])  # 503 is the answer here
+    excluded = [schemathesis.checks.not_a_server_error]  # 503 is the answer here
+    assert case.call_and_validate(excluded_checks=excluded).status_code != 500
 
 
 @after.parametrize()
 @settings(max_examples=60)
 def test_whatever_is_asked_answers_conform(case: Any) -> None:
-    case.call_and_validate()
+    assert case.call_and_validate().status_code < 500
 
 
 @given(
