@@ -7,8 +7,6 @@ target is missed.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +16,7 @@ import msgspec
 
 from bench import allocation, filter, selectors
 from bench.document import write_section
+from bench.machine import described
 
 RESULTS = Path(__file__).with_name("results.json")
 SELECTOR_TARGET = 0.3
@@ -32,19 +31,6 @@ BENCHES: dict[str, Bench] = {
     "allocation": ("## Allocation on one node", allocation.run, allocation.markdown),
     "filter": ("## Filter on all nodes, and memory", filter.run, filter.markdown),
 }
-
-
-def machine() -> str:
-    """What the numbers were measured on."""
-    model = next(
-        (line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")), platform.machine()
-    )
-    return f"Python {platform.python_version()}, {os.cpu_count()} × {model}"
-
-
-def _cpuinfo() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def missed(results: dict[str, Any]) -> list[str]:
@@ -69,12 +55,12 @@ def main() -> int:
     for name, (title, run, markdown) in BENCHES.items():
         if options.only in (None, name):
             results[name] = run()
-            text = f"{title}\n\n{markdown(results[name])}\n\nMeasured on {machine()}, processor time."
+            text = f"{title}\n\n{markdown(results[name])}\n\nMeasured on {described()}, processor time."
             print(text, end="\n\n")
             if not options.dry:
                 write_section(name, text)
     if not options.dry and options.only is None:
-        RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode({"machine": machine(), **results}), indent=1))
+        RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode({"machine": described(), **results}), indent=1))
     problems = missed(results)
     print("\n".join(["Targets missed:", *problems]) if problems else "All targets met.")
     return int(bool(problems))

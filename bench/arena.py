@@ -27,6 +27,7 @@ from app.kube.credentials import ClientSettings
 from tests.e2e.components import Component, free_port
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.extender import SCHEDULER_GATES, Extender, scheduler_configuration, shipped_environment
+from tests.e2e.pacing import together
 
 ROOT = Path(__file__).parents[1]
 NAMESPACE = "bench"
@@ -138,13 +139,7 @@ class Arena:
         return sum(float(line.rpartition(" ")[2]) for line in lines if _is_write(line))
 
     async def _each(self, calls: Iterable[Awaitable[bytes]]) -> None:
-        waiting = iter(calls)
-
-        async def work() -> None:
-            for call in waiting:
-                await call
-
-        await asyncio.gather(*(work() for _ in range(_CLIENTS)))
+        await together(calls, _CLIENTS)
 
     # --- the contestants
 

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import math
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from app import logs
 from bench.arena import CLASS, DRIVER, NAMESPACE, Arena, cpu_seconds
 from bench.cluster import devices_held_twice
 from bench.document import write_section
+from bench.machine import described
 from tests.e2e.backlog import Backlog
 from tests.e2e.components import Component, metric
 from tests.e2e.extender import Extender
@@ -290,8 +290,7 @@ def table(found: Found) -> Table:
 
 
 def _machine(before: float) -> str:
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    return f"Machine: {machine}, load {before:.1f} before the start, {os.getloadavg()[0]:.1f} at the end"
+    return f"Machine: {described()}, load {before:.1f} before the start, {os.getloadavg()[0]:.1f} at the end"
 
 
 def _arguments() -> argparse.Namespace:

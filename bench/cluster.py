@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import platform
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from app import logs
 from app.version import VERSION
 from bench.arena import CLAIMS, CLASS, DRIVER, PCIE_ROOT, PODS, Arena, cpu_seconds
 from bench.document import write_section
+from bench.machine import described
 
 RESULTS = Path(__file__).with_name("cluster.json")
 LONGEST = 90.0
@@ -323,8 +323,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def _machine(load: float) -> str:
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    return f"Machine: {machine}, load {load:.1f} before the start"
+    return f"Machine: {described()}, load {load:.1f} before the start"
 
 
 def _arguments() -> argparse.Namespace:

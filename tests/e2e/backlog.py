@@ -9,7 +9,7 @@ and by counts. Half of the refused pods want devices that are taken (SCARCE), ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -19,6 +19,7 @@ from app.embedded.objects import PODS, FullPod
 from app.kube.client import STRATEGIC_PATCH, KubeClient
 from app.kube.resources import resource_claims, resource_slices
 from app.scheduling.changes import Changes
+from tests.e2e.pacing import steadily, together
 
 SCARCE, LATE, PLENTY = "scarce", "late", "plenty"
 LONGEST = 80.0
@@ -193,13 +194,7 @@ class Backlog:
         return resource_claims("v1").path(self._namespace, name)
 
     async def _each(self, calls: Iterable[Awaitable[None]]) -> None:
-        waiting = iter(calls)
-
-        async def work() -> None:
-            for call in waiting:
-                await call
-
-        await asyncio.gather(*(work() for _ in range(_REQUESTS)))
+        await together(calls, _REQUESTS)
 
     # --- looking
 
@@ -220,15 +215,6 @@ class Backlog:
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
         if not await self._changes.until(holds, [_EVERYBODY], LONGEST):
             raise TimeoutError(f"{what} did not happen within {LONGEST:.0f} s")
-
-
-async def steadily(count: int, rate: float, act: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    """Begin `act` so many times, so many times per second, however long each takes; ends when all have ended."""
-    begun = _now()
-    async with asyncio.TaskGroup() as group:
-        for number in range(count):
-            await asyncio.sleep(begun + number / rate - _now())
-            group.create_task(act(number))
 
 
 def _shares(nodes: Sequence[str], count: int) -> list[tuple[str, int]]:
