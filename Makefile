@@ -25,7 +25,7 @@ $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml
 	@touch $@ $(VENV)/runtime.stamp
 
 .PHONY: demo
-demo: $(VENV)/runtime.stamp ## The main job, live: an embedded cluster, the service and the sample pods
+demo: $(VENV)/runtime.stamp ## The main job, live: an embedded cluster, the service and the sample pods (DEMO_ARGS=--once)
 	@$(BIN)/python -m app.cli demo $(DEMO_ARGS)
 
 .PHONY: test
@@ -42,24 +42,24 @@ CLUSTER := $(if $(filter command,$(origin KUBECONFIG)),E2E_KUBECONFIG=$(KUBECONF
 RELEASE := $(if $(K8S_VERSION),KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/bin/$(K8S_VERSION))
 
 .PHONY: e2e
-e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane) ## The tests against a real API server and kube-scheduler (KUBECONFIG=FILE: those of a cluster)
+e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane) ## The tests against a real API server and kube-scheduler (E2E=PATH: some; KUBECONFIG=FILE: a cluster; K8S_VERSION=v1.35.4)
 	@$(CLUSTER) $(RELEASE) $(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract) -m e2e -vv
 
 .PHONY: bench
-bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md
-	@$(BIN)/python -m bench
+bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md (BENCH_ARGS="--only filter")
+	@$(BIN)/python -m bench $(BENCH_ARGS)
 
 .PHONY: bench-cluster
-bench-cluster: $(VENV)/dev.stamp controlplane ## Pods/s on a real control plane, ours against the in-tree plugin
+bench-cluster: $(VENV)/dev.stamp controlplane ## Pods/s on a real control plane, ours beside the in-tree plugin (BENCH_ARGS="--rounds 1")
 	@$(BIN)/python -m bench.cluster $(BENCH_ARGS)
 
 .PHONY: bench-backlog
-bench-backlog: $(VENV)/dev.stamp controlplane ## 5 minutes of 500 refused pods and 100 updates/s on a real control plane: who waits, who is forgotten
+bench-backlog: $(VENV)/dev.stamp controlplane ## 500 refused pods and 100 updates/s for 5 minutes on a real control plane: who waits, who is forgotten (BENCH_ARGS="--seconds 60")
 	@$(BIN)/python -m bench.backlog $(BENCH_ARGS)
 
 .PHONY: loadtest
-loadtest: $(VENV)/dev.stamp ## 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes
-	@$(BIN)/python -m loadtest
+loadtest: $(VENV)/dev.stamp ## 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes (LOADTEST_ARGS="--users 8")
+	@$(BIN)/python -m loadtest $(LOADTEST_ARGS)
 
 .PHONY: chaos
 chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and strangers from fresh seeds for 10 minutes (CHAOS_ARGS="--seconds 60")
@@ -70,7 +70,7 @@ contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree schedu
 	@$(BIN)/python -m tests.contention $(CONTENTION_ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/dev.stamp ## 100,000 damaged bodies for the four verbs: no crash, no 500, memory flat
+fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs: no crash, no 500, memory flat
 	@$(BIN)/python -m tests.http.fuzzing $(FUZZ_ARGS)
 
 .PHONY: unit
@@ -78,7 +78,7 @@ unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e"
 
 .PHONY: check
-check: $(VENV)/dev.stamp ## Lint, formatting, types, the directions between rooms, known vulnerabilities
+check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, known vulnerabilities of the locked packages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo
@@ -86,7 +86,7 @@ check: $(VENV)/dev.stamp ## Lint, formatting, types, the directions between room
 	@$(BIN)/python requirements/audit.py $(AUDIT_ARGS)
 
 .PHONY: format
-format: $(VENV)/dev.stamp ## Put the source into shape
+format: $(VENV)/dev.stamp ## Format the source, and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 .PHONY: lock

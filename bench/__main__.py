@@ -49,7 +49,7 @@ def missed(results: dict[str, Any]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--only", choices=BENCHES, help="run one benchmark")
-    parser.add_argument("--dry", action="store_true", help="print, and leave the files alone")
+    parser.add_argument("--dry-run", action="store_true", help="print, and leave the files alone")
     options = parser.parse_args()
     results: dict[str, Any] = {}
     for name, (title, run, markdown) in BENCHES.items():
@@ -57,9 +57,9 @@ def main() -> int:
             results[name] = run()
             text = f"{title}\n\n{markdown(results[name])}\n\nMeasured on {described()}, processor time."
             print(text, end="\n\n")
-            if not options.dry:
+            if not options.dry_run:
                 write_section(name, text)
-    if not options.dry and options.only is None:
+    if not options.dry_run and options.only is None:
         RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode({"machine": described(), **results}), indent=1))
     problems = missed(results)
     print("\n".join(["Targets missed:", *problems]) if problems else "All targets met.")
