@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A disposable cluster for the end-to-end tests, on a machine with Docker and kind. Run again, it tells the next command
-# again. KIND_CLUSTER and KIND_IMAGE in the environment change its name and its node image.
+# Makes a disposable cluster for the end-to-end tests; needs Docker and kind. When the cluster exists already, it prints
+# again how to go on. KIND_CLUSTER and KIND_IMAGE in the environment change the cluster's name and node image.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,17 +22,17 @@ command -v kind >/dev/null || die "kind is not installed: go install sigs.k8s.io
 
 mkdir -p "$binaries"
 if kind get clusters 2>/dev/null | grep -qxF "$cluster"; then
-  echo "the cluster $cluster is there already"
+  echo "the cluster $cluster exists already"
   kind export kubeconfig --name "$cluster" --kubeconfig "$kubeconfig"
 else
   kind create cluster --name "$cluster" --config hack/kind.yaml --image "$image" --kubeconfig "$kubeconfig" --wait 180s ||
     die "kind did not make the cluster, see above. Remove what is left of it: kind delete cluster --name $cluster"
-  # The tests take no cluster that does not say so: it may be thrown away.
+  # The mark without which the tests take no cluster: this one may be thrown away.
   docker exec "$node" kubectl --kubeconfig=/etc/kubernetes/admin.conf \
     create configmap dra-extender-e2e --namespace=kube-system
 fi
 
-# The tests run kube-scheduler and kubectl on this machine. Where it is like the node, the node's own do.
+# The tests run kube-scheduler and kubectl beside the cluster, not in it. On Linux the node's own binaries serve for that.
 assets=
 if [[ $(uname -s) == Linux ]]; then
   # shellcheck disable=SC2016 # the node expands it
@@ -47,7 +47,7 @@ fi
 
 cat <<END
 
-The cluster is up. The tests, and the end of it:
+The cluster is up. Run the tests, and delete it in the end:
   make e2e KUBECONFIG=$kubeconfig$assets
   kind delete cluster --name $cluster
 END

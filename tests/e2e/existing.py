@@ -103,7 +103,7 @@ def objection(mark: Mapping[str, Any] | None, found: Iterable[str]) -> str:
 class ExistingCluster(Plane):
     """The cluster of a kubeconfig (its current context) as a context manager. Entering raises RefusedError.
 
-    Schedulers and kubectl are processes on this machine, from the same binaries as ever.
+    Schedulers and kubectl are local processes, from the same binaries as with a control plane of our own.
     """
 
     NEEDED = ("kube-scheduler", "kubectl")
