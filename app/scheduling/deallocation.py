@@ -25,9 +25,6 @@ from app.scheduling import readiness
 from app.scheduling.clearing import clear, discard
 from app.scheduling.state import State
 
-GIVE_UP_SECONDS = 120.0
-"""A pod that is still refused is offered again long before."""
-
 
 class _Candidate(msgspec.Struct, frozen=True):
     claims: tuple[ResourceClaim, ...]
@@ -35,7 +32,9 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 class Deallocations:
-    """Candidates by pod UID; `work` is called about once a second."""
+    """Candidates by pod UID, each until its pod fits or is gone, however long that takes: a refusal that is remembered is
+    not offered again. `work` is called about once a second.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -90,8 +89,6 @@ class Deallocations:
                     self.withdraw(pod_uid)
                     await clear(state, claim, "in_the_way", "the devices are released: the claim's pod fits elsewhere")
                     return
-        if age >= GIVE_UP_SECONDS:
-            self.withdraw(pod_uid)
 
     def _free_to_clear(self, claim: ResourceClaim, pod_uid: str, age: float) -> bool:
         """Whether the claim is as it was judged, and nobody but the pod counts on it."""

@@ -10,8 +10,9 @@ from app.api.core import Pod
 from app.api.decoding import convert
 from app.api.errors import ConflictError, OutcomeUnknownError
 from app.api.resource import ResourceClaim, ResourceClaimConsumerReference
+from app.scheduling import failure
 from app.scheduling.limits import Limits
-from tests.scheduling.objects import make_claim, make_pod
+from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.scheduling.world import Replay, Service, World
 
 OURS = Limits(scheduler_names=frozenset({"dra-scheduler"}))
@@ -273,6 +274,32 @@ def test_pods_that_are_left_with_a_broken_device_do_not_wait_for_each_other(repl
                     report(world, name)
             await world.settle(10.0)
         assert world.api.claim("c").allocation is None or (await service.filter(world.api.pod("p"), "n2")).NodeNames
+
+    replay(story)
+
+
+def test_pods_do_not_wait_for_ever_for_devices_that_never_get_ready(replay: Replay) -> None:
+    """Two pods share a claim whose device has ten minutes to get ready, and both are refused meanwhile. Their refusals
+    were remembered longer than the claim that stood in their way.
+    """
+
+    async def story(world: World) -> None:
+        slow = {"name": "slow", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
+        world.add(make_class(), make_node("n1"), make_node("n2"), make_slice("n1", [slow]), make_slice("n2", ["a"]))
+        world.add(make_claim("c"), make_pod("p", "c"), make_pod("r", "c"))
+        service = world.service(limits=OURS)
+        service.start()
+        assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
+        world.api.set_status("c", reserved_for=(consumer("p"), consumer("r")))
+        await world.settle()
+        for name in ("p", "r"):
+            assert (await service.filter(world.api.pod(name), "n2")).NodeNames == []
+            report(world, name)
+        await world.settle(500.0)
+        assert world.api.claim("c").allocation is not None
+        assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == []
+        await world.settle(110.0)
+        assert world.api.claim("c").allocation is None
 
     replay(story)
 
