@@ -43,27 +43,32 @@ class Audit:
         self._claim = claim
         self._tell = tell
         self._undecided = undecided
-        self.current: tuple[Violation, ...] = ()
+        self._current: dict[Violation, None] = {}
         self.told = 0
         """How many violations have been told of."""
+
+    @property
+    def current(self) -> tuple[Violation, ...]:
+        """What was found last, and what was noticed since."""
+        return tuple(self._current)
 
     def notice(self, found: Iterable[Violation]) -> None:
         """A change has shown these. Those that are decided are told now, whether or not they last until a look."""
         for violation in found:
-            if violation not in self.current and not any(map(self._undecided, self._involved(violation))):
-                self.current = (*self.current, violation)
+            if violation not in self._current and not any(map(self._undecided, self._involved(violation))):
+                self._current[violation] = None
                 self._report(violation)
 
     def look(self) -> None:
         """One look at everything."""
-        found = tuple(self._violations())
+        found = dict.fromkeys(self._violations())
         for violation in found:
-            if violation not in self.current:
+            if violation not in self._current:
                 self._report(violation)
-        for violation in self.current:
+        for violation in self._current:
             if violation not in found:
                 log.info("violation is over", kind=violation.kind, subject=violation.subject)
-        self.current = found
+        self._current = found
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""

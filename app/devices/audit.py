@@ -136,7 +136,9 @@ class Auditor:
 
     def _device_violations(self, device: DeviceID) -> Iterator[Violation]:
         use = self._usage.device(device)
-        owners = {owner for owner in use.owners if self._owns(owner, device)} if use else set()
+        if use is None or (len(use.owners) < 2 and not use.shares):
+            return  # as almost all devices, and there are many
+        owners = {owner for owner in use.owners if self._owns(owner, device)}
         sharers = {user for user, _ in self._shares(device)}
         subject = "/".join(device)
         if len(owners) > 1:
@@ -148,6 +150,8 @@ class Auditor:
             yield Violation("capacity", subject, self._names(sharers), detail)
 
     def _counter_violations(self, pool: PoolID, use: PoolUse) -> Iterator[Violation]:
+        if not any(True for _ in self._published.counter_sets(pool)):
+            return
         users = {name: found for name in use.devices if (found := self._stored_users((*pool, name)))}
         for counter, (total, limit) in self._overdrawn_counters(pool, users).items():
             involved = {

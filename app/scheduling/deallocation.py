@@ -32,8 +32,8 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 class Deallocations:
-    """Candidates by pod UID, each until its pod fits or is gone, however long that takes: a refusal that is remembered is
-    not offered again. `work` is called about once a second.
+    """Candidates by pod UID, each until its pod fits or is gone, however long that takes: a refusal that is remembered
+    is not offered again. `work` is called about once a second.
     """
 
     def __init__(self, state: State) -> None:

@@ -10,8 +10,9 @@ import pytest
 from app.api.decoding import convert
 from app.api.features import FeatureGates
 from app.api.resource import CounterSet, Device, DeviceID, ResourceClaim
+from app.devices.audit import Auditor
 from app.devices.ledger import Ledger
-from app.devices.usage import PoolID
+from app.devices.usage import PoolID, UsageIndex, Uses
 
 ClaimBuilder = Callable[..., ResourceClaim]
 
@@ -199,3 +200,21 @@ def test_an_allocation_is_verified_by_published_limits_only(
     assert not ledger.is_unverifiable(claim)
     ledger.observe(make_claim("b", 6, [others]), watched=True)
     assert ledger.is_unverifiable(claim) is expected
+
+
+def test_the_audit_of_everything_looks_into_no_claim_that_has_its_devices_alone(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs on the event loop every second or so, and clusters have tens of thousands of such devices."""
+    monkeypatch.setattr(catalogue, "counter_sets", lambda pool: ())
+    usage = UsageIndex(lambda pool: None)
+    for number in range(10):
+        usage.replace(f"uid-{number}", {}, {(("gpu", "n", f"x{number}"), None): {}})
+    asked: list[str] = []
+
+    def stored(uid: str) -> tuple[ResourceClaim, Uses] | None:
+        asked.append(uid)
+        return None
+
+    assert Auditor(usage, catalogue, stored).violations() == ()
+    assert asked == []
