@@ -15,6 +15,7 @@ from app.embedded import hardware, manifests
 from app.kube.discovery import discover
 from tests.e2e.case import Case
 from tests.e2e.ground import NODES, Ground
+from tests.e2e.space import Space
 
 pytestmark = pytest.mark.e2e
 needs = pytest.mark.needs
@@ -26,23 +27,21 @@ ATTACHED, FAILED = "fabric.example.com/attached", "fabric.example.com/failed"
 Apply = Callable[[str], "Sample"]
 
 
-class Sample:
+class Sample(Space):
     """The objects of a sample, and what became of them."""
 
     def __init__(self, ground: Ground, name: str) -> None:
-        self.ground = ground
         self.documents = manifests.read(SAMPLES / f"{name}.yaml")
         for document in self.documents:
             if document["kind"] == "DeviceTaintRule":
                 served = ground.run(discover(ground.client))
                 document["apiVersion"] = f"{GROUP}/{served.taint_rules}"
-        self.namespace = next(
-            (d["metadata"]["namespace"] for d in self.documents if "namespace" in d["metadata"]), NAMESPACE
-        )
+        namespaces = (d["metadata"]["namespace"] for d in self.documents if "namespace" in d["metadata"])
+        super().__init__(ground, next(namespaces, NAMESPACE))
 
     def apply(self) -> None:
         self.ground.apply(*(d for d in self.documents if d["kind"] == "Namespace"))
-        account = f"/api/v1/namespaces/{self.namespace}/serviceaccounts"
+        account = f"/api/v1/namespaces/{self.name}/serviceaccounts"
         self.ground.eventually(lambda: self.ground.get(account)["items"], "the service account")
         self.ground.apply(*(d for d in self.documents if d["kind"] != "Namespace"))
 
@@ -55,39 +54,10 @@ class Sample:
 
     def until_gone(self) -> None:
         """Until the claims are gone, and with them their hold on devices."""
-        self.ground.eventually(lambda: not self.ground.claims(self.namespace), f"the end of claims in {self.namespace}")
-
-    def until_runs(self, *names: str) -> None:
-        for name in names:
-            self.ground.eventually(lambda name=name: self.phase(name) == "Running", f"start of {name}")  # type: ignore[misc]
-
-    def until_refused(self, name: str) -> None:
-        """Until the pod is unschedulable; before that it may have lost a race for a device."""
-
-        def refused() -> bool:
-            pod = self.ground.pod(f"{self.namespace}/{name}")
-            found = pod.condition if pod is not None else None
-            return found is not None and (found.status, found.reason) == ("False", "Unschedulable")
-
-        self.ground.eventually(refused, f"refusal of {name}")
-
-    def phase(self, name: str) -> str:
-        pod = self.ground.pod(f"{self.namespace}/{name}")
-        return pod.status.phase if pod is not None else "gone"
-
-    def node(self, name: str) -> str:
-        pod = self.ground.pod(f"{self.namespace}/{name}")
-        return pod.spec.node_name if pod is not None else ""
-
-    def stored(self, claim: str) -> dict[str, Any]:
-        path = f"/apis/resource.k8s.io/v1/namespaces/{self.namespace}/resourceclaims/{claim}"
-        return dict(self.ground.get(path))
-
-    def results(self, claim: str) -> list[dict[str, Any]]:
-        return list(self.stored(claim)["status"]["allocation"]["devices"]["results"])
+        self.ground.eventually(lambda: not self.ground.claims(self.name), f"the end of claims in {self.name}")
 
     def all_results(self) -> list[dict[str, Any]]:
-        names = [claim.metadata.name for claim in self.ground.claims(self.namespace) if claim.allocation is not None]
+        names = [claim.metadata.name for claim in self.ground.claims(self.name) if claim.allocation is not None]
         return [result for name in names for result in self.results(name)]
 
 
@@ -151,10 +121,10 @@ def test_admin_access_takes_nothing_away(sample: Apply, ground: Ground, case: Ca
 def test_partitions_share_what_the_whole_has(sample: Apply, ground: Ground) -> None:
     made = sample("partitionable")
     made.until_runs("half-a", "half-b")
-    made.until_refused("whole")
+    made.until_refused("whole", "Unschedulable:")
     assert sorted(result["device"] for result in made.all_results()) == ["gpu-0-half-0", "gpu-0-half-1"]
     for name in ("half-a", "half-b"):
-        ground.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}", gracePeriodSeconds=0)
+        ground.delete(made.pod_path(name), gracePeriodSeconds=0)
     made.until_runs("whole")
     assert [result["device"] for result in made.all_results()] == ["gpu-0"]
 
@@ -170,14 +140,14 @@ def test_bandwidth_is_shared_until_it_is_used_up(sample: Apply, ground: Ground) 
     assert consumed == [Quantity.parse("40G")] * 2
     assert len({result["shareID"] for result in results}) == 2
     (last,) = (name for name in pods if made.phase(name) != "Running")
-    made.until_refused(last)
+    made.until_refused(last, "Unschedulable:")
 
 
 @needs("DRADeviceTaints")
 def test_a_tainted_device_is_for_those_who_tolerate_it(sample: Apply) -> None:
     made = sample("taints")
     made.until_runs("tolerant")
-    made.until_refused("careful")
+    made.until_refused("careful", "Unschedulable:")
     (result,) = made.results("tolerant")
     assert result["tolerations"][0]["key"] == "flaky.example.com/errors"
 
@@ -187,11 +157,11 @@ def test_a_taint_rule_evicts_and_keeps_away_until_it_is_deleted(sample: Apply, g
     made = sample("features/taint-rule")
     made.until_runs("worker")
     rule = sample("features/taint-rule-out-of-use")
-    ground.eventually(lambda: made.phase("worker") == "gone", "the eviction")
+    ground.eventually(lambda: not made.phase("worker"), "the eviction")
     ground.eventually(lambda: not made.all_results(), "the end of the allocation")
     again = [document for document in made.documents if document["kind"] == "Pod"]
     ground.apply(*again)
-    made.until_refused("worker")
+    made.until_refused("worker", "Unschedulable:")
     for document in rule.documents:
         ground.delete(manifests.path_of(document))
     made.until_runs("worker")
@@ -219,10 +189,10 @@ def report(ground: Ground, namespace: str, name: str, condition: str) -> str:
 @needs("DRADeviceBindingConditions")
 def test_a_pod_is_bound_when_its_device_is_attached(sample: Apply, ground: Ground) -> None:
     made = sample("binding-conditions")
-    ground.eventually(lambda: made.stored("attached").get("status", {}).get("allocation"), "the allocation")
+    ground.eventually(lambda: made.results("attached"), "the allocation")
     (result,) = made.results("attached")
     assert result["bindingConditions"] == [ATTACHED]
-    assert made.stored("attached")["status"]["allocation"]["allocationTimestamp"]
+    assert made.stored_claim("attached")["status"]["allocation"]["allocationTimestamp"]
     assert made.node("attached") == ""
     report(ground, NAMESPACE, "attached", ATTACHED)
     made.until_runs("attached")
@@ -268,7 +238,7 @@ def test_a_device_that_never_attaches_is_given_back_in_time(case: Case, ground: 
 def test_an_extended_resource_becomes_a_claim(sample: Apply, ground: Ground) -> None:
     made = sample("extended-resource")
     made.until_runs("extended")
-    stored = ground.get(f"/api/v1/namespaces/{NAMESPACE}/pods/extended")["status"]["extendedResourceClaimStatus"]
+    stored = made.stored_pod("extended")["status"]["extendedResourceClaimStatus"]
     assert [mapping["resourceName"] for mapping in stored["requestMappings"]] == ["example.com/gpu"]
     assert len(made.results(stored["resourceClaimName"])) == 2
 
@@ -284,7 +254,7 @@ def test_two_pods_share_one_device_on_one_node(sample: Apply) -> None:
     made = sample("shared")
     made.until_runs("shared-a", "shared-b")
     assert made.node("shared-a") == made.node("shared-b")
-    assert {entry["name"] for entry in made.stored("shared-gpu")["status"]["reservedFor"]} == {"shared-a", "shared-b"}
+    assert made.reserved("shared-gpu") == {"shared-a", "shared-b"}
 
 
 def test_a_matched_pair_sits_behind_one_pcie_root(sample: Apply) -> None:
