@@ -134,7 +134,7 @@ class ClaimWrite:
         return f"claim {self.claim.metadata.key} {what}"
 
     def _check(self) -> None:
-        """Whether the claim still is what the decision was made on."""
+        """Whether the claim still is what the decision was made on, and its devices still are for us."""
         claim, expected = self.claim, self._expected
         if claim.metadata.deletion_timestamp:
             raise BindFailure(self._text("got deleted in the meantime"), "conflict")
@@ -147,6 +147,7 @@ class ClaimWrite:
             raise BindFailure(self._text("got allocated elsewhere in the meantime"), "conflict")
         if len(claim.status.reserved_for) >= MAX_CONSUMERS and not claim.reserved_for(self.consumer.uid):
             raise BindFailure(full_reason(claim), "refused")
+        self._check_devices()
 
     def _check_devices(self) -> None:
         """Whether nobody has written onto the devices since the decision. A write that would have to be taken back is
@@ -175,7 +176,6 @@ class ClaimWrite:
             self._learned(await state.ports.add_finalizer(self.claim))
             state.observer.took(FINALIZER_SECONDS, state.clock.monotonic() - started)
             self._check()
-            self._check_devices()
             go_on()
         started = state.clock.monotonic()
         written = await self._write_status()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.api.decoding import convert
-from app.api.errors import OutcomeUnknownError, RejectedError
+from app.api.errors import ConflictError, OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaim, ResourceSlice
 from app.scheduling.failure import DEPOSED, TAKEN, VANISHED
 from app.scheduling.judging import NOT_AVAILABLE
@@ -226,6 +226,26 @@ def test_a_device_that_somebody_takes_during_a_bind_is_not_written_onto(replay: 
         assert world.api.claim("c").allocation is None
         assert await slow.bind(world.api.pod("p"), "n1") == ""
         assert devices(world.api.claim("c")).isdisjoint(devices(world.api.claim("d")))
+
+    replay(story)
+
+
+def test_a_device_that_somebody_takes_is_not_written_onto_when_a_write_is_repeated(
+    replay: Replay, small: list[Any]
+) -> None:
+    """The device was looked at after the finalizer only, not again after a conflict."""
+
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
+        slow, quick = world.service(), world.service()
+        slow.client.latency = 0.1
+        slow.client.fail("write_status", ConflictError(409, "Conflict"))
+        bind = slow.spawn(slow.bind(world.api.pod("p"), "n1"))
+        await world.settle(0.12)
+        assert slow.client.calls == ["add_finalizer", "write_status"]
+        assert await quick.bind(world.api.pod("q"), "n1") == ""
+        assert await bind == TAKEN
+        assert slow.client.calls == ["add_finalizer", "write_status", "read_claim"]
 
     replay(story)
 
