@@ -5,14 +5,18 @@ Promises the newest version that is served: v1, else v1beta2, else v1beta1; and 
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
-from app.api.errors import NotFoundError, RejectedError
+from app.api.errors import ApiError, NotFoundError, RejectedError
 from app.api.resource import GROUP
 from app.kube.client import KubeClient
 
 CLAIM_VERSIONS = ("v1", "v1beta2", "v1beta1")
 RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
+
+T = TypeVar("T")
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -44,9 +48,9 @@ class _ServerVersion(msgspec.Struct, frozen=True, rename="camel"):
 
 
 async def discover(client: KubeClient) -> Served:
-    """Ask the server. Raises RejectedError when it has no resource API, and whatever the client raises."""
+    """Ask the server. Raises RejectedError when it has no resource API, and other ApiErrors as the client does."""
     try:
-        group = msgspec.json.decode(await client.get(f"/apis/{GROUP}"), type=_Group)
+        group = await _get(client, f"/apis/{GROUP}", _Group)
     except NotFoundError:
         raise RejectedError(404, "NotServed", _nothing_served(())) from None
     offered = {entry.version for entry in group.versions}
@@ -62,15 +66,23 @@ async def discover(client: KubeClient) -> Served:
 
 
 async def _resources(client: KubeClient, version: str) -> frozenset[str]:
-    found = msgspec.json.decode(await client.get(f"/apis/{GROUP}/{version}"), type=_Resources)
+    found = await _get(client, f"/apis/{GROUP}/{version}", _Resources)
     return frozenset(resource.name for resource in found.resources)
 
 
 async def _server_version(client: KubeClient) -> str:
     try:
-        return msgspec.json.decode(await client.get("/version"), type=_ServerVersion).git_version
-    except (NotFoundError, RejectedError, msgspec.DecodeError):
+        return (await _get(client, "/version", _ServerVersion)).git_version
+    except ApiError:
         return ""
+
+
+async def _get(client: KubeClient, path: str, kind: type[T]) -> T:
+    """Raises ApiError, also for an answer that makes no sense: a proxy may show a page while the server is away."""
+    try:
+        return msgspec.json.decode(await client.get(path), type=kind)
+    except (msgspec.DecodeError, ValueError) as problem:
+        raise ApiError(0, "Malformed", f"{path}: {problem}") from None
 
 
 def _nothing_served(offered: object) -> str:

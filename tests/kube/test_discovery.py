@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.api.errors import RejectedError
+from app.api.errors import ApiError, RejectedError
 from app.kube.client import KubeClient
 from app.kube.discovery import Served, discover
 
@@ -48,4 +48,15 @@ async def test_a_server_without_the_resource_api_is_named_as_such(
     if versions is not None:
         serve(server, versions)
     with pytest.raises(RejectedError, match=r"serves no usable version of resource\.k8s\.io"):
+        await discover(client)
+
+
+@pytest.mark.parametrize("path", ["/apis/resource.k8s.io", "/apis/resource.k8s.io/v1"])
+async def test_an_answer_that_makes_no_sense_is_one_to_ask_for_again(
+    server: Any, client: KubeClient, path: str
+) -> None:
+    """A proxy shows a page while the API server behind it is away."""
+    server.on("GET", path, (200, ["<html>"]))
+    serve(server, {"v1": FOUR})
+    with pytest.raises(ApiError, match=path):
         await discover(client)
