@@ -111,12 +111,10 @@ class Filter:
             if known is not None:
                 state.observer.count(FILTERED, "repeated")
                 return ExtenderFilterResult(FailedAndUnresolvableNodes=known)
-        for claim in claims:
-            self._sweeper.asked(claim.metadata.uid)
         judgement = judge(state, pod, names)
         offered = self._offers.choose(pod, judgement.fits, len(names))
         if offered:
-            self._passed(pod, offered)
+            self._passed(pod, claims, offered)
         else:
             state.waking.refused(uid, generation)
             self._deallocations.offer(pod, names, judgement.stuck)
@@ -145,8 +143,10 @@ class Filter:
         self._state.observer.count(FILTERED, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
-    def _passed(self, pod: Pod, fits: list[str]) -> None:
+    def _passed(self, pod: Pod, claims: tuple[ResourceClaim, ...], fits: list[str]) -> None:
         uid = pod.metadata.uid
+        for claim in claims:
+            self._sweeper.offered(claim.metadata.uid)
         self._state.waking.settled(uid)
         self._deallocations.withdraw(uid)
         self._refusals.forget(uid)

@@ -41,7 +41,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long after a refusal on all nodes an unused allocation that stood in the way is cleared."""
 
     sweep_seconds: float = 30.0
-    """An allocation that nobody uses and no pod asks about is cleared after this time; 0 = never."""
+    """An allocation that nobody uses and no pod was offered a node with is cleared after this time; 0 = never."""
 
     doubt_seconds: float = 60.0
     """After this time no request is under way any more: the API server ends each after a minute (--request-timeout)."""

@@ -4,7 +4,8 @@ The claim controller deallocates a claim when its last consumer goes, but never 
 and a claim reserved for a pod that is never bound keeps its devices as long as the pod exists.
 
 Promises: costs nothing while claims are used by bound pods. Cleared is only what was idle, or reserved for one unbound
-pod that no scheduler has asked about, for the whole time; and only at the version that was judged.
+pod, and for which no scheduler was offered a node, for the whole time; and only at the version that was judged. Asking
+alone keeps nothing: pods that are refused for want of each other's devices would wait for ever.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from app.scheduling.state import State
 GRACE_SECONDS = 60.0
 """Added to the time a foreign scheduler may take to bind a pod after reserving its claims."""
 
-
 PHANTOM_SECONDS = 15.0
 """A claim that the watch has not shown for so long is looked up."""
 
@@ -31,25 +31,25 @@ class Sweeper:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._asked: LRUCache[str, float] = LRUCache(100_000)
+        self._offered: LRUCache[str, float] = LRUCache(100_000)
         self._started = 0.0
 
     def start(self) -> None:
-        """What schedulers asked another replica before now was not heard here: nothing counts as idle before."""
+        """What another replica has offered before now is not known here: nothing counts as idle before."""
         self._started = self._state.clock.monotonic()
 
-    def asked(self, claim_uid: str) -> None:
-        """A scheduler is working on a pod that uses the claim."""
-        self._asked[claim_uid] = self._state.clock.monotonic()
+    def offered(self, claim_uid: str) -> None:
+        """A scheduler knows a node for a pod that uses the claim, and may be about to bind it."""
+        self._offered[claim_uid] = self._state.clock.monotonic()
 
     async def work(self) -> None:
-        """Clear what nobody has used or asked about for long enough."""
+        """Clear what nobody has used or was offered a node for, for long enough."""
         await self._forget_phantoms()
         if self._state.limits.sweep_seconds <= 0:
             return
         now = self._state.clock.monotonic()
         for uid, quiet in list(self._state.quiet.items()):
-            idle = now - max(quiet.since, self._started, self._asked.get(uid, quiet.since))
+            idle = now - max(quiet.since, self._started, self._offered.get(uid, quiet.since))
             if idle >= self._state.limits.sweep_seconds:
                 await self._judge(uid, idle)
 

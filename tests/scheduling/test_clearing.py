@@ -167,7 +167,7 @@ def test_an_idle_allocation_is_swept(replay: Replay, small: list[Any]) -> None:
     replay(story)
 
 
-def test_an_idle_allocation_that_a_pod_asks_about_is_kept(replay: Replay, small: list[Any]) -> None:
+def test_an_idle_allocation_that_a_pod_fits_with_is_kept(replay: Replay, small: list[Any]) -> None:
     async def story(world: World) -> None:
         service = await allocated(world, small, limits=Limits())
         for _ in range(20):
@@ -300,6 +300,36 @@ def test_pods_do_not_wait_for_ever_for_devices_that_never_get_ready(replay: Repl
         assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == []
         await world.settle(110.0)
         assert world.api.claim("c").allocation is None
+
+    replay(story)
+
+
+def test_pods_that_have_half_of_what_they_need_do_not_wait_for_each_other(replay: Replay) -> None:
+    """A crash left each of two pods with one of the two devices there are. Being asked for kept what each had, except
+    while nothing else changed.
+    """
+
+    async def story(world: World) -> None:
+        names = "c1", "c2", "d1", "d2"
+        world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]), *map(make_claim, names))
+        service = world.service(limits=OURS)
+        service.start()
+        for first, claim, pod in (("x", "c1", "p"), ("y", "d1", "q")):
+            world.add(make_pod(first, claim))
+            assert await service.bind(world.api.pod(first), "n1") == ""
+            world.api.set_status(claim, reserved_for=(consumer(pod),))
+            world.api.drop(world.api.pod(first))
+        world.add(make_pod("p", "c1", "c2"), make_pod("q", "d1", "d2"))
+        await world.settle()
+        for round_ in range(1, 12):
+            world.add(make_slice("elsewhere", ["x"], generation=round_))
+            await world.settle(10.0)
+            for name in ("p", "q"):
+                if (await service.filter(world.api.pod(name))).NodeNames:
+                    assert await service.bind(world.api.pod(name), "n1") == ""
+                    return
+                report(world, name)
+        raise AssertionError("neither of them was bound")
 
     replay(story)
 
