@@ -8,9 +8,8 @@ ringing the doorbell and clearing allocations nobody uses; without it nothing is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
-from functools import partial
 
 import structlog
 
@@ -30,6 +29,7 @@ from app.devices.cluster import Cluster
 from app.scheduling.binding import Binder
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.deallocation import Deallocations
+from app.scheduling.extended import existing_claim
 from app.scheduling.filtering import Filter
 from app.scheduling.limits import Limits
 from app.scheduling.observing import Silent
@@ -150,14 +150,15 @@ class Scheduling:
 
     def claims_in_use(self, obj: Watched) -> Iterator[ResourceClaim]:
         """The allocated claims that this change is about: the claim itself, or those of a pod that is bound."""
+        known: list[ResourceClaim | None] = []
         if isinstance(obj, ResourceClaim):
-            known: Iterable[ResourceClaim | None] = (obj,)
+            known.append(obj)
         elif isinstance(obj, Pod) and obj.spec.node_name:
+            ledger, meta = self.state.cluster.ledger, obj.metadata
             names = named_claims(obj)
-            get = partial(self.state.cluster.ledger.get, obj.metadata.namespace)
-            known = () if isinstance(names, Refusal) else (get(name) for name, _ in names)
-        else:
-            return
+            if not isinstance(names, Refusal):
+                known.extend(ledger.get(meta.namespace, name) for name, _ in names)
+            known.append(existing_claim(obj, ledger.owned_by(meta.uid)))
         yield from (claim for claim in known if claim is not None and claim.allocation is not None)
 
     def poison(self, kind: str, key: str, problem: str) -> None:

@@ -263,3 +263,17 @@ def test_a_pod_is_not_bound_without_devices_while_its_class_cannot_be_read(repla
         assert len(made(world)) == 1
 
     replay(story)
+
+
+def test_the_claim_of_a_bound_pod_is_looked_over_with_it(replay: Replay) -> None:
+    """What others hold as well is told of when the pod is bound, whether or not the pod names the claim."""
+
+    async def story(world: World) -> None:
+        world.add(*nodes(), make_claim("c"), asking("p", 1, "c"))
+        service = world.service()
+        assert list(service.scheduling.claims_in_use(world.api.pod("p"))) == []
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+        found = list(service.scheduling.claims_in_use(world.api.pod("p")))
+        assert {claim.metadata.uid for claim in found} == {"uid-c", made(world)[0].metadata.uid}
+
+    replay(story)
