@@ -63,7 +63,9 @@ SPECS: tuple[Spec, ...] = (
         "kind",
     ),
     Spec("unknown_outcomes_total", "counter", "writes whose reply was lost, by kind of write", "write"),
-    Spec("undone_total", "counter", "claim writes taken back: deallocated, unreserved, fenced, gone", "how"),
+    Spec(
+        "undone_total", "counter", "claim writes taken back: deallocated, unreserved, fenced, left, gone, failed", "how"
+    ),
     Spec("doorbell_total", "counter", "attempts to wake refused pods: rung, failed", "result"),
     Spec(
         "cleared_total",
