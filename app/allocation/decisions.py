@@ -59,13 +59,12 @@ class Decisions:
     def verdicts(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Verdicts:
         """Which of the nodes can have the claims: those that need allocation, in the order of the pod's list."""
         names = nodes if isinstance(nodes, list | tuple) else list(nodes)
-        generation = self._cluster.generation
         if not claims:
-            return Verdicts(list(names), {}, "", generation)
+            return Verdicts(list(names), {})
         table = self._table(claims)
         if isinstance(table, Failure):
-            return Verdicts([], {}, self._problem(claims, table), generation)
-        return table.verdicts(names, self._search(claims), generation)
+            return Verdicts([], {}, self._problem(claims, table))
+        return table.verdicts(names, self._search(claims))
 
     def scores(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Mapping[str, int]:
         """The raw score that allocating the claims would give each node that fits; nothing when an error is fatal."""

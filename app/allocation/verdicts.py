@@ -36,15 +36,11 @@ Search = Callable[[str], Plan | Refusal | Failure]
 
 
 class Verdicts(msgspec.Struct, frozen=True):
-    """`fits` in the order asked; `refused`: node -> constant reason. With `error`, fatal for the pod, both are empty.
-
-    `generation` is that of the cluster when the verdicts were given.
-    """
+    """`fits` in the order asked; `refused`: node -> constant reason. Both are empty with `error`, fatal for the pod."""
 
     fits: list[str]
     refused: dict[str, str]
     error: str = ""
-    generation: int = 0
 
 
 class _Outcome(msgspec.Struct, frozen=True):
@@ -75,26 +71,26 @@ class Table:
         self._by_node: array[int] = array("H")
         """Number of the outcome by index of the node; the last entry, index -1, stands for unknown nodes."""
 
-    def verdicts(self, names: Sequence[str], search: Search, generation: int) -> Verdicts:
+    def verdicts(self, names: Sequence[str], search: Search) -> Verdicts:
         """The verdicts for these nodes. `search` is used for what is not known yet, and for the text of an error."""
         row = self._row(names, search)
         if FAILED in row:
             found = search(names[row.index(FAILED)])
             error = found.error if isinstance(found, Failure) else ""
-            return Verdicts([], {}, error, generation)
+            return Verdicts([], {}, error)
         outcomes = self._outcomes
         found_here = {(outcomes[number].fits, outcomes[number].reason) for number in set(row)}
         if all(fits for fits, _ in found_here):
-            return Verdicts(list(names), {}, "", generation)
+            return Verdicts(list(names), {})
         if len(found_here) == 1:
             # Pods that wait are refused everywhere for one reason, and asked about again and again.
             ((_, reason),) = found_here
-            return Verdicts([], dict.fromkeys(names, reason), "", generation)
+            return Verdicts([], dict.fromkeys(names, reason))
         fitting = [outcome.fits for outcome in outcomes]
         fits = [name for name, number in zip(names, row, strict=True) if fitting[number]]
         reasons = [outcome.reason for outcome in outcomes]
         refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if not fitting[number]}
-        return Verdicts(fits, refused, "", generation)
+        return Verdicts(fits, refused)
 
     def scores(self, names: Sequence[str], search: Search) -> Mapping[str, int]:
         """The raw score of the new allocations on those of the nodes that fit; empty when an error is fatal."""

@@ -1,8 +1,7 @@
 """All state that decisions read: what exists (inventory) and who holds it (ledger).
 
-Promises: one writer, the event loop. `generation` grows whenever something happens that may let a refused pod fit:
-whoever remembers it at a rejection can tell later whether asking again is worth it. Objects that cannot be read are
-remembered in `problems` and count as absent, except claims, whose last readable version keeps its devices.
+Promises: one writer, the event loop. Every change tells whether a pod that was refused may fit now. Objects that cannot
+be read are remembered in `problems` and count as absent, except claims, whose last readable version keeps its devices.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from app.api.core import Node
 from app.api.features import FeatureGates
 from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from app.devices.inventory import Inventory
-from app.devices.ledger import Hold, Ledger
+from app.devices.ledger import Ledger
 
 Watched = Node | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
 
@@ -25,7 +24,6 @@ class Cluster:
         self.features = features
         self.inventory = Inventory(features)
         self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
-        self.generation = 0
         self._unreadable: dict[str, str] = {}
 
     @property
@@ -41,20 +39,19 @@ class Cluster:
         self._unreadable.pop(f"{type(obj).__name__} {obj.metadata.key}", None)
         match obj:
             case ResourceClaim():
-                improved = self._observe(obj, watched=True)
+                return self._observe(obj, watched=True)
             case ResourceSlice():
-                improved = self.inventory.put_slice(obj)
+                return self.inventory.put_slice(obj)
             case Node():
-                improved = self.inventory.put_node(obj)
+                return self.inventory.put_node(obj)
             case DeviceClass():
-                improved = self.inventory.put_class(obj)
+                return self.inventory.put_class(obj)
             case DeviceTaintRule():
-                improved = self.inventory.put_rule(obj)
-        return self._count(improved)
+                return self.inventory.put_rule(obj)
 
     def learn(self, claim: ResourceClaim) -> bool:
         """A claim as the reply to a read or write of ours shows it. True when a pod that was refused may fit now."""
-        return self._count(self._observe(claim, watched=False))
+        return self._observe(claim, watched=False)
 
     def remove(self, obj: Watched) -> bool:
         """An object is gone. True when a pod that was refused may fit now."""
@@ -74,22 +71,16 @@ class Cluster:
         """An object that could not be read can be again, or is gone: there is nothing to say about it any more."""
         self._unreadable.pop(f"{kind} {key}", None)
 
-    def release(self, hold: Hold) -> bool:
-        """As `Ledger.release`; counts as an improvement when it frees something."""
-        return self._count(self.ledger.release(hold))
-
     def _remove(self, kind: type[Watched], namespace: str, name: str, uid: str) -> bool:
         if kind is ResourceClaim:
-            improved = self.ledger.forget(namespace, name, uid)
-        elif kind is ResourceSlice:
-            improved = self.inventory.drop_slice(name)
-        elif kind is Node:
-            improved = self.inventory.drop_node(name)
-        elif kind is DeviceClass:
-            improved = self.inventory.drop_class(name)
-        else:
-            improved = self.inventory.drop_rule(name)
-        return self._count(improved)
+            return self.ledger.forget(namespace, name, uid)
+        if kind is ResourceSlice:
+            return self.inventory.drop_slice(name)
+        if kind is Node:
+            return self.inventory.drop_node(name)
+        if kind is DeviceClass:
+            return self.inventory.drop_class(name)
+        return self.inventory.drop_rule(name)
 
     def _observe(self, claim: ResourceClaim, *, watched: bool) -> bool:
         """Besides freed devices: a claim somebody may wait for exists now, or has been allocated, or has room again."""
@@ -101,10 +92,6 @@ class Cluster:
         allocated = before.allocation is None and claim.allocation is not None
         shared = claim.metadata.controller is None
         return freed or (shared and (settled or allocated)) or _shrunk(before, claim) or _got_ready(before, claim)
-
-    def _count(self, improved: bool) -> bool:
-        self.generation += improved
-        return improved
 
     @property
     def unreadable(self) -> Mapping[str, str]:

@@ -313,11 +313,6 @@ class TestAnswers:
             found = world.decisions.verdicts([wanted(missing, name=name)], world.names)
             assert f"claim ns/{name}" in found.error
 
-    def test_the_generation_is_that_of_the_cluster(self) -> None:
-        world = World()
-        world.add_node({})
-        assert world.decisions.verdicts([wanted(exactly())], world.names).generation == world.cluster.generation
-
     def test_scores_prefer_the_first_alternative(self) -> None:
         world = World()
         world.add_node(attributes(model="x"))
