@@ -30,18 +30,6 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
-class _ListMeta(Object, frozen=True, gc=False):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class Page(Object, frozen=True):
-    """One page of a list; the items are not decoded yet."""
-
-    metadata: _ListMeta = _ListMeta()
-    items: list[msgspec.Raw] | None = None
-
-
 class _Event(Object, frozen=True):
     type: str
     object: msgspec.Raw
@@ -53,7 +41,6 @@ class _Status(Object, frozen=True):
     message: str = ""
 
 
-_page = msgspec.json.Decoder(Page)
 _event = msgspec.json.Decoder(_Event)
 _status = msgspec.json.Decoder(_Status)
 
@@ -101,13 +88,6 @@ class Mirror(Generic[T]):
     def poisoned(self) -> int:
         """How many objects cannot be used now."""
         return len(self._poisoned)
-
-    def read_page(self, data: bytes) -> Page:
-        """The page in an answer to a list request. Raises ApiError when it is none."""
-        try:
-            return _page.decode(data)
-        except (msgspec.DecodeError, ValueError) as problem:
-            raise ApiError(0, "Malformed", f"list of {self._resource.plural}: {problem}") from None
 
     def begin_list(self) -> None:
         self._listed, self._changed = set(), []

@@ -23,20 +23,19 @@ from app.api.errors import ApiError, GoneError, NotFoundError
 from app.kube.backoff import Backoff
 from app.kube.client import KubeClient
 from app.kube.mirror import Callbacks, Mirror, Named
+from app.kube.pages import list_pages
 from app.kube.resources import Resource
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T", bound=Named)
 
-PAGE = 500
 _BREATH = 100
 """Objects decoded in one go before other work on the event loop gets a turn."""
 _QUIET = 30.0
 """Seconds between log lines about the same problem."""
 _STEADY = 5.0
 """Seconds after which a watch that ends counts as having worked: the next attempt need not wait long."""
-_LIST_TIMEOUT = 60.0
 _TOO_NEW = "Too large resource version"
 
 
@@ -148,20 +147,15 @@ class Reflector(Generic[T]):
         has seen every earlier version of all others, as with a watch. Binds that look for rivals count on that.
         """
         self._mirror.begin_list()
-        token = ""
-        while True:
-            params = self._selector | {"limit": str(PAGE)} | ({"continue": token} if token else {})
-            page = self._mirror.read_page(await self._client.get(self.resource.path(), params, timeout=_LIST_TIMEOUT))
-            items = page.items or []
+        version = ""
+        async for page in list_pages(self._client, self.resource, self._selector):
+            items, version = page.items or [], page.metadata.resource_version
             for start in range(0, len(items), _BREATH):
                 self._mirror.listed(items[start : start + _BREATH])
                 if not self._synced:
                     self._mirror.report()
                 await asyncio.sleep(0)
-            token = page.metadata.continue_
-            if not token:
-                break
-        self._mirror.end_list(page.metadata.resource_version)
+        self._mirror.end_list(version)
         self._lists += 1
         self._alive()
         if not self._synced:

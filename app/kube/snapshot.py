@@ -9,27 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-import msgspec
-
 from app.api.decoding import DecodeError
 from app.kube.client import KubeClient
+from app.kube.pages import list_pages
 from app.kube.resources import Resource
 
 T = TypeVar("T")
-
-PAGE = 500
-
-
-class _ListMeta(msgspec.Struct, frozen=True):
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct, frozen=True):
-    items: list[msgspec.Raw] | None = None
-    metadata: _ListMeta = _ListMeta()
-
-
-_page = msgspec.json.Decoder(_Page)
 
 
 async def list_all(
@@ -38,15 +23,10 @@ async def list_all(
     """All objects of the kind. `selector` holds fieldSelector and labelSelector. Raises ApiError."""
     found: list[T] = []
     problems: list[DecodeError] = []
-    token = ""
-    while True:
-        params = {**(selector or {}), "limit": str(PAGE)} | ({"continue": token} if token else {})
-        page = _page.decode(await client.get(resource.path(), params))
+    async for page in list_pages(client, resource, selector or {}):
         for item in page.items or []:
             try:
                 found.append(resource.decode(item))
             except DecodeError as problem:
                 problems.append(problem)
-        token = page.metadata.continue_
-        if not token:
-            return found, problems
+    return found, problems

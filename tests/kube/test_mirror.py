@@ -169,15 +169,6 @@ def test_a_malformed_line_ends_the_watch_and_changes_nothing(mirror: Mirror[Node
     assert seen.log == []
 
 
-def test_a_malformed_list_is_an_error(mirror: Mirror[Node]) -> None:
-    with pytest.raises(ApiError, match="list of nodes"):
-        mirror.read_page(b"<html>")
-
-
-def test_a_list_without_items_is_empty(mirror: Mirror[Node]) -> None:
-    assert mirror.read_page(b'{"metadata":{"resourceVersion":"5"},"items":null}').items is None
-
-
 def test_what_is_remembered_can_be_shrunk(seen: Seen) -> None:
     def keep(node: Node) -> Node:
         return Node(metadata=node.metadata)

@@ -13,7 +13,8 @@ from app.api.core import Node
 from app.kube.backoff import Backoff
 from app.kube.client import KubeClient
 from app.kube.mirror import Callbacks
-from app.kube.reflector import PAGE, Reflector
+from app.kube.pages import SIZE
+from app.kube.reflector import Reflector
 from app.kube.resources import NODES
 
 PATH = "/api/v1/nodes"
@@ -68,8 +69,8 @@ async def test_it_lists_in_consistent_pages_and_watches_from_there(
     server.on("GET", PATH, watch_lines(event("ADDED", "c", 11)), watch=True)
     await harness.reflector.step()
     first, second, watch = (asked.query for asked in server.asked)
-    assert first == {"limit": str(PAGE)}
-    assert second == {"limit": str(PAGE), "continue": "next"}
+    assert first == {"limit": str(SIZE)}
+    assert second == {"limit": str(SIZE), "continue": "next"}
     assert {key: watch[key] for key in ("watch", "allowWatchBookmarks", "resourceVersion")} == {
         "watch": "1",
         "allowWatchBookmarks": "true",

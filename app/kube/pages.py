@@ -1,0 +1,54 @@
+"""Lists in pages, their items not decoded yet.
+
+Promises: all pages are of one consistent list; an answer that is no list is an ApiError, as everything else that goes
+wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from app.api.errors import ApiError
+from app.api.meta import Object
+from app.kube.client import KubeClient
+from app.kube.resources import Resource
+
+SIZE = 500
+_TIMEOUT = 60.0
+
+
+class _ListMeta(Object, frozen=True, gc=False):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(Object, frozen=True):
+    """One page of a list. The resourceVersion is that of the whole list."""
+
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_page = msgspec.json.Decoder(Page)
+
+
+async def list_pages(client: KubeClient, resource: Resource[Any], selector: Mapping[str, str]) -> AsyncIterator[Page]:
+    """At least one page. `selector` holds fieldSelector and labelSelector. Raises ApiError."""
+    token = ""
+    while True:
+        params = {**selector, "limit": str(SIZE)} | ({"continue": token} if token else {})
+        page = _decoded(resource, await client.get(resource.path(), params, timeout=_TIMEOUT))
+        yield page
+        token = page.metadata.continue_
+        if not token:
+            return
+
+
+def _decoded(resource: Resource[Any], data: bytes) -> Page:
+    try:
+        return _page.decode(data)
+    except (msgspec.DecodeError, ValueError) as problem:
+        raise ApiError(0, "Malformed", f"list of {resource.plural}: {problem}") from None

@@ -1,0 +1,43 @@
+"""Lists in pages, and all objects of a kind at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.api.errors import ApiError
+from app.kube.client import KubeClient
+from app.kube.pages import SIZE
+from app.kube.resources import NODES
+from app.kube.snapshot import list_all
+
+PATH = "/api/v1/nodes"
+
+
+def node(name: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": "u"}}
+
+
+async def test_all_pages_are_read_and_what_makes_no_sense_is_kept_apart(server: Any, client: KubeClient) -> None:
+    first = {"metadata": {"continue": "next"}, "items": [node("one"), node(2)]}
+    server.on("GET", PATH, (200, first), (200, {"metadata": {}, "items": [node("three")]}))
+    found, problems = await list_all(client, NODES, {"labelSelector": "a=b"})
+    assert [item.name for item in found] == ["one", "three"]
+    assert len(problems) == 1
+    asked = [request.query for request in server.requests("GET", PATH)]
+    assert asked == [
+        {"labelSelector": "a=b", "limit": str(SIZE)},
+        {"labelSelector": "a=b", "limit": str(SIZE), "continue": "next"},
+    ]
+
+
+async def test_a_list_without_items_is_empty(server: Any, client: KubeClient) -> None:
+    server.on("GET", PATH, (200, {"metadata": {"resourceVersion": "5"}, "items": None}))
+    assert await list_all(client, NODES) == ([], [])
+
+
+async def test_a_malformed_list_is_an_error(server: Any, client: KubeClient) -> None:
+    server.on("GET", PATH, (200, ["<html>"]))
+    with pytest.raises(ApiError, match="list of nodes"):
+        await list_all(client, NODES)
