@@ -26,7 +26,7 @@ from rich.table import Table
 
 from app import logs
 from app.version import VERSION
-from bench.arena import CLAIMS, CLASS, DRIVER, PCIE_ROOT, PODS, Arena, cpu_seconds
+from bench.arena import CLAIMS, CLASS, DEVICES, DRIVER, PCIE_ROOT, PODS, Arena, cpu_seconds
 from bench.document import write_section
 from bench.machine import described
 
@@ -37,8 +37,8 @@ IN_TREE, OURS = "in-tree", "ours"
 NOTES = """\
 Measured by `make bench-cluster` on a real control plane: etcd, kube-apiserver and kube-scheduler, {devices} devices per
 node, one claim per pod. All pods and claims exist before the scheduler starts; pods/s is from the first binding to the
-last. The two take turns, and only one of them runs at a time. Both schedulers have the same client limits (qps and
-burst 5,000). The in-tree scheduler runs as it is by default, so it looks at a part of the nodes per pod
+last; a round is given up after {longest:.0f} s, and what was not bound then is said. The two take turns, and only one of
+them runs at a time. Both schedulers have the same client limits (qps and burst 5,000). The in-tree scheduler runs as it is by default, so it looks at a part of the nodes per pod
 (`percentageOfNodesToScore`: 46 % of 500, 10 % of 5,000). Ours runs with the shipped
 `scheduler_config/secondary-scheduler.yaml`, which looks at all of them, and with the `--offered-percent 0` of the
 shipped Deployment: of the nodes that fit it offers as many as the in-tree scheduler looks for. Writes: requests that
@@ -280,8 +280,8 @@ def _cells(row: Row) -> list[str]:
     return [
         f"{row.nodes:,}",
         row.name,
-        f"{row.in_tree.pods_per_second:.1f}",
-        f"{row.ours.pods_per_second:.1f}",
+        _pace(row.in_tree),
+        _pace(row.ours),
         f"{row.ratio:.2f}",
         f"{row.in_tree.writes_per_pod:.2f}",
         f"{row.ours.writes_per_pod:.2f}",
@@ -289,6 +289,12 @@ def _cells(row: Row) -> list[str]:
         _shares(row.in_tree),
         _shares(row.ours),
     ]
+
+
+def _pace(side: Side) -> str:
+    """Pods per second, and how many pods were left when the rounds were given up."""
+    left = f" ({side.unbound} not bound)" if side.unbound else ""
+    return f"{side.pods_per_second:.1f}{left}"
 
 
 def _shares(side: Side) -> str:
@@ -307,7 +313,7 @@ def passed(rows: list[Row]) -> bool:
 
 
 def markdown(rows: list[Row], machine: str) -> str:
-    lines = ["## On a real control plane", "", NOTES.format(devices=10), f"{machine}.", ""]
+    lines = ["## On a real control plane", "", NOTES.format(devices=DEVICES, longest=LONGEST), f"{machine}.", ""]
     lines += ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
     lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
     return "\n".join([*lines, "", summary(rows).capitalize() + "."])
