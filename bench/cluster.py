@@ -35,14 +35,15 @@ LONGEST = 90.0
 """Seconds after which a round is given up."""
 IN_TREE, OURS = "in-tree", "ours"
 NOTES = """\
-Measured by `make bench-cluster` on a real control plane: etcd, kube-apiserver and kube-scheduler, {devices} devices per
-node, one claim per pod. All pods and claims exist before the scheduler starts; pods/s is from the first binding to the
-last; a round is given up after {longest:.0f} s, and what was not bound then is said. The two take turns, and only one of
-them runs at a time. Both schedulers have the same client limits (qps and burst 5,000). The in-tree scheduler runs as it is by default, so it looks at a part of the nodes per pod
-(`percentageOfNodesToScore`: 46 % of 500, 10 % of 5,000). Ours runs with the shipped
-`scheduler_config/secondary-scheduler.yaml`, which looks at all of them, and with the `--offered-percent 0` of the
-shipped Deployment: of the nodes that fit it offers as many as the in-tree scheduler looks for. Writes: requests that
-change something other than events and leases, per pod. CPU: milliseconds per pod, of all cores together.
+Measured by `make bench-cluster` on a real control plane: etcd, kube-apiserver and kube-scheduler, {devices} devices
+per node, one claim per pod. All pods and claims exist before the scheduler starts; pods/s is from the first binding
+to the last; a round is given up after {longest:.0f} s, and what was not bound then is said. The two take turns, and
+only one of them runs at a time. Both schedulers have the same client limits (qps and burst 5,000). The in-tree
+scheduler runs as it is by default, so it looks at a part of the nodes per pod (`percentageOfNodesToScore`: 46 % of
+500, 10 % of 5,000). Ours runs with the shipped `scheduler_config/secondary-scheduler.yaml`, which looks at all of
+them, and with the `--offered-percent 0` of the shipped Deployment: of the nodes that fit it offers as many as the
+in-tree scheduler looks for. Writes: requests that change something other than events and leases, per pod. CPU:
+milliseconds per pod, of all cores together.
 """
 
 
