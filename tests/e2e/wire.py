@@ -57,6 +57,9 @@ class Exchange:
         return f"{meta['namespace']}/{meta['name']}"
 
 
+_GOODBYE = 0.5
+"""Seconds in which connections with TLS take leave; a loop that ends earlier leaves them open."""
+
 Rule = Callable[[Exchange], Awaitable[web.Response | None]]
 """Called for every exchange, before it is passed on or before its reply is; what it returns is the reply instead."""
 
@@ -91,6 +94,7 @@ class Wire:
     async def stop(self) -> None:
         await self._session.close()
         await self._runner.cleanup()
+        await asyncio.sleep(_GOODBYE)
 
     @contextmanager
     def rule(self, before: Rule | None = None, after: Rule | None = None) -> Iterator[None]:
