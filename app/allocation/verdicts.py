@@ -107,12 +107,14 @@ class Table:
         self._catch_up()
         index, by_node = self._nodes.index, self._by_node
         row = list(map(by_node.__getitem__, map(index.get, names, repeat(-1))))
-        if UNDECIDED in row or FAILED in row:
-            for position, name in enumerate(names):
-                if row[position] == UNDECIDED:
-                    row[position] = self._decide(name, search)
-                if row[position] == FAILED:
-                    return row[: position + 1]
+        if FAILED in row:
+            del row[row.index(FAILED) + 1 :]
+        position = -1
+        for _ in range(row.count(UNDECIDED)):
+            position = row.index(UNDECIDED, position + 1)
+            row[position] = self._decide(names[position], search)
+            if row[position] == FAILED:
+                return row[: position + 1]
         return row
 
     def _catch_up(self) -> None:

@@ -21,7 +21,7 @@ from app.scheduling.claims import Refusal, find, named_claims
 from app.scheduling.deallocation import Deallocations
 from app.scheduling.judging import judge
 from app.scheduling.observing import FILTERED
-from app.scheduling.offering import ENOUGH, Offers
+from app.scheduling.offering import Offers
 from app.scheduling.prioritizing import expect
 from app.scheduling.refusals import Refusals, signature
 from app.scheduling.state import State
@@ -123,9 +123,7 @@ class Filter:
         state.observer.count(FILTERED, judgement.outcome)
         if judgement.error:
             return ExtenderFilterResult(Error=judgement.error)
-        return ExtenderFilterResult(
-            NodeNames=offered, FailedAndUnresolvableNodes=_refused(judgement.refused, judgement.fits, offered)
-        )
+        return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=judgement.refused)
 
     def _miss_claims(self, pod: Pod) -> None:
         """The pod waits for claims that are not there, or not as they should be: a new one of that name wakes it."""
@@ -156,13 +154,3 @@ class Filter:
     def forget(self, pod_uid: str) -> None:
         """The pod is gone or bound."""
         self._refusals.forget(pod_uid)
-
-
-def _refused(refused: dict[str, str], fits: list[str], offered: list[str]) -> dict[str, str]:
-    """The reasons for all nodes that are not offered."""
-    if len(offered) == len(fits):
-        return refused
-    spared = dict.fromkeys(fits, ENOUGH)
-    for name in offered:
-        del spared[name]
-    return refused | spared

@@ -164,7 +164,7 @@ def _groups(
     """Known nodes by the claims to allocate there: they differ only by which extended resources devices provide."""
     nodes, wanted = state.cluster.nodes, subject.wanted
     index = state.cluster.inventory.nodes.index
-    known = [name for name in names if name in index]
+    known = list(filter(index.__contains__, names))
     if len(known) < len(names):
         refused.update((name, NOT_SYNCED) for name in names if name not in index)
     if wanted is None:

@@ -7,7 +7,8 @@ Promises: nodes that give the pod a better alternative of a prioritized list com
 that no node is left out for long. With fewer than 100 fitting nodes everything is offered.
 
 Every offered node costs kube-scheduler a score of each of its plugins, and us a line in two messages: on 5,000 nodes
-that is most of what a pod costs.
+that is most of what a pod costs. Nodes that fit and are not offered get no line: kube-scheduler takes them as it takes
+the nodes that it does not look at by default. Those that do not fit always have their reason.
 
 Rules: Kubernetes 1.36, numFeasibleNodesToFind in pkg/scheduler/schedule_one.go. There the cut is made before extenders
 are called, so nodes with devices may never be tried; that is why the scheduler has to be told to hand us all of them.
@@ -21,7 +22,6 @@ from app.scheduling.state import State
 
 LEAST = 100
 _LEAST_PERCENT = 5
-ENOUGH = "enough other nodes fit"
 
 
 def enough(nodes: int, percent: int = 0) -> int:
