@@ -55,6 +55,8 @@ class ClaimWrite:
         self._expected = allocation or claim.allocation
         self._stored = False
         self._adopted = False
+        self._sent: float | None = None
+        """When the first status write was sent."""
         self._doubtful = ""
         self._mark = claim.metadata.annotations.get(ADOPTED)
 
@@ -190,6 +192,8 @@ class ClaimWrite:
         if not claim.reserved_for(self.consumer.uid):
             consumers = (*consumers, self.consumer)
         earlier, self._doubtful = self._doubtful, claim.metadata.resource_version
+        if self._sent is None:
+            self._sent = self._state.clock.monotonic()
         self._mark = claim.metadata.annotations.get(ADOPTED)
         try:
             if self.allocation is None:
@@ -266,7 +270,7 @@ class ClaimWrite:
             return "fenced"
         abandoned = clear and self._state.is_settled(claim)
         taken_over = claim.metadata.annotations.get(ADOPTED) != self._mark
-        if self.consumer.resource != "pods" or taken_over or not (self.touched or abandoned):
+        if self.consumer.resource != "pods" or taken_over or not (self._may_be_ours() or abandoned):
             return "left"
         rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != self.consumer.uid)
         ours = self.allocation is not None and same_devices(claim.allocation, self.allocation)
@@ -277,6 +281,14 @@ class ClaimWrite:
             self._learned(await ports.write_status(claim, reserved_for=rest))
             return "unreserved"
         return "gone"
+
+    def _may_be_ours(self) -> bool:
+        """Whether what is stored can be what we wrote. After a long outage it may be what somebody else wrote, who has
+        cleared ours meanwhile: nobody does so sooner.
+        """
+        if self._sent is None or not self.touched:
+            return False
+        return self._state.clock.monotonic() < self._sent + self._state.limits.settled_seconds
 
     async def leave(self) -> None:
         """Let everything that is stored stay. The hold ends when it is known what that is."""

@@ -269,3 +269,33 @@ def test_what_another_replica_has_written_is_not_taken_for_our_lost_write(replay
         assert world.api.claim("c").reserved_for("uid-p")
 
     replay(story)
+
+
+def test_what_another_replica_allocated_anew_is_not_taken_back_after_an_outage(
+    replay: Replay, small: list[Any]
+) -> None:
+    """One replica had allocated a claim and could not bind the pod. Before it took the allocation back, the API server
+    was out of its reach for minutes. The other one cleared what nobody used, allocated the claim anew and bound the
+    pod; then the first one came back, found the pod's reservation in the claim, and took it for its own.
+    """
+
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
+        one, other = world.service(), world.service()
+        other.start()
+        one.client.fail("bind_pod", RejectedError(403, "Forbidden"))
+        for operation in ("deallocate", "read_claim"):
+            one.client.fail(operation, OutcomeUnknownError(503, "ServiceUnavailable"), times=1000)
+        one.spawn(one.bind(world.api.pod("p"), "n1"))
+        await world.settle(1.0)
+        assert world.api.claim("c").allocation is not None
+        one.watch.disconnect()
+        while world.api.claim("c").allocation is not None:
+            await world.settle(1.0)
+        assert await other.bind(world.api.pod("p"), "n1") == ""
+        one.client.faults.clear()
+        await world.settle(30.0)
+        assert one.scheduling.binds_under_way == 0
+        assert world.api.claim("c").reserved_for("uid-p")
+
+    replay(story)
