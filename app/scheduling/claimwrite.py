@@ -241,17 +241,25 @@ class ClaimWrite:
         self.let_go()
 
     async def _undo(self, clear: bool) -> str:
+        """What was done. Once an undo of unknown outcome may have been carried out, what is stored is nobody's to take
+        back: another replica may have made it since.
+        """
         self._refresh()
+        sent = ""
         async for number in rounds(self._state.limits):
             try:
                 if number or self._doubtful:
                     await self._read(lambda: None, insist=True)
             except BindFailure:
                 return "gone"
+            if sent and sent != self.claim.metadata.resource_version:
+                return "left"
             try:
                 return await self._undo_once(clear)
             except NotFoundError:
                 return "gone"
+            except OutcomeUnknownError:
+                sent = self.claim.metadata.resource_version
             except (ConflictError, *Unanswered):
                 continue
             except ApiError as error:

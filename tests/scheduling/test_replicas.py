@@ -299,3 +299,29 @@ def test_what_another_replica_allocated_anew_is_not_taken_back_after_an_outage(
         assert world.api.claim("c").reserved_for("uid-p")
 
     replay(story)
+
+
+def test_what_another_replica_allocated_anew_is_not_taken_back_twice(replay: Replay, small: list[Any]) -> None:
+    """One replica took its allocation back, and the reply was lost: the write was carried out some seconds later. Then
+    the other one allocated the claim anew and bound the pod. When the first one could read the claim again, it found
+    the pod's reservation still there, as it seemed, and took it away.
+    """
+
+    async def story(world: World) -> None:
+        world.add(*small, make_claim("c"), make_pod("p", "c"))
+        one, other = world.service(), world.service()
+        one.client.fail("bind_pod", RejectedError(403, "Forbidden"))
+        one.client.fail("deallocate", OutcomeUnknownError(0, "Timeout"), "late", delay=5.0)
+        one.client.fail("read_claim", OutcomeUnknownError(503, "ServiceUnavailable"), times=1000)
+        one.spawn(one.bind(world.api.pod("p"), "n1"))
+        await world.settle(1.0)
+        assert world.api.claim("c").allocation is not None
+        await world.settle(10.0)
+        assert world.api.claim("c").allocation is None
+        assert await other.bind(world.api.pod("p"), "n1") == ""
+        one.client.faults.clear()
+        await world.settle(30.0)
+        assert one.scheduling.binds_under_way == 0
+        assert world.api.claim("c").reserved_for("uid-p")
+
+    replay(story)
