@@ -42,7 +42,8 @@ class Hardware:
         self._generations: dict[str, int] = {}
         self._lost: set[str] = set()
         self._conditions = dice.random() < 0.4
-        self._offered: dict[DeviceID, float] = {}
+        self._past: list[tuple[float, list[Any], list[Any]]] = []
+        """(time, classes, slices) that were readable until then."""
         world.add(make_class(resource=GPU))
         for node in NODES:
             self._arrive(node)
@@ -226,13 +227,19 @@ class Hardware:
         return offered(_readable(api, DeviceClass), _readable(api, ResourceSlice))
 
     def _note(self) -> None:
-        now = asyncio.get_running_loop().time()
-        self._offered.update(dict.fromkeys(self.offered(), now))
+        """What is there until now. Call it before every change."""
+        now, api = asyncio.get_running_loop().time(), self.world.api
+        self._past = [state for state in self._past if now - state[0] <= FRESH_SECONDS]
+        self._past.append((now, _readable(api, DeviceClass), _readable(api, ResourceSlice)))
 
     def was_offered(self, device: DeviceID) -> bool:
-        """Now or a moment ago."""
-        now = asyncio.get_running_loop().time()
-        return device in self.offered() or now - self._offered.get(device, -FRESH_SECONDS - 1) <= FRESH_SECONDS
+        """Now or a moment ago. Classes and slices are watched apart, so either may be older than the other."""
+        if device in self.offered():
+            return True
+        now, api = asyncio.get_running_loop().time(), self.world.api
+        states = [state for state in self._past if now - state[0] <= FRESH_SECONDS]
+        states.append((now, _readable(api, DeviceClass), _readable(api, ResourceSlice)))
+        return any(device in offered(classes, slices) for _, classes, _ in states for _, _, slices in states)
 
     def overdrawn(self, counts: Callable[[ResourceClaim], bool]) -> list[str]:
         """What the claims that count use more of than there is."""
