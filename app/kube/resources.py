@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -34,7 +35,12 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of the collection, of one object, or of its subresource; no namespace means all of them."""
+        """The URL path of the collection, of one object, or of its subresource; no namespace means all of them.
+
+        Names come from requests and from objects of other people: what stands in them is part of the name, also a slash
+        or a question mark.
+        """
+        namespace, name = quote(namespace, safe=":"), quote(name, safe=":")
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace:
             root += f"/namespaces/{namespace}"
