@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 
 from app.allocation.allocator import Allocator
-from app.allocation.batch import Scenario, decide
 from app.allocation.plan import STEP_BUDGET, Failure, Plan, Refusal
 from app.allocation.requests import prepare
+from app.allocation.scenario import Scenario, decide
 from app.devices.holdings import NodeHoldings, holdings_of
 from app.devices.pools import node_view
 from bench.timing import timed

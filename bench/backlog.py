@@ -21,7 +21,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from app import logs
+from app.service import logs
 from bench.arena import CLASS, DRIVER, NAMESPACE, Arena, cpu_seconds
 from bench.cluster import devices_held_twice
 from bench.document import write_section

@@ -24,7 +24,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from app import logs
+from app.service import logs
 from app.version import VERSION
 from bench.arena import CLAIMS, CLASS, DEVICES, DRIVER, PCIE_ROOT, PODS, Arena, cpu_seconds
 from bench.document import write_section

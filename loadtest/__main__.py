@@ -21,10 +21,10 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
-from app import logs
 from app.cli.companion import Companion
 from app.cli.show import selector_problem, service_command
 from app.embedded.cluster import EmbeddedCluster
+from app.service import logs
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 _STARTING = 60.0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import uuid
 
 from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Refusal, undecided
-from app.allocation.pruning import Pruning
+from app.allocation.proofs.pruning import Pruning
 from app.allocation.requests import PreparedClaims
 from app.allocation.result import ShareIDs, allocations
 from app.allocation.search import Outcome, Search

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from cachetools import LRUCache
 
 from app.allocation.allocator import Allocator, random_share_ids
+from app.allocation.cache.lens import Lens, LensKey
+from app.allocation.cache.reduction import Reads, Reduction, reads_of
+from app.allocation.cache.verdicts import UNKNOWN_NODE, Search, Table, Verdicts
 from app.allocation.explanation import explain
-from app.allocation.lens import Lens, LensKey
 from app.allocation.plan import STEP_BUDGET, Explanation, Failure, Plan, Refusal
-from app.allocation.reduction import Reads, Reduction, reads_of
 from app.allocation.requests import Filter, PreparedClaims, prepare
 from app.allocation.score import score
-from app.allocation.verdicts import UNKNOWN_NODE, Search, Table, Verdicts
 from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.blocks import digest
 from app.devices.cluster import Cluster

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from app.allocation.allocator import lacking
-from app.allocation.bounds import Bounds
-from app.allocation.demands import Choice, Demand, available, dry_devices
 from app.allocation.plan import (
     INVALID_POOLS,
     NO_SOLUTION,
@@ -24,7 +22,9 @@ from app.allocation.plan import (
     RequestExplanation,
     undecided,
 )
-from app.allocation.pruning import Pruning
+from app.allocation.proofs.bounds import Bounds
+from app.allocation.proofs.demands import Choice, Demand, available, dry_devices
+from app.allocation.proofs.pruning import Pruning
 from app.allocation.requests import PreparedClaims
 from app.allocation.result import allocations
 from app.allocation.search import Outcome, Search

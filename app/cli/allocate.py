@@ -20,7 +20,7 @@ def allocate(
     (allocated, unschedulable or error), `allocations`, `error`, `steps` and `micros`. The exit status is 1 when a line
     could not be read.
     """
-    from app.allocation.batch import answer
+    from app.allocation.scenario import answer
 
     unreadable = answer_lines(
         sys.stdin.buffer, sys.stdout.buffer, lambda case: answer(case, reasons=explain), _complain

@@ -25,8 +25,8 @@ def demo(
     """Show the main job live: a cluster in this process, the service beside it, pods that need devices."""
     import uvloop
 
-    from app import logs
     from app.cli.show import Options, Show, console
+    from app.service import logs
 
     logs.configure("error")
     options = Options(nodes, devices, port, service_port, directory, with_samples, once, timeout)

@@ -45,7 +45,7 @@ async def _explain(key: str, nodes: list[str], gates: str, kubeconfig: str, cont
     from app.api.features import FeatureGates
     from app.cli.cluster import read_cluster
     from app.kube.credentials import CredentialsError
-    from app.scheduling.explaining import explain_pod, offline_state
+    from app.scheduling.verbs.explain import explain_pod, offline_state
 
     try:
         snapshot = await read_cluster(kubeconfig, context, FeatureGates.parse(gates))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from pydantic.fields import FieldInfo
 
-from app.settings import Settings, SettingsError, flag, load, sections
+from app.service.settings import Settings, SettingsError, flag, load, sections
 
 _CONFIG = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML file with settings", show_default=False)
@@ -37,8 +37,8 @@ def _run(settings: Settings) -> int:
     """Serve until a signal comes. The libraries take a moment to load, which --help and --dry-run need not wait for."""
     import uvloop
 
-    from app import logs
-    from app.serving import serve_until_signalled
+    from app.service import logs
+    from app.service.process import serve_until_signalled
 
     logs.configure(settings.log_level, settings.log_format)
     return uvloop.run(serve_until_signalled(settings))

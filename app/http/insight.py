@@ -20,8 +20,8 @@ from app.api.core import Pod
 from app.devices.audit import Violation
 from app.devices.pools import Pool
 from app.devices.usage import DeviceUse
-from app.scheduling.explaining import PodExplanation, explaining
 from app.scheduling.state import State
+from app.scheduling.verbs.explain import PodExplanation, explaining
 
 MOST_NODES = 500
 MOST_DEVICES = 5_000

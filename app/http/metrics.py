@@ -18,7 +18,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from app.scheduling import observing
+from app.scheduling import outcomes
 
 PREFIX = "dra_extender_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -107,23 +107,23 @@ SPECS: tuple[Spec, ...] = (
 _BY_NAME = {spec.name: spec for spec in SPECS}
 
 OBSERVED: dict[str, str] = {
-    observing.FILTERED: "filtered_total",
-    observing.BOUND: "bound_total",
-    observing.CONFLICTS: "conflicts_total",
-    observing.UNKNOWN: "unknown_outcomes_total",
-    observing.UNDONE: "undone_total",
-    observing.RUNG: "doorbell_total",
-    observing.CLEARED: "cleared_total",
+    outcomes.FILTERED: "filtered_total",
+    outcomes.BOUND: "bound_total",
+    outcomes.CONFLICTS: "conflicts_total",
+    outcomes.UNKNOWN: "unknown_outcomes_total",
+    outcomes.UNDONE: "undone_total",
+    outcomes.RUNG: "doorbell_total",
+    outcomes.CLEARED: "cleared_total",
 }
 """What scheduling counts, and which metric that is."""
 
 STEPS = frozenset(
     {
-        observing.BIND_SECONDS,
-        observing.FINALIZER_SECONDS,
-        observing.STATUS_SECONDS,
-        observing.WATCH_SECONDS,
-        observing.BINDING_SECONDS,
+        outcomes.BIND_SECONDS,
+        outcomes.FINALIZER_SECONDS,
+        outcomes.STATUS_SECONDS,
+        outcomes.WATCH_SECONDS,
+        outcomes.BINDING_SECONDS,
     }
 )
 

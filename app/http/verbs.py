@@ -30,7 +30,7 @@ from app.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
-from app.http.answering import Answer, BodyTooLargeError, DisconnectedError, problem, read_body, send_answer
+from app.http.answers import Answer, BodyTooLargeError, DisconnectedError, problem, read_body, send_answer
 from app.http.metrics import Metrics
 
 log = structlog.get_logger(__name__)

@@ -101,7 +101,7 @@ class Clock(Protocol):
 
 
 class Observer(Protocol):
-    """Somebody who counts. Names and labels are fixed texts (see `app.scheduling.observing`), never object names."""
+    """Somebody who counts. Names and labels are fixed texts (see `app.scheduling.outcomes`), never object names."""
 
     def count(self, name: str, label: str = "") -> None:
         """`name` happened once more, in the way `label`."""

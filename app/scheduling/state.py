@@ -22,7 +22,7 @@ from app.scheduling.limits import Limits
 from app.scheduling.pods import Pods
 from app.scheduling.ports import Clock, Observer, Ports
 from app.scheduling.reservations import Reservations
-from app.scheduling.waking import Waking
+from app.scheduling.wakeups import Wakeups
 
 ADOPTED = "dra-extender.dev/adopted"
 """Annotation of claims: the last bind that relied on a reservation it had not made."""
@@ -48,7 +48,7 @@ class State:
     clock: Clock
     observer: Observer
     limits: Limits
-    waking: Waking
+    wakeups: Wakeups
     reservations: Reservations
     pods: Pods = field(default_factory=Pods)
     changes: Changes = field(default_factory=Changes)
@@ -100,7 +100,7 @@ class State:
             self.unseen.setdefault(meta.uid, self.clock.monotonic())
         missed = self.missed.pop(meta.key, False)
         if missed or (improved and not new):
-            self.waking.improved()
+            self.wakeups.improved()
         self.changes.notify(meta.uid)
 
     def gone(self, claim: ResourceClaim) -> None:
@@ -108,7 +108,7 @@ class State:
         meta = claim.metadata
         self.unseen.pop(meta.uid, None)
         if self.cluster.ledger.forget(meta.namespace, meta.name, meta.uid):
-            self.waking.improved()
+            self.wakeups.improved()
         self.changes.notify(meta.uid)
 
     def note_allocation(self, claim: ResourceClaim) -> None:
@@ -176,7 +176,7 @@ class State:
     def release(self, hold: Hold) -> None:
         """The held allocation will not be written, or has been taken back."""
         if self.cluster.ledger.release(hold):
-            self.waking.improved()
+            self.wakeups.improved()
         self._decided(hold)
 
     def _decided(self, hold: Hold) -> None:
@@ -187,7 +187,7 @@ class State:
         """What pods were refused for while it was under way has ended."""
         if uid in self.awaited:
             self.awaited.discard(uid)
-            self.waking.improved()
+            self.wakeups.improved()
 
     # --- extended resources -----------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.allocation.batch import answer
+from app.allocation.scenario import answer
 
 DRIVER = "gpu.example.com"
 NODE = "node-1"

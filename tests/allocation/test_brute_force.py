@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.allocation.allocator import Allocator
-from app.allocation.batch import Scenario
 from app.allocation.plan import Failure
-from app.allocation.pruning import Pruning
+from app.allocation.proofs.pruning import Pruning
 from app.allocation.requests import prepare
+from app.allocation.scenario import Scenario
 from app.allocation.search import Outcome, Search
 from app.allocation.state import State
 from app.allocation.task import Failed, Task

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.allocation.batch import answer
 from app.allocation.plan import STEP_BUDGET
+from app.allocation.scenario import answer
 from app.api.quantity import Quantity
 from tests.allocation.checking import violations
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.allocation.batch import answer
+from app.allocation.scenario import answer
 from app.allocation.score import score
 from app.api.decoding import convert
 from app.api.resource import AllocationResult, ResourceClaim

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.allocation.batch import answer
+from app.allocation.scenario import answer
 from tests.allocation.scenarios import DRIVER, NODE, A, claim, device, device_class, devices, outcome, request, scenario
 from tests.allocation.scenarios import resource_slice as sl
 

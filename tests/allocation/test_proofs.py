@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.allocation.batch import answer
-from app.allocation.filling import Filling
-from app.allocation.matching import assignable
-from app.allocation.packing import Packing, Row, Size, flat
+from app.allocation.proofs.assignment import assignable
+from app.allocation.proofs.bins import Packing, Row, Size, flat
+from app.allocation.proofs.sums import Filling
+from app.allocation.scenario import answer
 from tests.allocation.scenarios import (
     DRIVER,
     A,

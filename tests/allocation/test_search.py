@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.allocation.batch import answer
 from app.allocation.plan import INVALID_POOLS
+from app.allocation.scenario import answer
 from tests.allocation.scenarios import (
     DRIVER,
     A,

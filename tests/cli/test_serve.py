@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from app.cli.main import app
-from app.settings import PREFIX, Settings, flag
+from app.service.settings import PREFIX, Settings, flag
 from app.version import VERSION
 
 runner = CliRunner()

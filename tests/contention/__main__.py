@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from app import logs
+from app.service import logs
 from tests.contention.contest import DEVICES, NODES, Rules, compete
 
 

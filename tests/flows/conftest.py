@@ -11,8 +11,8 @@ from app.cli.show import selector_problem
 from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.objects import FullPod
 from app.embedded.scheduler import Call
-from app.service import Service
-from app.settings import Settings
+from app.service.service import Service
+from app.service.settings import Settings
 from tests.embedded.manifests import Make, claim_manifest, pod_manifest
 
 

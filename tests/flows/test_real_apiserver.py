@@ -19,8 +19,8 @@ from app.embedded.scheduler import Scheduler, takeover
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
 from app.kube.discovery import discover
-from app.service import Service
-from app.settings import load
+from app.service.service import Service
+from app.service.settings import load
 from tests.e2e.components import NotBuiltError
 from tests.e2e.controlplane import ControlPlane
 

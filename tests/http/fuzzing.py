@@ -28,8 +28,8 @@ from app.api.features import FeatureGates
 from app.devices.cluster import Cluster
 from app.http.application import create_app
 from app.http.metrics import Metrics
+from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
-from app.scheduling.scheduling import Scheduling
 from tests.scheduling.api import Api
 from tests.scheduling.client import Client
 from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
@@ -122,7 +122,7 @@ def make_application() -> Any:
     """The verbs over a cluster of two nodes, as an ASGI application. Call it on a running loop."""
     api, cluster = Api(), Cluster(FeatureGates())
     client = Client(api, latency=0.0)
-    scheduling = Scheduling(cluster, Decisions(cluster, share_ids=lambda: "s"), client, limits=Limits(bind_seconds=1.0))
+    scheduling = Extender(cluster, Decisions(cluster, share_ids=lambda: "s"), client, limits=Limits(bind_seconds=1.0))
     client.calls = _Forgetful()
     api.log = _Forgetful()
     api.watches.append(Watch(api, scheduling, 0.0))

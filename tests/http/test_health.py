@@ -12,7 +12,7 @@ from app.http.application import create_insight_app
 from app.http.health import Check
 from app.http.metrics import OBSERVED, SPECS, STEPS, Metrics, markdown_table
 from app.http.server import HttpServer
-from app.scheduling import observing
+from app.scheduling import outcomes
 from app.version import VERSION
 
 
@@ -42,8 +42,8 @@ async def test_the_version_names_both_sides(served: Any, session: aiohttp.Client
 async def test_metrics_are_exposed_with_what_is_read_at_that_moment(
     served: Any, session: aiohttp.ClientSession
 ) -> None:
-    served.metrics.count(observing.CONFLICTS, "rival")
-    served.metrics.took(observing.STATUS_SECONDS, 0.004)
+    served.metrics.count(outcomes.CONFLICTS, "rival")
+    served.metrics.took(outcomes.STATUS_SECONDS, 0.004)
     async with session.get(served.url + "/metrics") as reply:
         assert reply.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = await reply.text()
@@ -58,7 +58,7 @@ async def test_metrics_are_exposed_with_what_is_read_at_that_moment(
 
 
 def test_everything_that_scheduling_observes_is_a_metric() -> None:
-    constants = {name: value for name, value in vars(observing).items() if name.isupper() and isinstance(value, str)}
+    constants = {name: value for name, value in vars(outcomes).items() if name.isupper() and isinstance(value, str)}
     steps = {value for name, value in constants.items() if name.endswith("_SECONDS")}
     assert steps == STEPS
     assert set(constants.values()) - steps == set(OBSERVED)

@@ -95,10 +95,10 @@ def busy() -> State:
         assert await service.bind(pods["sharing"], "n3") == ""
         for name in ("refused", "waiting"):
             assert not (await service.filter(pods[name])).NodeNames
-        service.scheduling.poison("DeviceClass", "broken", "spec.selectors: nonsense")
-        service.scheduling.poison("ResourceSlice", "unreadable", "spec.devices: nonsense")
+        service.extender.poison("DeviceClass", "broken", "spec.selectors: nonsense")
+        service.extender.poison("ResourceSlice", "unreadable", "spec.devices: nonsense")
         await world.settle()
-        states.append(service.scheduling.state)
+        states.append(service.extender.state)
 
     replay(story)
     (state,) = states

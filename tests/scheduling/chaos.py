@@ -120,7 +120,7 @@ class Chaos:
         before = copy.deepcopy(args)
         if self.dice.random() < 0.1:
             self.rank(service, args)
-        answer = await service.scheduling.filter(args)
+        answer = await service.extender.filter(args)
         if answer.NodeNames and self.dice.random() < 0.7:
             self.rank(service, args)
         if args != before:
@@ -135,9 +135,9 @@ class Chaos:
 
     def rank(self, service: Service, args: ExtenderArgs) -> None:
         names = args.NodeNames or ()
-        scores = service.scheduling.prioritize(args)
+        scores = service.extender.prioritize(args)
         given = {name: MetaVictims() for name in names}
-        kept = service.scheduling.preempt(ExtenderPreemptionArgs(Pod=args.Pod, NodeNameToMetaVictims=given))
+        kept = service.extender.preempt(ExtenderPreemptionArgs(Pod=args.Pod, NodeNameToMetaVictims=given))
         wrong = [score for score in scores if score.Host not in names or not 0 <= score.Score <= 10]
         if wrong or set(kept.NodeNameToMetaVictims) - set(names):
             self.world.api.violations.append(f"{args.Pod.metadata.name}: scores {wrong}, victims {kept}")
@@ -199,7 +199,7 @@ class Chaos:
 
     def check_holds(self) -> None:
         for service in self.services:
-            state = service.scheduling.state
+            state = service.extender.state
             for hold in state.cluster.ledger.holds():
                 if state.running(hold.owner) is None and hold.written_version is None:
                     self.world.api.violations.append(f"a hold of {hold.owner} has outlived its bind")
@@ -229,7 +229,7 @@ class Chaos:
         """What is under way may differ from what is seen for a moment, never for long."""
         for _ in range(30):
             doubles = {"/".join(device) for device in self.world.api.doubles()}
-            audits = [service.scheduling.state.cluster.ledger.violations() for service in self.services]
+            audits = [service.extender.state.cluster.ledger.violations() for service in self.services]
             found = [{one.subject for one in audit if one.kind == "device"} for audit in audits]
             if all(subjects == doubles for subjects in found):
                 self.counts["doubled by strangers"] += len(doubles)
@@ -244,8 +244,8 @@ class Chaos:
         wrong += [f"{device} is in two claims" for device in api.doubles()]
         wrong += self.hardware.overdrawn(lambda claim: True)
         for service in self.services:
-            wrong += [f"{hold.owner} still holds devices" for hold in service.scheduling.state.cluster.ledger.holds()]
-            if service.scheduling.binds_under_way:
+            wrong += [f"{hold.owner} still holds devices" for hold in service.extender.state.cluster.ledger.holds()]
+            if service.extender.binds_under_way:
                 wrong.append("a bind is still under way")
             if service.counted.get(("bound", "broken")):
                 wrong.append("a bind has ended in an internal error")

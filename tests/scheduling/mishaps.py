@@ -93,7 +93,7 @@ class Mishaps:
     def depose(self) -> None:
         """A replica loses the lease for a while."""
         self.counts["replica deposed"] += 1
-        state = self._one().scheduling.state
+        state = self._one().extender.state
         state.leading = lambda: False
         asyncio.get_running_loop().call_later(self._dice.random() * 3, setattr, state, "leading", lambda: True)
 
@@ -115,7 +115,7 @@ class Mishaps:
             operation = self._dice.choice((*FORWARD, *FORWARD[:3], *BACKWARD, *READS))
             service.client.kill_on = (operation, self._dice.choice(_AROUND))
         else:
-            service.client.hit["killed " + ("during a bind" if service.scheduling.binds_under_way else "at rest")] += 1
+            service.client.hit["killed " + ("during a bind" if service.extender.binds_under_way else "at rest")] += 1
             await self._replace(index)
 
     def end(self) -> None:
@@ -126,4 +126,4 @@ class Mishaps:
             service.client.kill_at = service.client.kill_on = None
             service.client.down_until = 0.0
             service.watch.reconnect()
-            service.scheduling.state.leading = lambda: True
+            service.extender.state.leading = lambda: True

@@ -54,7 +54,7 @@ def test_a_crash_at_each_of_the_nine_points_of_a_bind(
         claim, pod = world.api.claim("c"), world.api.pod("p")
         assert {pool for _, pool, _ in devices(claim)} == {pod.spec.node_name}
         assert claim.reserved_for("uid-p")
-        assert second.scheduling.state.cluster.ledger.holds() == ()
+        assert second.extender.state.cluster.ledger.holds() == ()
 
     replay(story)
 

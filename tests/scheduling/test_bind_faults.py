@@ -16,7 +16,7 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.api.resource import ResourceClaimConsumerReference
-from app.scheduling import failure
+from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
 from tests.scheduling.api import devices
 from tests.scheduling.client import When
@@ -56,7 +56,7 @@ def test_a_failure_that_passes_costs_nothing(
         assert world.api.pod("p").spec.node_name == "n1"
         assert len(devices(world.api.claim("c"))) == 1
         assert [entry.name for entry in world.api.claim("c").status.reserved_for] == ["p"]
-        assert service.scheduling.state.cluster.ledger.holds() == ()
+        assert service.extender.state.cluster.ledger.holds() == ()
 
     replay(story)
 
@@ -75,7 +75,7 @@ def test_a_refused_write_leaves_nothing_behind(
         assert error.message not in (first, "") or operation == "bind_pod"
         assert world.api.claim("c").allocation is None
         assert world.api.claim("c").status.reserved_for == ()
-        assert service.scheduling.state.cluster.ledger.holds() == ()
+        assert service.extender.state.cluster.ledger.holds() == ()
         assert await service.bind(world.api.pod("p"), "n2") == ""
 
     replay(story)
@@ -124,7 +124,7 @@ def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
         assert await service.bind(pod, "n1") in (failure.DELETED, failure.REPLACED)
         await world.settle(5.0)
         assert world.api.claim("c").allocation is None
-        assert service.scheduling.state.cluster.ledger.holds() == ()
+        assert service.extender.state.cluster.ledger.holds() == ()
 
     replay(story)
 
@@ -255,7 +255,7 @@ def test_a_claim_deleted_in_between_ends_the_bind(replay: Replay, small: list[An
         service = world.service()
         world.api.hooks["write_status"] = lambda: world.api.drop(world.api.claim("c"))
         assert await service.bind(world.api.pod("p"), "n1") == "claim default/c got deleted in the meantime"
-        assert service.scheduling.state.cluster.ledger.holds() == ()
+        assert service.extender.state.cluster.ledger.holds() == ()
 
     replay(story)
 
@@ -295,7 +295,7 @@ def test_a_bind_that_cannot_reach_the_server_answers_in_time(replay: Replay, sma
         started = world.clock.monotonic()
         assert await service.bind(world.api.pod("p"), "n1") in (failure.LATE, failure.STILL_RUNNING)
         assert world.clock.monotonic() - started <= Limits().bind_seconds + 0.1
-        assert service.scheduling.state.cluster.ledger.holds() == ()
+        assert service.extender.state.cluster.ledger.holds() == ()
 
     replay(story)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.api.errors import RejectedError
-from app.scheduling import failure
+from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
 from tests.scheduling.api import devices
 from tests.scheduling.objects import make_claim, make_pod
@@ -124,7 +124,7 @@ def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(replay: Replay, sma
         service = world.service(limits=Limits(bind_seconds=1.0))
         service.client.latency = 0.7
         assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
-        assert service.scheduling.binds_under_way == 1
+        assert service.extender.binds_under_way == 1
         error = await service.bind(world.api.pod("p"), "n1")
         assert error in ("", failure.LATE, failure.STILL_RUNNING)
         for _ in range(5):

@@ -9,7 +9,7 @@ import pytest
 from app.api.decoding import convert
 from app.api.features import FeatureGates
 from app.api.resource import AllocatedDeviceStatus
-from app.scheduling import failure
+from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
 from tests.scheduling.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod, make_slice
 from tests.scheduling.world import Replay, Service, World

@@ -10,7 +10,8 @@ from app.api.core import Pod
 from app.api.errors import ConflictError, OutcomeUnknownError, RejectedError
 from app.api.features import FeatureGates
 from app.api.resource import ResourceClaim
-from app.scheduling import extended, failure
+from app.scheduling import extended
+from app.scheduling.bind import failure
 from tests.scheduling.api import devices
 from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.scheduling.world import Replay, World
@@ -53,7 +54,7 @@ def test_a_claim_is_made_allocated_and_told_to_kubelet(replay: Replay) -> None:
         assert told is not None
         assert told.resource_claim_name == claim.metadata.name
         assert [mapping.request_name for mapping in told.request_mappings] == ["container-0-request-0"]
-        assert service.scheduling.state.cluster.ledger.holds() == ()
+        assert service.extender.state.cluster.ledger.holds() == ()
 
     replay(story)
 
@@ -76,7 +77,7 @@ def test_a_class_that_becomes_unreadable_leaves_the_resource_to_the_next(replay:
         world.add(*nodes(), make_class("a", resource=GPU), asking("p"))
         service = world.service()
         assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
-        service.scheduling.poison("DeviceClass", "a", "spec.selectors: nonsense")
+        service.extender.poison("DeviceClass", "a", "spec.selectors: nonsense")
         assert await service.bind(world.api.pod("p"), "n1") == ""
         (claim,) = made(world)
         assert [request.exactly.device_class_name for request in claim.spec.devices.requests if request.exactly] == [
@@ -116,7 +117,7 @@ def test_a_failed_bind_leaves_no_claim(replay: Replay, operation: str) -> None:
         service.client.fail(operation, RejectedError(403, "Forbidden"))
         assert await service.bind(world.api.pod("p"), "n1") != ""
         assert made(world) == []
-        assert service.scheduling.state.cluster.ledger.holds() == ()
+        assert service.extender.state.cluster.ledger.holds() == ()
         await world.settle()
         assert await service.bind(world.api.pod("p"), "n2") == ""
 
@@ -239,7 +240,7 @@ def test_a_claim_that_exists_and_cannot_be_read_ends_the_bind_with_a_reason(repl
         service.client.fail("read_claim", RejectedError(403, "Forbidden"))
         refused = "the API server refused the claim for extended resources"
         assert await service.bind(world.api.pod("p"), "n1") == refused
-        assert service.scheduling.state.cluster.ledger.holds() == ()
+        assert service.extender.state.cluster.ledger.holds() == ()
         assert await service.bind(world.api.pod("p"), "n1") == ""
 
     replay(story)
@@ -271,9 +272,9 @@ def test_the_claim_of_a_bound_pod_is_looked_over_with_it(replay: Replay) -> None
     async def story(world: World) -> None:
         world.add(*nodes(), make_claim("c"), asking("p", 1, "c"))
         service = world.service()
-        assert list(service.scheduling.claims_in_use(world.api.pod("p"))) == []
+        assert list(service.extender.claims_in_use(world.api.pod("p"))) == []
         assert await service.bind(world.api.pod("p"), "n1") == ""
-        found = list(service.scheduling.claims_in_use(world.api.pod("p")))
+        found = list(service.extender.claims_in_use(world.api.pod("p")))
         assert {claim.metadata.uid for claim in found} == {"uid-c", made(world)[0].metadata.uid}
 
     replay(story)

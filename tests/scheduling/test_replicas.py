@@ -11,8 +11,8 @@ import pytest
 from app.api.decoding import convert
 from app.api.errors import ConflictError, OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaim, ResourceSlice
-from app.scheduling.failure import DEPOSED, TAKEN, VANISHED
-from app.scheduling.judging import NOT_AVAILABLE
+from app.scheduling.bind.failure import DEPOSED, TAKEN, VANISHED
+from app.scheduling.judgement import NOT_AVAILABLE
 from tests.scheduling.api import devices
 from tests.scheduling.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod
 from tests.scheduling.world import Replay, World
@@ -85,7 +85,7 @@ def test_a_replica_that_is_deposed_during_a_bind_writes_no_further(
         world.add(*small, make_claim("c"), make_pod("p", "c"))
         service = world.service()
         forward = len(world.api.log) + writes
-        service.scheduling.state.leading = lambda: len(world.api.log) < forward
+        service.extender.state.leading = lambda: len(world.api.log) < forward
         assert await service.bind(world.api.pod("p"), "n1") == DEPOSED
         assert not world.api.pod("p").spec.node_name
         assert world.api.claim("c").allocation is None
@@ -112,8 +112,8 @@ def test_a_hold_ends_when_another_replica_has_bound_the_pod(replay: Replay, smal
         await world.settle(30.0)
         one.client.faults.clear()
         await world.settle(10.0)
-        assert one.scheduling.binds_under_way == 0
-        assert one.scheduling.state.cluster.ledger.holds() == ()
+        assert one.extender.binds_under_way == 0
+        assert one.extender.state.cluster.ledger.holds() == ()
         assert world.api.claim("c").reserved_for("uid-p")
 
     replay(story)
@@ -295,7 +295,7 @@ def test_what_another_replica_allocated_anew_is_not_taken_back_after_an_outage(
         assert await other.bind(world.api.pod("p"), "n1") == ""
         one.client.faults.clear()
         await world.settle(30.0)
-        assert one.scheduling.binds_under_way == 0
+        assert one.extender.binds_under_way == 0
         assert world.api.claim("c").reserved_for("uid-p")
 
     replay(story)
@@ -321,7 +321,7 @@ def test_what_another_replica_allocated_anew_is_not_taken_back_twice(replay: Rep
         assert await other.bind(world.api.pod("p"), "n1") == ""
         one.client.faults.clear()
         await world.settle(30.0)
-        assert one.scheduling.binds_under_way == 0
+        assert one.extender.binds_under_way == 0
         assert world.api.claim("c").reserved_for("uid-p")
 
     replay(story)

@@ -10,7 +10,7 @@ from typing import Any
 from app.api.core import Node, Pod
 from app.api.meta import ObjectMeta
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from app.scheduling.scheduling import Scheduling
+from app.scheduling.extender import Extender
 from tests.scheduling.api import Api
 
 KINDS: tuple[type, ...] = (Node, Pod, ResourceSlice, DeviceClass, ResourceClaim)
@@ -25,7 +25,7 @@ class Watch:
     kinds or for all. A pod that has finished counts as gone, an object that cannot be decoded is told as such.
     """
 
-    def __init__(self, api: Api, sink: Scheduling, lag: float) -> None:
+    def __init__(self, api: Api, sink: Extender, lag: float) -> None:
         self.sink = sink
         self.lag = lag
         self.lags: dict[type, float] = {}

@@ -14,8 +14,8 @@ from app.api.core import Node, Pod
 from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult
 from app.api.features import FeatureGates
 from app.devices.cluster import Cluster
+from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
-from app.scheduling.scheduling import Scheduling
 from tests.scheduling.api import Api
 from tests.scheduling.client import Client
 from tests.scheduling.virtualtime import VirtualClock, VirtualLoop
@@ -33,10 +33,8 @@ class Service:
         cluster = Cluster(features)
         serial = iter(range(10**9))
         self.decisions = Decisions(cluster, share_ids=lambda: f"00000000-0000-4000-8000-{next(serial):012d}")
-        self.scheduling = Scheduling(
-            cluster, self.decisions, self.client, limits=limits, clock=world.clock, observer=self
-        )
-        self.watch = Watch(world.api, self.scheduling, lag)
+        self.extender = Extender(cluster, self.decisions, self.client, limits=limits, clock=world.clock, observer=self)
+        self.watch = Watch(world.api, self.extender, lag)
         world.api.watches.append(self.watch)
         self._world = world
         self._tasks: list[asyncio.Task[Any]] = []
@@ -49,7 +47,7 @@ class Service:
 
     def start(self) -> None:
         """Begin the work without a caller."""
-        self.spawn(self.scheduling.run())
+        self.spawn(self.extender.run())
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
@@ -58,13 +56,13 @@ class Service:
 
     async def filter(self, pod: Pod, *names: str) -> ExtenderFilterResult:
         names = names or tuple(node.metadata.name for node in self._world.api.all(Node))
-        return await self.scheduling.filter(ExtenderArgs(Pod=pod, NodeNames=names))
+        return await self.extender.filter(ExtenderArgs(Pod=pod, NodeNames=names))
 
     async def bind(self, pod: Pod, node: str) -> str:
         args = ExtenderBindingArgs(
             PodName=pod.metadata.name, PodNamespace=pod.metadata.namespace, PodUID=pod.metadata.uid, Node=node
         )
-        return (await self.scheduling.bind(args)).Error
+        return (await self.extender.bind(args)).Error
 
     async def kill(self) -> None:
         """End as a killed process does: nothing more is sent, nothing more is received."""
@@ -76,7 +74,7 @@ class Service:
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
-        await self.scheduling.drain(0.0)
+        await self.extender.drain(0.0)
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from app.embedded import EmbeddedAPIServer
 from app.embedded.hardware import GPU_DRIVER, gpus, manifest, node, slices
-from app.service import Service
-from app.settings import load
+from app.service.service import Service
+from app.service.settings import load
 
 NODES = 3
 DEVICES = 2

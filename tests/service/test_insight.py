@@ -11,8 +11,8 @@ import pytest
 from app.embedded import Fault
 from app.embedded.hardware import GPU_DRIVER
 from app.http import insight
-from app.scheduling import explaining
-from app.service import Service
+from app.scheduling.verbs import explain as explaining
+from app.service.service import Service
 
 
 async def ask(service: Service, path: str, accept: str = "*/*") -> tuple[int, Any]:
@@ -27,7 +27,7 @@ async def follow(service: Service, *pods: str) -> None:
     """Until the service has seen the pods."""
     assert service.engine is not None
     async with asyncio.timeout(20):
-        while any(service.engine.scheduling.pods.named("default", pod) is None for pod in pods):
+        while any(service.engine.extender.pods.named("default", pod) is None for pod in pods):
             await asyncio.sleep(0.01)
 
 

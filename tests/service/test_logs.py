@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 import structlog
 
-from app import logs
+from app.service import logs
 
 SECRET = "token-of-a-service-account"
 

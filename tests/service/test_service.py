@@ -19,8 +19,8 @@ from aiohttp.test_utils import TestServer
 from app.api.resource import ResourceClaim, ResourceClaimStatus
 from app.embedded import EmbeddedAPIServer, Fault
 from app.kube.credentials import CredentialsError
-from app.service import Service
-from app.settings import load
+from app.service.service import Service
+from app.service.settings import load
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -182,7 +182,7 @@ async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: Any, 
 async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("app.service._VERSION_PERIOD", 0.05)
+    monkeypatch.setattr("app.service.service._VERSION_PERIOD", 0.05)
     async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
@@ -294,8 +294,8 @@ async def test_a_doorbell_that_breaks_ends_the_service_instead_of_leaving_pods_a
         raise RuntimeError("boom")
 
     assert service.engine is not None
-    monkeypatch.setattr(service.engine.scheduling.state.waking, "_ring", broken)
-    service.engine.scheduling.state.waking.wake_everybody()
+    monkeypatch.setattr(service.engine.extender.state.wakeups, "_ring", broken)
+    service.engine.extender.state.wakeups.wake_everybody()
     async with asyncio.timeout(20):
         await service.wait()
     assert service.unavailable() == "failed: RuntimeError: boom"

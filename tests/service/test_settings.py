@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.allocation.plan import STEP_BUDGET
-from app.settings import (
+from app.service.settings import (
     CONFIG_VARIABLE,
     PREFIX,
     Settings,
@@ -30,7 +30,7 @@ def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_reference_in_the_documentation_is_current() -> None:
     text = (Path(__file__).parents[2] / "README.md").read_text()
-    assert markdown_table() in text, "write it anew with app.settings.markdown_table()"
+    assert markdown_table() in text, "write it anew with app.service.settings.markdown_table()"
 
 
 def test_every_setting_is_explained_and_has_a_name_that_kubernetes_does_not_use() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from app.embedded.apiserver.routing import RequestInfo
+from app.embedded.apiserver.routes import RequestInfo
 from app.embedded.apiserver.statuses import StatusError
 
 _ANSWERS: Final = {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from app.embedded.apiserver import conversion, printing
+from app.embedded.apiserver import conversion
+from app.embedded.apiserver import printers as printing
 from app.embedded.apiserver.registry import ALL_VERBS, Kind, Printer, Registry, Resource
 from app.embedded.apiserver.strategies.core import (
     Budgets,

@@ -13,7 +13,7 @@ import yaml
 from app.embedded.apiserver import protobuf
 from app.embedded.apiserver.options import Options
 from app.embedded.apiserver.registry import Resource
-from app.embedded.apiserver.routing import RequestInfo
+from app.embedded.apiserver.routes import RequestInfo
 from app.embedded.apiserver.statuses import JSON, StatusError, bad_request, invalid, unsupported, unsupported_media_type
 from app.embedded.apiserver.strategy import Caller
 from app.embedded.apiserver.watch import Watcher

@@ -27,7 +27,7 @@ from app.embedded.apiserver.access import Access
 from app.embedded.apiserver.audit import Audit
 from app.embedded.apiserver.faults import ConnectionDropped, Faults
 from app.embedded.apiserver.garbage import Garbage
-from app.embedded.apiserver.handling import Handling
+from app.embedded.apiserver.handler import Handling
 from app.embedded.apiserver.options import Clock
 from app.embedded.apiserver.requests import Answer, Incoming, Streaming, failure
 from app.embedded.apiserver.statuses import JSON, StatusError

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from app.embedded.apiserver import EmbeddedAPIServer, Fault, Faults
-from app.embedded.apiserver.routing import RequestInfo
+from app.embedded.apiserver.routes import RequestInfo
 from tests.embedded.apiserver.client import CONFIG_MAPS, PODS, Client, config_map, pod
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.embedded.apiserver import EmbeddedAPIServer, ages, conversion, names, printing, topology
+from app.embedded.apiserver import EmbeddedAPIServer, ages, conversion, names, topology
+from app.embedded.apiserver import printers as printing
 from app.embedded.apiserver.kinds import RESOURCE_VERSIONS, registry
 from app.embedded.apiserver.schema import schema
 from app.embedded.apiserver.statuses import StatusError

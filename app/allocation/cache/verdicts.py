@@ -1,0 +1,165 @@
+"""Verdicts of many nodes for one pod, from a cache that is never wrong.
+
+Promises: the answer is the one a fresh search on every node would give; `Verdicts` lists nodes in the order asked.
+One search per distinct fingerprint: 5,000 equal nodes cost one, an allocation on one of them one more. Asking again
+costs look-ups only, and after a change only the nodes it touched are looked at.
+
+Upstream evaluates nodes in parallel and reports the error of whichever fails first (Kubernetes 1.36,
+pkg/scheduler/schedule_one.go). Here it is the first in the order asked, and nodes after it are not evaluated.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
+
+import msgspec
+
+from app.allocation.cache.lens import Fingerprint, Lens
+from app.allocation.plan import Failure, Plan, Refusal
+from app.allocation.requests import PreparedClaims
+from app.allocation.score import score
+from app.devices.ledger import Ledger
+from app.devices.nodes import Nodes
+
+REMEMBERED_FINGERPRINTS = 50_000
+UNKNOWN_NODE = "node is not known yet"
+
+UNDECIDED = 0
+"""Outcome of a node that has to be looked at (again)."""
+NO_NODE = 1
+FAILED = 2
+
+Search = Callable[[str], Plan | Refusal | Failure]
+"""A fresh search on the node of this name."""
+
+
+class Verdicts(msgspec.Struct, frozen=True):
+    """`fits` in the order asked; `refused`: node -> constant reason. Both are empty with `error`, fatal for the pod."""
+
+    fits: list[str]
+    refused: dict[str, str]
+    error: str = ""
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What a search came to. `score` counts for nodes that fit."""
+
+    fits: bool
+    reason: str = ""
+    score: int = 0
+
+
+class Table:
+    """The verdicts for claims of one content. `searches` counts the searches made."""
+
+    def __init__(self, prepared: PreparedClaims, lens: Lens, nodes: Nodes, ledger: Ledger) -> None:
+        self.prepared = prepared
+        self.searches = 0
+        self._lens = lens
+        self._nodes = nodes
+        self._ledger = ledger
+        self._position = -1
+        self._outcomes: list[_Outcome] = [
+            _Outcome(False),
+            _Outcome(False, UNKNOWN_NODE),
+            _Outcome(False),
+        ]
+        self._numbers: dict[_Outcome, int] = {}
+        self._by_fingerprint: dict[Fingerprint, int] = {}
+        self._by_node: array[int] = array("H")
+        """Number of the outcome by index of the node; the last entry, index -1, stands for unknown nodes."""
+
+    def verdicts(self, names: Sequence[str], search: Search) -> Verdicts:
+        """The verdicts for these nodes. `search` is used for what is not known yet, and for the text of an error."""
+        row = self._row(names, search)
+        if FAILED in row:
+            found = search(names[row.index(FAILED)])
+            error = found.error if isinstance(found, Failure) else ""
+            return Verdicts([], {}, error)
+        outcomes = self._outcomes
+        found_here = {(outcomes[number].fits, outcomes[number].reason) for number in set(row)}
+        if all(fits for fits, _ in found_here):
+            return Verdicts(list(names), {})
+        if len(found_here) == 1:
+            # Pods that wait are refused everywhere for one reason, and asked about again and again.
+            ((_, reason),) = found_here
+            return Verdicts([], dict.fromkeys(names, reason))
+        fitting = [outcome.fits for outcome in outcomes]
+        fits = [name for name, number in zip(names, row, strict=True) if fitting[number]]
+        reasons = [outcome.reason for outcome in outcomes]
+        refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if not fitting[number]}
+        return Verdicts(fits, refused)
+
+    def scores(self, names: Sequence[str], search: Search) -> Mapping[str, int]:
+        """The raw score of the new allocations on those of the nodes that fit; empty when an error is fatal."""
+        row = self._row(names, search)
+        if FAILED in row:
+            return {}
+        outcomes = self._outcomes
+        return {name: outcomes[number].score for name, number in zip(names, row, strict=True) if outcomes[number].fits}
+
+    # --- keeping up --------------------------------------------------------------------------------------------------
+
+    def _row(self, names: Sequence[str], search: Search) -> list[int]:
+        """The outcome of each node. After a failed one the others are left out."""
+        self._catch_up()
+        index, by_node = self._nodes.index, self._by_node
+        row = list(map(by_node.__getitem__, map(index.get, names, repeat(-1))))
+        if FAILED in row:
+            del row[row.index(FAILED) + 1 :]
+        position = -1
+        for _ in range(row.count(UNDECIDED)):
+            position = row.index(UNDECIDED, position + 1)
+            row[position] = self._decide(names[position], search)
+            if row[position] == FAILED:
+                return row[: position + 1]
+        return row
+
+    def _catch_up(self) -> None:
+        changes = self._nodes.changes
+        noted = changes.since(self._position)
+        wanted = len(self._nodes.by_index) + 1
+        if noted is None:
+            self._by_node = array("H", bytes(2 * wanted))
+            self._by_node[-1] = NO_NODE
+        else:
+            by_node = self._by_node
+            if len(by_node) < wanted:
+                by_node[-1] = UNDECIDED
+                by_node.extend([UNDECIDED] * (wanted - len(by_node)))
+                by_node[-1] = NO_NODE
+            for node in noted:
+                by_node[node] = UNDECIDED
+        self._position = changes.position
+
+    def _decide(self, name: str, search: Search) -> int:
+        seen = self._nodes.current(self._nodes.seen[name])
+        fingerprint = self._lens.fingerprint(seen, self._ledger)
+        number = self._by_fingerprint.get(fingerprint)
+        if number is None:
+            self.searches += 1
+            number = self._number(search(name))
+            if len(self._by_fingerprint) >= REMEMBERED_FINGERPRINTS:
+                self._by_fingerprint.clear()
+            self._by_fingerprint[fingerprint] = number
+        self._by_node[seen.index] = number
+        return number
+
+    def _number(self, found: Plan | Refusal | Failure) -> int:
+        if isinstance(found, Failure):
+            return FAILED
+        if isinstance(found, Refusal):
+            outcome = _Outcome(False, found.reason)
+        else:
+            outcome = _Outcome(True, score=self._score(found))
+        number = self._numbers.get(outcome)
+        if number is None:
+            number = self._numbers[outcome] = len(self._outcomes)
+            self._outcomes.append(outcome)
+        return number
+
+    def _score(self, plan: Plan) -> int:
+        claims = (prepared.claim for prepared in self.prepared.claims)
+        return score(zip(claims, plan.allocations, strict=True))

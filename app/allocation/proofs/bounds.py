@@ -1,0 +1,191 @@
+"""Proofs that a state of the search has no solution.
+
+Promises: `Bounds.refutes` is True only when no continuation can succeed; each bound is a relaxation of the problem, so
+the first solution in the documented order is never cut off. Cheap bounds come first:
+
+1. every request has enough devices left for one of its alternatives, and no claim gets too many results;
+2. every matchAttribute has a value with enough devices for all requests it covers at once, every distinctAttribute
+   enough different values;
+3. all requests together can have devices of their own (Hall);
+4. the counters suffice even if everybody takes the devices that need least;
+5. shares fit into devices, claims that must stay together into groups, partitions into the sets they are cut from.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+from app.allocation.constraints import Constraint
+from app.allocation.proofs.assignment import assignable
+from app.allocation.proofs.budgets import CounterBudgets
+from app.allocation.proofs.demands import Demand, Unmet, demands
+from app.allocation.proofs.pieces import Pieces
+from app.allocation.search import Place
+from app.allocation.state import State
+from app.allocation.task import Task
+
+REQUESTS_PER_STEP: Final = 32
+"""Looking at so many requests counts as a step of its own."""
+
+
+class Bounds:
+    """See the module. `steps` counts the work: of packing, and of looking at many requests. `reason` is why the latest
+    state was refuted.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.reason = ""
+        self.blocking = 0
+        """The request the latest refutation is about, or the first of those it is about."""
+        self._task = task
+        self._budgets = CounterBudgets(task) if task.counters is not None else None
+        self._pieces = Pieces(task)
+        self._looks = 0
+        self._viable: dict[Hashable, int] = {}
+        """For claims of one shape, the devices that can serve the first matchAttribute: equal claims are common."""
+
+    @property
+    def steps(self) -> int:
+        return self._looks + self._pieces.steps
+
+    def refutes(self, state: State, place: Place, end: int) -> bool:
+        """Whether there is provably no solution from here for the requests before `end`."""
+        self._looks += (end - place.request) // REQUESTS_PER_STEP
+        found = demands(self._task, state, place, end)
+        if isinstance(found, Unmet):
+            self.blocking, self.reason = found.request, found.rule
+            return True
+        self.blocking = place.request
+        narrowed = self.narrow(state, found)
+        if narrowed is None:
+            return True
+        if not assignable(_exclusive(narrowed, self._task.shareable)):
+            self.reason = "there are not enough devices for all requests together"
+            return True
+        if self._budgets is not None and not self._budgets.suffice(state, narrowed):
+            self.reason = "counters do not suffice for all requests together"
+            return True
+        reason = self._pieces.refutes(state, found, narrowed)
+        if reason:
+            self.reason = reason
+        return bool(reason)
+
+    # --- constraints -------------------------------------------------------------------------------------------------
+
+    def narrow(self, state: State, found: list[Demand]) -> list[Demand] | None:
+        """The demands without the devices whose attribute values cannot serve a whole claim."""
+        if not self._task.constraints:
+            return found
+        by_claim: dict[int, list[Demand]] = defaultdict(list)
+        for demand in found:
+            by_claim[demand.claim].append(demand)
+        narrowed: list[Demand] = []
+        for claim, members in by_claim.items():
+            constraints = self._task.claim_constraints[claim]
+            result = self._narrow_claim(state, members, constraints) if constraints else members
+            if result is None:
+                self.blocking, self.reason = members[0].request, "no devices satisfy the constraints of the claim"
+                return None
+            narrowed.extend(result)
+        return narrowed
+
+    def _narrow_claim(self, state: State, members: list[Demand], constraints: range) -> list[Demand] | None:
+        every = self._task.constraints
+        matches = [index for index in constraints if every[index].match]
+        distincts = [index for index in constraints if not every[index].match]
+        if not matches:
+            return members if self._diverse(members, distincts) else None
+        first, rest = matches[0], matches[1:]
+        key = (
+            tuple((every[index].match, id(every[index].table)) for index in constraints),
+            tuple(state.pins[index].tokens for index in matches),
+            _shape(members, constraints.start),
+        )
+        viable = self._viable.get(key)
+        if viable is None:
+            viable = 0
+            for group in _groups(every[first], state.pins[first].tokens):
+                inside = _within(members, group, first)
+                if inside is not None and self._consistent(state, inside, rest, distincts):
+                    viable |= group
+            self._viable[key] = viable
+        return _within(members, viable, first)
+
+    def _consistent(self, state: State, members: list[Demand], matches: list[int], distincts: list[int]) -> bool:
+        """Whether some choice of values for the remaining matchAttributes leaves everybody enough devices."""
+        if not matches:
+            return self._diverse(members, distincts) and assignable(_exclusive(members, self._task.shareable))
+        first, rest = matches[0], matches[1:]
+        for group in _groups(self._task.constraints[first], state.pins[first].tokens):
+            inside = _within(members, group, first)
+            if inside is not None and self._consistent(state, inside, rest, distincts):
+                return True
+        return False
+
+    def _diverse(self, members: list[Demand], distincts: list[int]) -> bool:
+        """Whether there are as many different values as devices are needed."""
+        for index in distincts:
+            need = mask = 0
+            for demand in members:
+                if demand.covered(index):
+                    need += demand.need
+                    mask |= demand.mask
+            if need > 1:
+                table = self._task.constraints[index].table
+                values = sum(1 for group in table.groups if group & mask)
+                values += (mask & table.present & ~table.known).bit_count()
+                if values < need:
+                    return False
+        return True
+
+
+def _groups(constraint: Constraint, pinned: Sequence[int] | None) -> Iterable[int]:
+    """The sets of devices that could satisfy a matchAttribute together. A device with a value of an unknown type can
+    only be alone.
+    """
+    table = constraint.table
+    if pinned is not None:
+        yield from (table.groups[token] for token in pinned)
+    else:
+        yield from table.groups
+        alone = constraint.start.allowed & ~table.known
+        while alone:
+            low = alone & -alone
+            yield low
+            alone ^= low
+    yield 0  # alternatives that are not covered may need none
+
+
+def _shape(members: list[Demand], first: int) -> Hashable:
+    """What demands of a claim look like, however claims and constraints are numbered."""
+    return tuple(
+        tuple(
+            (choice.mask, choice.need, choice.option.admin, *(index - first for index in choice.option.constraints))
+            for choice in demand.choices
+        )
+        for demand in members
+    )
+
+
+def _within(members: list[Demand], group: int, constraint: int) -> list[Demand] | None:
+    """The demands when devices covered by the constraint have to be in the group; None when that is impossible."""
+    for demand in members:
+        if (demand.mask & group).bit_count() < demand.need and demand.covered(constraint):
+            return None
+    inside: list[Demand] = []
+    for demand in members:
+        part = demand.within(group, constraint)
+        if part is None:
+            return None
+        inside.append(part)
+    return inside
+
+
+def _exclusive(members: Iterable[Demand], shareable: int) -> Iterable[tuple[int, int]]:
+    """(mask, need) of devices nobody else can have; a shared device serves each request once, admin access all."""
+    for demand in members:
+        if not demand.admin:
+            shared = demand.mask & shareable
+            yield demand.mask ^ shared, max(0, demand.need - shared.bit_count())

@@ -1,0 +1,280 @@
+"""Fragmentation: room that suffices in total but not in the pieces it comes in.
+
+Promises: each question is a relaxation of what is still to be decided, put as a packing of items into bins, so a `no`
+is a proof. Three kinds of pieces are looked at, each only where a task has them:
+
+- shares: requests that shared devices can serve, into the capacity left on those devices;
+- groups: claims whose devices must have one value of an attribute in common, into the devices of each value;
+- sets: requests for devices that consume counters, into the counter sets (together with those a device links).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from app.allocation.constraints import AttributeTable
+from app.allocation.proofs.bins import MAX_ITEMS, Packing, Row, Size, flat
+from app.allocation.proofs.demands import Choice, Demand
+from app.allocation.proofs.sums import Filling
+from app.allocation.requests import Filter
+from app.allocation.selection import judge
+from app.allocation.state import State
+from app.allocation.task import Task
+from app.devices.holdings import NO_AMOUNTS
+
+PLACEMENTS: Final = 600
+"""How many placements the first question may try before it counts as answered with yes."""
+
+FILLINGS: Final = 2000
+"""The same for questions of one dimension, whose steps are quicker and prove more."""
+
+LEAST: Final = 40
+"""How many every question may try."""
+
+MAX_BINS: Final = 64
+"""With more devices than these, only requests that nothing but shared devices can serve are looked at."""
+
+MAX_KINDS: Final = 4
+"""How many different sets of acceptable devices are told apart when devices are counted."""
+
+
+class Pieces:
+    """All three questions for one task. `steps` counts placements."""
+
+    def __init__(self, task: Task) -> None:
+        self.steps = 0
+        self._task = task
+        self._clusters = _clusters(task)
+        self._takes: dict[tuple[Filter, int], Size] = {}
+        self._filling = Filling()
+        self._fillings = FILLINGS
+        self._placements = PLACEMENTS
+
+    def refutes(self, state: State, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
+        """Why there is no solution, as far as packing can tell; empty when it cannot."""
+        if self._task.shareable and not self._shares_fit(state, narrowed):
+            return "the capacity left does not suffice for all shares together"
+        if self._task.constraints and not self._groups_fit(found, narrowed):
+            return "no distribution of the claims over groups of matching devices is possible"
+        if len(self._clusters) > 1 and not self._sets_fit(state, narrowed):
+            return "no distribution of the requests over counter sets is possible"
+        return ""
+
+    def _fits(self, items: list[Row], room: list[Size]) -> bool:
+        """Questions that turn out to be too hard make the next ones give up earlier."""
+        if len(items) > MAX_ITEMS:
+            return True
+        sizes = flat(items, room)
+        if sizes is not None:
+            before, limit = self._filling.steps, self._fillings
+            fits = self._filling.feasible(sizes, [left[0] for left in room], limit)
+            steps = self._filling.steps - before
+            if steps > limit:
+                self._fillings = max(limit // 4, LEAST)
+        else:
+            packing = Packing(items, room, self._placements)
+            fits = packing.feasible()
+            steps = packing.steps
+            if steps > self._placements:
+                self._placements = max(self._placements // 4, LEAST)
+        self.steps += steps
+        return fits
+
+    # --- shares ------------------------------------------------------------------------------------------------------
+
+    def _shares_fit(self, state: State, narrowed: Sequence[Demand]) -> bool:
+        """An exclusive device is a bin for one; a request with several devices puts one share into each bin."""
+        shareable = self._task.shareable
+        wanting = [demand for demand in narrowed if demand.mask & shareable and demand.need]
+        mask = _union(wanting)
+        if mask & ~shareable:
+            wanting = [demand for demand in narrowed if not demand.admin and demand.need and not demand.mask & ~mask]
+            mask = _union(wanting)
+        if mask.bit_count() > MAX_BINS:
+            wanting = [demand for demand in wanting if not demand.mask & ~shareable]
+            mask = _union(wanting)
+        if sum(demand.need for demand in wanting) < 2:
+            return True
+        devices = _bits(mask)
+        several = [demand.request for demand in wanting if demand.need > 1]
+        room = [(*self._room(state, device), *(1 for _ in several)) for device in devices]
+        items: list[Row] = []
+        for demand in wanting:
+            once = tuple(int(request == demand.request) for request in several)
+            row = tuple(self._share(demand.choices, device, once) for device in devices)
+            items.extend([row] * demand.need)
+        return self._fits(items, room)
+
+    def _room(self, state: State, device: int) -> Size:
+        if not self._task.shareable >> device & 1:
+            return (1,)
+        capacity = self._task.view.devices[device].model.capacity
+        allocated = self._task.holdings.shared.get(device, NO_AMOUNTS)
+        attempt = state.consumed.get(device, NO_AMOUNTS)
+        return tuple(
+            max(0, offered.value.nano - allocated.get(name, 0) - attempt.get(name, 0))
+            for name, offered in capacity.items()
+        )
+
+    def _share(self, choices: Sequence[Choice], device: int, once: Size) -> Size | None:
+        """The least a request takes of the device."""
+        possible = [choice for choice in choices if choice.mask >> device & 1]
+        if not possible:
+            return None
+        if not self._task.shareable >> device & 1:
+            return (1, *once)
+        sizes = [self._taken(choice.option.ask.filter, device) for choice in possible]
+        least = sizes[0] if len(sizes) == 1 else tuple(map(min, zip(*sizes, strict=True)))
+        return least + once
+
+    def _taken(self, filter: Filter, device: int) -> Size:
+        """What a share consumes of each capacity."""
+        size = self._takes.get((filter, device))
+        if size is None:
+            takes = judge(self._task.view.devices[device].model, filter).takes or ()
+            size = self._takes[filter, device] = tuple(amount.nano for _, amount in takes)
+        return size
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def _groups_fit(self, found: Sequence[Demand], narrowed: Sequence[Demand]) -> bool:
+        table = self._common_table(found)
+        if table is None:
+            return True
+        shareable = self._task.shareable
+        members = [
+            (plain, viable)
+            for plain, viable in zip(found, narrowed, strict=True)
+            if not plain.admin and plain.need and not plain.mask & shareable
+        ]
+        kinds = _kinds(plain.mask for plain, _ in members)
+        groups = [*table.islands, ~table.known]
+        room = [tuple((group & kind).bit_count() for kind in kinds) for group in groups]
+        items: list[Row] = []
+        together: dict[int, list[tuple[Demand, Demand]]] = defaultdict(list)
+        for plain, viable in members:
+            binding = self._binding(plain, table)
+            if binding is not None:
+                together[binding].append((plain, viable))
+            else:
+                size = _counted(plain.mask, 1, kinds)
+                items.extend([tuple(size if plain.mask & group else None for group in groups)] * plain.need)
+        large = False
+        for parts in together.values():
+            size = tuple(map(sum, zip(*(_counted(plain.mask, plain.need, kinds) for plain, _ in parts), strict=True)))
+            large = large or max(size) > 1
+            row = [
+                size if all((viable.mask & group).bit_count() >= viable.need for _, viable in parts) else None
+                for group in table.islands
+            ]
+            items.append((*row, None))
+        return not large or self._fits(items, room)
+
+    def _common_table(self, found: Sequence[Demand]) -> AttributeTable | None:
+        """The attribute that most claims want to match, if any."""
+        tables: Counter[AttributeTable] = Counter()
+        for claim in {demand.claim for demand in found}:
+            constraints = (self._task.constraints[index] for index in self._task.claim_constraints[claim])
+            tables.update({constraint.table for constraint in constraints if constraint.match})
+        if not tables:
+            return None
+        table = tables.most_common(1)[0][0]
+        return table if table.present == table.known and len(found) > 1 else None
+
+    def _binding(self, demand: Demand, table: AttributeTable) -> int | None:
+        """The constraint that keeps the devices of the request together with those of others."""
+        for index in self._task.claim_constraints[demand.claim]:
+            constraint = self._task.constraints[index]
+            if constraint.match and constraint.table is table and demand.covered(index):
+                return index
+        return None
+
+    # --- counter sets ------------------------------------------------------------------------------------------------
+
+    def _sets_fit(self, state: State, narrowed: Sequence[Demand]) -> bool:
+        members = [
+            demand for demand in narrowed if not demand.admin and demand.need and not demand.mask & self._task.shareable
+        ]
+        members = [demand for demand in members if not demand.mask & ~self._clustered]
+        if sum(demand.need for demand in members) < 2:
+            return True
+        kinds = _kinds(demand.mask for demand in members)
+        room = [
+            (*(max(0, state.left[number]) for number in numbers), *((mask & kind).bit_count() for kind in kinds))
+            for mask, numbers in self._clusters
+        ]
+        items: list[Row] = []
+        rows: dict[int, Row] = {}
+        for demand in members:
+            row = rows.get(demand.mask)
+            if row is None:
+                counted = _counted(demand.mask, 1, kinds)
+                row = rows[demand.mask] = tuple(
+                    (*self._least(demand.mask & mask, numbers), *counted) if demand.mask & mask else None
+                    for mask, numbers in self._clusters
+                )
+            items.extend([row] * demand.need)
+        return self._fits(items, room)
+
+    @property
+    def _clustered(self) -> int:
+        mask = 0
+        for devices, _ in self._clusters:
+            mask |= devices
+        return mask
+
+    def _least(self, mask: int, numbers: list[int]) -> Size:
+        """The least that any of the devices takes of each counter."""
+        counters = self._task.counters
+        assert counters is not None
+        charges = [dict(counters.charges[device]) for device in _bits(mask)]
+        return tuple(min(charge.get(number, 0) for charge in charges) for number in numbers)
+
+
+def _clusters(task: Task) -> list[tuple[int, list[int]]]:
+    """(devices, counters) that have to do with each other: sets are linked by devices that consume from several."""
+    counters = task.counters
+    if counters is None:
+        return []
+    sets: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for number, (pool, set_name, _) in enumerate(counters.names):
+        sets[pool, set_name].append(number)
+    clusters: list[tuple[int, list[int]]] = [(0, numbers) for numbers in sets.values()]
+    for device, charge in counters.charges.items():
+        touched = {number for number, _ in charge}
+        linked = [cluster for cluster in clusters if not touched.isdisjoint(cluster[1])]
+        clusters = [cluster for cluster in clusters if touched.isdisjoint(cluster[1])]
+        mask = 1 << device
+        numbers: list[int] = []
+        for devices, members in linked:
+            mask |= devices
+            numbers += members
+        clusters.append((mask, numbers))
+    return [cluster for cluster in clusters if cluster[0]]
+
+
+def _kinds(masks: Iterable[int]) -> list[int]:
+    """Sets of devices to count in: the most frequent masks, and all of them together."""
+    frequent = Counter(masks)
+    every = 0
+    for mask in frequent:
+        every |= mask
+    return list(dict.fromkeys([every, *(mask for mask, _ in frequent.most_common(MAX_KINDS - 1))]))
+
+
+def _counted(mask: int, need: int, kinds: Sequence[int]) -> Size:
+    """`need` devices of the mask count in every kind that holds all of the mask."""
+    return tuple(0 if mask & ~kind else need for kind in kinds)
+
+
+def _union(members: Iterable[Demand]) -> int:
+    mask = 0
+    for demand in members:
+        mask |= demand.mask
+    return mask
+
+
+def _bits(mask: int) -> list[int]:
+    return [index for index in range(mask.bit_length()) if mask >> index & 1]

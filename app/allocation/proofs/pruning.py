@@ -1,0 +1,53 @@
+"""What a search may skip, put together.
+
+Promises: only parts of the documented order without a solution are skipped, and none in which the order meets an
+error. `Nogoods` remember what was explored completely, errors included. `Bounds` prove from what devices are left that
+there is no solution; as they look at requests up to the next one at which an error could be met and no further, what
+they skip never gets there. Where a claim could get too many results they are left out as well, if there are errors to
+be met: then it matters for the further order whether a part ends for this or for another reason.
+"""
+
+from __future__ import annotations
+
+from app.allocation.proofs.bounds import Bounds
+from app.allocation.proofs.nogoods import Nogoods
+from app.allocation.search import Place
+from app.allocation.state import State
+from app.allocation.task import Task
+
+
+class Pruning:
+    """The judge of one search. `reason` tells why the latest place was hopeless, `blocking` at which request."""
+
+    def __init__(self, task: Task) -> None:
+        self._own_steps = 0
+        self._task = task
+        self._bounds = None if task.fragile and task.bulky else Bounds(task)
+        self._nogoods = Nogoods(task)
+
+    @property
+    def steps(self) -> int:
+        return self._own_steps + (self._bounds.steps if self._bounds is not None else 0)
+
+    @property
+    def reason(self) -> str:
+        return self._bounds.reason if self._bounds is not None else ""
+
+    @property
+    def blocking(self) -> int | None:
+        return self._bounds.blocking if self._bounds is not None else None
+
+    def hopeless(self, state: State, place: Place) -> bool:
+        """See `search.Judge`."""
+        self._own_steps += 1
+        if self._nogoods.holds(state, place):
+            return True
+        if self._bounds is None:
+            return False
+        harmless = place.option is not None and not place.option.raises
+        end = self._task.until_raising(place.request + 1 if harmless else place.request)
+        return end > place.request and self._bounds.refutes(state, place, end)
+
+    def failed(self, state: State, place: Place) -> None:
+        """See `search.Judge`."""
+        self._nogoods.add(state, place)

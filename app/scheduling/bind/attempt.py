@@ -1,0 +1,379 @@
+"""One attempt to bind one pod to one node, from the decision to the binding, or back to where it began.
+
+Promises
+- Decision and holds happen in one step of the event loop.
+- Order of writes: finalizer, status of each claim, binding. Before the binding our own writes have come back on the
+  watch and no rival was there before us, all claims are allocated and reserved for the pod, all devices are ready.
+- "Bound" is said only when the API server has the binding. As long as it may have it, nothing is taken back.
+- Nothing new is started for a pod that is being deleted, by a replica that does not lead, or after the deadline: others
+  count on that when they judge what is left behind.
+
+Rules: Kubernetes 1.36, Reserve, PreBind and Unreserve of
+pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import msgspec
+import structlog
+
+from app.api.core import Pod
+from app.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from app.api.extender import ExtenderBindingArgs
+from app.api.resource import AllocationResult, ResourceClaim
+from app.devices.ledger import HeldError
+from app.scheduling import extended, readiness
+from app.scheduling.bind import failure
+from app.scheduling.bind.claimwrite import ClaimWrite, same_devices
+from app.scheduling.bind.extendedclaim import create
+from app.scheduling.bind.failure import BindFailure
+from app.scheduling.bind.patience import Unanswered, answered, rounds
+from app.scheduling.claims import Refusal, named_claims
+from app.scheduling.judgement import Decision, decide
+from app.scheduling.outcomes import BINDING_SECONDS, CONFLICTS, UNKNOWN, WATCH_SECONDS
+from app.scheduling.release.clear import discard
+from app.scheduling.state import State
+
+log = structlog.get_logger(__name__)
+
+
+class Attempt:
+    """`run` it once. No write is started after `deadline` (monotonic seconds) but those that take something back."""
+
+    def __init__(self, state: State, args: ExtenderBindingArgs, deadline: float) -> None:
+        self.node = args.Node
+        self.deadline = deadline
+        self.label = "failed"
+        """How the attempt is counted, once it has ended."""
+        self._state = state
+        self._args = args
+        self._uid = args.PodUID
+        self._writes: list[ClaimWrite] = []
+        self._extended: ClaimWrite | None = None
+
+    async def run(self) -> str:
+        """The error text for the scheduler; empty = the API server has the binding."""
+        try:
+            await self._forward()
+        except BindFailure as problem:
+            return await self._back(problem)
+        except Exception:
+            log.exception("a bind has failed unexpectedly", pod=self._uid, node=self.node)
+            return await self._back(BindFailure(failure.BROKEN, "broken"))
+        self.label = "bound"
+        return ""
+
+    async def _forward(self) -> None:
+        pod = await self._find_pod()
+        if pod.spec.node_name == self.node:
+            return
+        if pod.spec.node_name:
+            raise BindFailure(failure.BOUND_ELSEWHERE, "refused")
+        if self._state.is_orphaned(pod, self.node):
+            raise BindFailure(failure.CLASS_UNKNOWN, "refused")
+        if self._state.uses_devices(pod):
+            decision = await self._decide(pod)
+            pod = decision.subject.pod
+            await self._write(decision)
+            await self._verify()
+            await self._wait_for_devices(pod)
+            self._check_claims()
+        await self._bind()
+        self._tell(pod)
+
+    def let_go(self) -> None:
+        """Release what is held, when `run` has ended in a way nobody foresaw. What is stored stays accounted for."""
+        for write in self._writes:
+            write.let_go()
+
+    def _go_on(self) -> None:
+        """Raises BindFailure when nothing new must be started."""
+        if not self._state.leading():
+            raise BindFailure(failure.DEPOSED, "cancelled")
+        if self._state.pods.leaving(self._uid):
+            raise BindFailure(failure.DELETED, "cancelled")
+        if self._remaining() <= 0:
+            raise BindFailure(failure.LATE, "late")
+
+    def _remaining(self) -> float:
+        return self.deadline - self._state.clock.monotonic()
+
+    # --- the pod ----------------------------------------------------------------------------------------------------
+
+    async def _find_pod(self) -> Pod:
+        """The pod from the watch, or read live when the watch is behind."""
+        pod = self._state.pods.get(self._uid)
+        if pod is None and not self._state.pods.leaving(self._uid):
+            pod = await self._read_pod(patient=False)
+            if pod is None:
+                raise BindFailure(failure.REPLACED, "cancelled")
+        self._go_on()
+        if pod is None or pod.metadata.key != f"{self._args.PodNamespace}/{self._args.PodName}":
+            raise BindFailure(failure.REPLACED, "refused")
+        return pod
+
+    async def _read_pod(self, *, patient: bool) -> Pod | None:
+        """The pod as stored now; None when it is gone. `patient`: until the server answers, however long that takes."""
+        read = partial(self._state.ports.read_pod, self._args.PodNamespace, self._args.PodName)
+        go_on = (lambda: None) if patient else self._go_on
+        try:
+            pod = await answered(read, self._state.limits, go_on, insist=patient)
+        except ApiError as error:
+            log.warning("a pod cannot be read", pod=self._uid, error=repr(error))
+            raise BindFailure(failure.UNREADABLE) from None
+        if pod is None or pod.metadata.uid != self._uid:
+            return None
+        self._state.pods.learn(pod)
+        return pod
+
+    # --- the decision -----------------------------------------------------------------------------------------------
+
+    async def _decide(self, pod: Pod) -> Decision:
+        """Decide on the present state and hold the devices. Raises BindFailure."""
+        decision = decide(self._state, pod, self.node)
+        if isinstance(decision, Refusal) and decision.behind:
+            pod = await self._catch_up(pod)
+            decision = decide(self._state, pod, self.node)
+        if isinstance(decision, Refusal):
+            raise BindFailure(decision.reason, "refused")
+        if not isinstance(decision, Decision):
+            raise BindFailure(decision.error, "refused")
+        allocations = [self._stamped(allocation) for allocation in decision.allocations]
+        try:
+            holds = self._state.hold(decision.pending, allocations, self._uid)
+        except HeldError:
+            raise BindFailure(failure.TAKEN, "conflict") from None
+        pending = {
+            claim.metadata.uid: (allocation, hold)
+            for claim, allocation, hold in zip(decision.pending, allocations, holds, strict=True)
+        }
+        self._state.reservations.drop(self._uid)
+        for claim in decision.claims:
+            allocation, hold = pending.get(claim.metadata.uid, (None, None))
+            self._writes.append(ClaimWrite(self._state, pod, claim, allocation, hold))
+        if decision.requests is not None:
+            self._extended = self._writes[-1]
+        return decision
+
+    async def _catch_up(self, pod: Pod) -> Pod:
+        """Read what the scheduler knows and we do not: the pod's list of claims, or the claims."""
+        pod = await self._read_pod(patient=False) or pod
+        names = named_claims(pod)
+        state, namespace = self._state, pod.metadata.namespace
+        for name, _ in [] if isinstance(names, Refusal) else names:
+            if state.cluster.ledger.get(namespace, name) is None:
+                read = partial(state.ports.read_claim, namespace, name)
+                claim = await answered(read, state.limits, self._go_on, insist=True)
+                if claim is not None:
+                    state.learn(claim)
+        return pod
+
+    def _stamped(self, allocation: AllocationResult) -> AllocationResult:
+        """With the time from which devices have to become ready."""
+        if not self._state.features.binding_conditions:
+            return allocation
+        now = readiness.format_time(self._state.clock.wall())
+        return msgspec.structs.replace(allocation, allocation_timestamp=now)
+
+    # --- the claims -------------------------------------------------------------------------------------------------
+
+    async def _write(self, decision: Decision) -> None:
+        for write in self._writes:
+            if write is self._extended and write.allocation is not None:
+                await create(self._state, decision.subject.pod, write, self._go_on)
+            await write.write(self._go_on)
+        if self._extended is not None and decision.requests is not None:
+            await self._write_mappings(decision.subject.pod, decision.requests)
+
+    async def _write_mappings(self, pod: Pod, requests: extended.Requests) -> None:
+        """Tell kubelet which container uses which request. Writing it twice does no harm."""
+        if self._extended is None:
+            return
+        name = self._extended.claim.metadata.name
+        status = {
+            "extendedResourceClaimStatus": {"requestMappings": requests.mappings, "resourceClaimName": name},
+        }
+        try:
+            await answered(lambda: self._state.ports.patch_pod_status(pod, status), self._state.limits, self._go_on)
+        except (NotFoundError, ConflictError):
+            raise BindFailure(failure.REPLACED, "cancelled") from None
+        except ApiError as error:
+            log.warning("the mappings of extended resources were refused", pod=pod.metadata.key, error=repr(error))
+            raise BindFailure("the API server refused the mappings of extended resources") from None
+
+    async def _verify(self) -> None:
+        """Of two writers who take one device the later one sees the earlier one here, and yields."""
+        state, ledger = self._state, self._state.cluster.ledger
+        started = state.clock.monotonic()
+
+        def seen() -> bool:
+            self._go_on()
+            return all(
+                ledger.by_uid(write.uid) is None or ledger.seen(write.uid) >= write.claim.metadata.version
+                for write in self._writes
+            )
+
+        limit = min(state.limits.watch_seconds, self._remaining())
+        if not await state.changes.until(seen, self._keys(), limit):
+            raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
+        state.observer.took(WATCH_SECONDS, state.clock.monotonic() - started)
+        for claim in self._check_claims():
+            rivals = ledger.rivals(claim)
+            if rivals:
+                self._report_rivals(claim, rivals)
+                raise BindFailure(failure.RIVAL, "conflict", clear=True)
+            if state.is_doubtful(claim):
+                raise BindFailure(failure.VANISHED, "conflict")
+
+    def _report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
+        self._state.observer.count(CONFLICTS, "rival")
+        names = ", ".join(sorted(rival.metadata.key for rival in rivals))
+        log.warning("a device is allocated to another claim as well", claim=claim.metadata.key, rivals=names)
+        note = f"a device was allocated to {names} at the same time; this allocation is taken back"
+        self._state.ports.record_event(claim, "Warning", "DeviceConflict", note)
+
+    def _check_claims(self) -> list[ResourceClaim]:
+        """The claims as known now: all must be allocated as decided and reserved for the pod. Raises BindFailure."""
+        claims: list[ResourceClaim] = []
+        for write in self._writes:
+            claim = self._state.cluster.ledger.by_uid(write.uid)
+            if claim is None:
+                raise BindFailure(f"claim {write.claim.metadata.key} got deleted in the meantime", "conflict")
+            usable = same_devices(claim.allocation, write.claim.allocation) and claim.reserved_for(write.consumer.uid)
+            if not usable or claim.metadata.uid in self._state.clearing:
+                raise BindFailure(f"claim {claim.metadata.key} got deallocated elsewhere in the meantime", "conflict")
+            claims.append(claim)
+        return claims
+
+    def _keys(self) -> list[str]:
+        return [self._uid, *(write.uid for write in self._writes)]
+
+    # --- binding conditions -----------------------------------------------------------------------------------------
+
+    async def _wait_for_devices(self, pod: Pod) -> None:
+        state = self._state
+        if not state.features.binding_conditions or self._are_ready():
+            return
+        note = f"waiting for binding conditions for device on node {self.node}"
+        state.ports.record_event(pod, "Normal", "BindingConditionsPending", note)
+        limit = min(self._remaining(), self._seconds_to_timeout())
+        if await state.changes.until(self._are_ready, self._keys(), limit):
+            return
+        self._are_ready()
+        raise BindFailure(failure.WAITING, "waiting", keep=True)
+
+    def _are_ready(self) -> bool:
+        """Whether all devices are. Raises BindFailure when waiting is useless."""
+        now, limits = self._state.clock.wall(), self._state.limits
+        if self._state.pods.leaving(self._uid):
+            raise BindFailure(failure.DELETED, "cancelled")
+        ready = True
+        for claim in self._check_claims():
+            found = readiness.readiness(claim)
+            if found.failed:
+                raise BindFailure(found.failed, "failed", clear=True)
+            if not found.ready and readiness.timed_out(claim, now, limits.binding_seconds):
+                raise BindFailure(readiness.timeout_text(claim), "failed", clear=True)
+            ready = ready and found.ready
+        return ready
+
+    def _seconds_to_timeout(self) -> float:
+        """Until the first claim has had its time."""
+        seconds = self._state.limits.binding_seconds
+        ends = [readiness.deadline(write.claim, seconds) for write in self._writes]
+        now = self._state.clock.wall().timestamp()
+        # A little more, so that the time is over when the wait is.
+        return max(0.0, min((end - now + 0.001 for end in ends if end is not None), default=seconds))
+
+    # --- the binding ------------------------------------------------------------------------------------------------
+
+    async def _bind(self) -> None:
+        """POST the binding until the server says what became of it. Raises BindFailure."""
+        args, state = self._args, self._state
+        started = state.clock.monotonic()
+        in_doubt_until = 0.0
+        async for _ in rounds(state.limits):
+            try:
+                self._go_on()
+                self._check_claims()
+            except BindFailure:
+                if state.clock.monotonic() >= in_doubt_until:
+                    raise
+                if await self._is_bound():
+                    break
+                continue
+            try:
+                await state.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
+                break
+            except OutcomeUnknownError:
+                in_doubt_until = state.clock.monotonic() + state.limits.doubt_seconds
+                state.observer.count(UNKNOWN, "binding")
+                if await self._is_bound():
+                    break
+            except Unanswered:
+                continue
+            except ApiError as error:
+                if await self._is_bound():
+                    break
+                if state.clock.monotonic() < in_doubt_until:
+                    continue
+                log.warning("a binding was refused", pod=args.PodUID, node=args.Node, error=repr(error))
+                raise BindFailure(failure.REFUSED_BINDING, "failed") from None
+        state.observer.took(BINDING_SECONDS, state.clock.monotonic() - started)
+
+    async def _is_bound(self) -> bool:
+        """Whether the pod is bound to our node. Raises BindFailure when it never will be."""
+        pod = await self._read_pod(patient=True)
+        if pod is None:
+            raise BindFailure(failure.REPLACED, "cancelled")
+        if pod.spec.node_name and pod.spec.node_name != self.node:
+            self._state.observer.count(CONFLICTS, "binding")
+            raise BindFailure(failure.BOUND_ELSEWHERE, "conflict")
+        return pod.spec.node_name == self.node
+
+    def _tell(self, pod: Pod) -> None:
+        """Events for people, about what was allocated by this attempt."""
+        for write in self._writes:
+            if write.allocation is not None:
+                results = write.allocation.devices.results
+                devices = ", ".join(f"{result.driver}/{result.pool}/{result.device}" for result in results)
+                note = f"allocated {devices or 'no devices'} on node {self.node} for pod {pod.metadata.name}"
+                self._state.ports.record_event(write.claim, "Normal", "DevicesAllocated", note)
+                note = f"claim {write.claim.metadata.name}: allocated {devices or 'no devices'} on node {self.node}"
+                self._state.ports.record_event(pod, "Normal", "DevicesAllocated", note)
+
+    # --- back -------------------------------------------------------------------------------------------------------
+
+    async def _back(self, problem: BindFailure) -> str:
+        """Take back what has to be, and say what the scheduler is told."""
+        self.label = problem.label
+        written = [write for write in self._writes if write.touched or (problem.clear and not write.hold)]
+        for write in self._writes:
+            if write not in written:
+                write.let_go()
+        if problem.keep:
+            return problem.text
+        if written and await self._is_bound_after_all():
+            for write in written:
+                await write.leave()
+            self.label = "bound"
+            return ""
+        for write in reversed(written):
+            await write.undo(clear=problem.clear)
+        if self._extended is not None and self._extended.allocation is not None:
+            claim = self._state.cluster.ledger.by_uid(self._extended.uid)
+            if claim is not None:
+                await discard(self._state, claim)
+        if written:
+            pod = self._state.pods.get(self._uid)
+            if pod is not None:
+                self._state.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {problem.text}")
+        return problem.text
+
+    async def _is_bound_after_all(self) -> bool:
+        """Nothing must be taken from a pod that was bound to our node, by whomever."""
+        pod = await self._read_pod(patient=True)
+        return pod is not None and pod.spec.node_name == self.node

@@ -1,0 +1,112 @@
+"""The bind verb: one attempt per pod at a time, answered in time, repeated without harm.
+
+Promises
+- A repeated call joins the attempt that is under way for the same node, or gets the answer of the one that succeeded. A
+  call for another node waits for the first attempt to end and decides on what is there then.
+- A caller that hangs up changes nothing; an attempt that takes longer than the caller waits goes on until it knows what
+  became of its writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from cachetools import TTLCache
+
+from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
+from app.scheduling.bind import failure
+from app.scheduling.bind.attempt import Attempt
+from app.scheduling.outcomes import BIND_SECONDS, BOUND
+from app.scheduling.state import State
+
+log = structlog.get_logger(__name__)
+
+
+class Binder:
+    """All binds, by pod UID."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._running: dict[str, tuple[Attempt, asyncio.Task[str]]] = {}
+        self._bound: TTLCache[str, str] = TTLCache(
+            state.limits.remembered_pods, state.limits.replay_seconds, timer=state.clock.monotonic
+        )
+        state.running = self.running
+
+    def running(self, pod_uid: str) -> str | None:
+        """The node to which the pod is being bound."""
+        found = self._running.get(pod_uid)
+        return found[0].node if found is not None else None
+
+    def __len__(self) -> int:
+        """How many binds are under way."""
+        return len(self._running)
+
+    async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
+        """The answer to one call. Never raises for what is in `args` or in the cluster."""
+        clock, limits, count = self._state.clock, self._state.limits, self._state.observer.count
+        started = clock.monotonic()
+        while True:
+            bound = self._bound.get(args.PodUID)
+            if bound is not None:
+                count(BOUND, "replayed")
+                return ExtenderBindingResult(Error="" if bound == args.Node else failure.BOUND_ELSEWHERE)
+            known = self._running.get(args.PodUID)
+            attempt, task = known or self._start(args)
+            # wait() leaves the attempt alone when this call is cancelled or has no more time.
+            left = started + limits.bind_seconds - clock.monotonic()
+            await asyncio.wait({task}, timeout=max(0.0, left))
+            if not task.done():
+                count(BOUND, "late")
+                return ExtenderBindingResult(Error=failure.STILL_RUNNING)
+            if attempt.node == args.Node:
+                count(BOUND, attempt.label if known is None else "joined")
+                return ExtenderBindingResult(Error=_answer(task))
+
+    def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
+        limits = self._state.limits
+        deadline = self._state.clock.monotonic() + limits.bind_seconds * limits.forward_share
+        attempt = Attempt(self._state, args, deadline)
+        task = asyncio.create_task(self._run(args.PodUID, attempt), name=f"bind {args.PodNamespace}/{args.PodName}")
+        self._running[args.PodUID] = attempt, task
+        return attempt, task
+
+    async def _run(self, pod_uid: str, attempt: Attempt) -> str:
+        started = self._state.clock.monotonic()
+        try:
+            error = await attempt.run()
+            if not error:
+                self._bound[pod_uid] = attempt.node
+                self._state.wakeups.settled(pod_uid)
+            return error
+        except Exception:
+            attempt.let_go()
+            raise
+        finally:
+            self._running.pop(pod_uid, None)
+            self._state.ended(pod_uid)
+            self._state.observer.took(BIND_SECONDS, self._state.clock.monotonic() - started)
+
+    async def drain(self, seconds: float) -> int:
+        """Let binds end for at most this long, then give up on the rest. How many those were."""
+        tasks = {task for _, task in self._running.values()}
+        if not tasks:
+            return 0
+        _, pending = await asyncio.wait(tasks, timeout=seconds)
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending)
+        return len(pending)
+
+
+def _answer(task: asyncio.Task[str]) -> str:
+    """The attempt's error text. What it did not expect is logged there, not told to the scheduler."""
+    if task.cancelled():
+        return failure.STILL_RUNNING
+    problem = task.exception()
+    if problem is not None:
+        log.error("a bind has ended unexpectedly", error=repr(problem), exc_info=problem)
+        return failure.BROKEN
+    return task.result()

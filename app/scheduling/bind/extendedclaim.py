@@ -1,0 +1,66 @@
+"""Making the claim for a pod's extended resources.
+
+Promises: at most one such claim per pod, whatever replies are lost, because its name follows from the pod's UID.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from app.api.core import Pod
+from app.api.errors import ApiError, ConflictError, OutcomeUnknownError
+from app.api.resource import ResourceClaim
+from app.scheduling.bind.claimwrite import ClaimWrite
+from app.scheduling.bind.failure import BindFailure
+from app.scheduling.bind.patience import Unanswered, answered, rounds
+from app.scheduling.extended import claim_body, claim_name
+from app.scheduling.outcomes import UNKNOWN
+from app.scheduling.state import State
+
+log = structlog.get_logger(__name__)
+
+IN_THE_WAY = "another claim has the name of the pod's claim for extended resources"
+
+
+async def create(state: State, pod: Pod, write: ClaimWrite, go_on: Callable[[], None]) -> None:
+    """Create the claim and let `write` go on with it. Raises BindFailure."""
+    body = claim_body(pod, write.claim)
+    async for _ in rounds(state.limits):
+        go_on()
+        try:
+            write.adopt(await state.ports.create_claim(pod.metadata.namespace, body))
+            return
+        except ConflictError:
+            pass
+        except OutcomeUnknownError:
+            state.observer.count(UNKNOWN, "create")
+        except Unanswered:
+            continue
+        except ApiError as error:
+            raise _refused(pod, error) from None
+        try:
+            existing = await answered(
+                lambda: state.ports.read_claim(pod.metadata.namespace, claim_name(pod)), state.limits, go_on
+            )
+        except ApiError as error:
+            raise _refused(pod, error) from None
+        if existing is not None:
+            _require_ours(pod, existing, write)
+            write.adopt(existing)
+            return
+
+
+def _refused(pod: Pod, error: ApiError) -> BindFailure:
+    log.warning("a claim for extended resources was refused", pod=pod.metadata.key, error=repr(error))
+    return BindFailure("the API server refused the claim for extended resources")
+
+
+def _require_ours(pod: Pod, existing: ResourceClaim, write: ClaimWrite) -> None:
+    """Whether the claim is the one we wanted to create, from a lost reply."""
+    owner = existing.metadata.controller
+    fresh = existing.allocation is None and not existing.metadata.deletion_timestamp
+    same = existing.spec.devices.requests == write.claim.spec.devices.requests
+    if owner is None or owner.uid != pod.metadata.uid or not fresh or not same:
+        raise BindFailure(IN_THE_WAY, "conflict")

@@ -1,0 +1,1 @@
+"""Taking allocations back that nobody uses."""

@@ -1,0 +1,188 @@
+"""Why a pod does not fit, node by node, in groups of nodes with the same reason.
+
+Promises: the same decision as filter's, on the same state; nothing is changed or remembered. What devices had to do
+with it is told by the allocator's own search; at most `EXAMINED` nodes per reason are searched again for that, so that
+an answer about thousands of nodes takes no longer than one about a few dozen. `explaining` does it in small steps, so
+that a service can go on between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NoReturn, cast
+
+import msgspec
+
+from app.allocation.decisions import Decisions
+from app.allocation.plan import Explanation
+from app.api.core import Pod
+from app.api.resource import ResourceClaim
+from app.devices.cluster import Cluster
+from app.scheduling import extended
+from app.scheduling.judgement import Subject, judge, subject_of
+from app.scheduling.limits import Limits
+from app.scheduling.outcomes import Silent
+from app.scheduling.ports import Clock, Ports
+from app.scheduling.reservations import Reservations
+from app.scheduling.state import State
+from app.scheduling.wakeups import Wakeups
+
+EXAMINED = 32
+SHOWN = 5
+PORTION = 250
+"""Nodes judged in one step."""
+
+
+class NodeGroup(msgspec.Struct, frozen=True):
+    """Nodes that refuse the pod for one reason. `details` is the search's own account of one of them."""
+
+    reason: str
+    nodes: tuple[str, ...]
+    details: str = ""
+
+
+class PodExplanation(msgspec.Struct, frozen=True):
+    """`error` aborts the attempt on all nodes; then there are no groups. `state`: what already happened to the pod."""
+
+    pod: str
+    state: str
+    claims: tuple[str, ...]
+    fits: tuple[str, ...]
+    groups: tuple[NodeGroup, ...]
+    error: str = ""
+
+    def text(self) -> str:
+        """For people."""
+        lines = [f"pod {self.pod}: {self.state}", *(f"  claim {claim}" for claim in self.claims)]
+        if self.error:
+            lines.append(f"error: {self.error}")
+        if self.fits:
+            lines.append(f"fits {len(self.fits)} nodes: {_some(self.fits)}")
+        for group in self.groups:
+            lines.append(f"{len(group.nodes)} nodes: {group.reason} ({_some(group.nodes)})")
+            lines.extend(f"  {line}" for line in group.details.splitlines())
+        return "\n".join(lines)
+
+
+def explain_pod(state: State, pod: Pod, names: Sequence[str]) -> PodExplanation:
+    """Where the pod could go now, and why nowhere else."""
+    steps = explaining(state, pod, names)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            explanation: PodExplanation = end.value
+            return explanation
+
+
+def explaining(state: State, pod: Pod, names: Sequence[str]) -> Generator[None, None, PodExplanation]:
+    """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
+    subject = subject_of(state, pod)
+    fits: list[str] = []
+    by_reason: dict[str, list[str]] = {}
+    error = ""
+    for start in range(0, len(names), PORTION):
+        judgement = judge(state, pod, names[start : start + PORTION])
+        error = error or judgement.error
+        fits.extend(judgement.fits)
+        for name, reason in judgement.refused.items():
+            by_reason.setdefault(reason, []).append(name)
+        yield
+    groups: list[NodeGroup] = []
+    for reason, nodes in () if error else by_reason.items():
+        groups.extend((yield from _examined(state, subject, reason, nodes)))
+    return PodExplanation(
+        pod=pod.metadata.key,
+        state=_state(pod),
+        claims=_claims(state, pod, subject),
+        fits=() if error else tuple(fits),
+        groups=tuple(sorted(groups, key=lambda group: -len(group.nodes))),
+        error=error,
+    )
+
+
+def offline_state(cluster: Cluster, decisions: Decisions, clock: Clock) -> State:
+    """A state to ask questions of, with nobody to write to."""
+    limits, ports = Limits(), cast(Ports, _Nobody())
+    return State(
+        cluster=cluster,
+        decisions=decisions,
+        ports=ports,
+        clock=clock,
+        observer=Silent(),
+        limits=limits,
+        wakeups=Wakeups(ports.ring, limits, Silent()),
+        reservations=Reservations(limits.tentative_seconds, clock),
+    )
+
+
+class _Nobody:
+    """Ports of an offline state: asking questions never uses them."""
+
+    async def ring(self) -> None:
+        """Nobody waits for the bell."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"an offline state has no port {name}")
+
+
+def _examined(state: State, subject: Any, reason: str, nodes: list[str]) -> Generator[None, None, Sequence[NodeGroup]]:
+    """The nodes of one reason, told apart by what the search says about the first of them."""
+    if not isinstance(subject, Subject):
+        return [NodeGroup(reason, tuple(nodes))]
+    by_details: dict[str, list[str]] = {}
+    for name in nodes[:EXAMINED]:
+        by_details.setdefault(_details(state, subject, name), []).append(name)
+        yield
+    if len(by_details) == 1:
+        return [NodeGroup(reason, tuple(nodes), next(iter(by_details)))]
+    groups = [NodeGroup(reason, tuple(alike), details) for details, alike in by_details.items()]
+    if nodes[EXAMINED:]:
+        groups.append(NodeGroup(reason, tuple(nodes[EXAMINED:]), "not examined one by one"))
+    return groups
+
+
+def _details(state: State, subject: Subject, name: str) -> str:
+    """The allocator's account without its first line, which names the node."""
+    claims = _pending(state, subject, name)
+    if not claims or name not in state.cluster.nodes:
+        return ""
+    explanation: Explanation = state.decisions.explain(claims, name)
+    return "\n".join(explanation.text().splitlines()[1:])
+
+
+def _pending(state: State, subject: Subject, name: str) -> tuple[ResourceClaim, ...]:
+    """What has to be allocated on the node, the claim for extended resources included."""
+    pending = subject.claims.pending
+    node = state.cluster.nodes.get(name)
+    if subject.wanted is None or subject.existing is not None or node is None:
+        return pending
+    resources = extended.through_devices(subject.wanted, node)
+    if resources is None:
+        return ()
+    requests = extended.requests_of(subject.pod, subject.wanted, resources)
+    return (*pending, extended.synthetic_claim(subject.pod, requests)) if requests.requests else pending
+
+
+def _state(pod: Pod) -> str:
+    if pod.spec.node_name:
+        return f"bound to node {pod.spec.node_name}"
+    waiting = next((item for item in pod.status.conditions if item.type == "PodScheduled"), None)
+    return f"pending: {waiting.message}" if waiting is not None and waiting.message else "pending"
+
+
+def _claims(state: State, pod: Pod, subject: Any) -> tuple[str, ...]:
+    if not isinstance(subject, Subject):
+        return ()
+    return tuple(_claim(claim) for claim in subject.order)
+
+
+def _claim(claim: ResourceClaim) -> str:
+    if claim.allocation is None:
+        return f"{claim.metadata.key}: not allocated"
+    devices = ", ".join("/".join(result.id) for result in claim.allocation.devices.results)
+    return f"{claim.metadata.key}: allocated {devices or 'no devices'}, {len(claim.status.reserved_for)} consumers"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

@@ -1,0 +1,63 @@
+"""Which of the nodes that fit are offered to kube-scheduler, when there are more than it needs to choose well.
+
+By default all of them are. Where that costs too much, `Limits.offered_percent` sets the share, and 0 gives no less
+choice than kube-scheduler gives itself by default, out of all nodes instead of the first ones it finds.
+
+Promises: nodes that give the pod a better alternative of a prioritized list come first; who is offered takes turns, so
+that no node is left out for long. With fewer than 100 fitting nodes everything is offered.
+
+Every offered node costs kube-scheduler a score of each of its plugins, and us a line in two messages: on 5,000 nodes
+that is most of what a pod costs. Nodes that fit and are not offered get no line: kube-scheduler takes them as it takes
+the nodes that it does not look at by default. Those that do not fit always have their reason.
+
+Rules: Kubernetes 1.36, numFeasibleNodesToFind in pkg/scheduler/schedule_one.go. There the cut is made before extenders
+are called, so nodes with devices may never be tried; that is why the scheduler has to be told to hand us all of them.
+"""
+
+from __future__ import annotations
+
+from app.api.core import Pod
+from app.scheduling.judgement import Subject, subject_of
+from app.scheduling.state import State
+
+LEAST = 100
+_LEAST_PERCENT = 5
+
+
+def enough(nodes: int, percent: int = 0) -> int:
+    """How many nodes are enough of so many; `percent` 0: fewer of many, as kube-scheduler does it."""
+    if nodes < LEAST:
+        return nodes
+    share = percent or max(_LEAST_PERCENT, 50 - nodes // 125)
+    return min(nodes, max(LEAST, nodes * share // 100))
+
+
+class Offers:
+    """One per service: it remembers whose turn it is."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._next = 0
+
+    def choose(self, pod: Pod, fits: list[str], asked: int) -> list[str]:
+        """The nodes to offer, of those that fit; `asked` is how many the scheduler asked about."""
+        most = enough(asked, self._state.limits.offered_percent)
+        if len(fits) <= most:
+            return fits
+        start = self._next % len(fits)
+        self._next = start + most
+        turn = fits[start:] + fits[:start]
+        scores = self._scores(pod, turn)
+        if scores:
+            turn.sort(key=lambda name: -scores.get(name, 0))
+        return turn[:most]
+
+    def _scores(self, pod: Pod, fits: list[str]) -> dict[str, int]:
+        """What the alternatives are worth that the pod would get on each node; empty when it has no alternatives."""
+        subject = subject_of(self._state, pod)
+        if not isinstance(subject, Subject):
+            return {}
+        pending = subject.claims.pending
+        if not any(request.first_available for claim in pending for request in claim.spec.devices.requests):
+            return {}
+        return dict(self._state.decisions.scores(pending, fits))

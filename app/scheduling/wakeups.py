@@ -1,0 +1,90 @@
+"""Waking refused pods: no improvement of the cluster goes unnoticed by a pod that was refused before it.
+
+kube-scheduler does not retry pods that an extender refused when slices change, and when it does retry them because of
+some other event, it may be faster than our watches. So each refusal is remembered with the generation of the state it
+was decided on, and when a newer generation exists the doorbell rings: a change of one claim of ours, which makes
+kube-scheduler try all refused pods again.
+
+Promises: at most one ring per `ring_seconds`, none when nobody waits, and a failed ring is repeated until it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+from cachetools import LRUCache
+
+from app.api.errors import ApiError
+from app.scheduling.limits import Limits
+from app.scheduling.outcomes import RUNG
+from app.scheduling.ports import Observer
+
+log = structlog.get_logger(__name__)
+
+
+class Wakeups:
+    """`generation` grows with everything that may let a refused pod fit."""
+
+    def __init__(self, ring: Callable[[], Awaitable[None]], limits: Limits, observer: Observer) -> None:
+        self.generation = 0
+        self._ring = ring
+        self._limits = limits
+        self._observer = observer
+        self._rung = -1
+        self._strangers = False
+        self._refused: LRUCache[str, int] = LRUCache(limits.remembered_pods)
+        self._due = asyncio.Event()
+
+    def improved(self) -> None:
+        """A refused pod may fit now."""
+        self.generation += 1
+        if self._refused:
+            self._due.set()
+
+    def refused(self, pod_uid: str, generation: int) -> None:
+        """The pod was refused on all nodes, or on some, by a decision on the state of `generation`."""
+        self._refused[pod_uid] = generation
+        if generation < self.generation:
+            self._due.set()
+
+    def wake_everybody(self) -> None:
+        """Pods may have been refused by an earlier process of ours: they are not known by name."""
+        self._strangers = True
+        self._due.set()
+
+    def settled(self, pod_uid: str) -> None:
+        """The pod does not wait any more: it fits, is bound, or is gone."""
+        self._refused.pop(pod_uid, None)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether some refused pod has not been told of an improvement."""
+        now = self.generation
+        return self._strangers or (self._rung < now and any(generation < now for generation in self._refused.values()))
+
+    async def run(self) -> None:
+        """Ring when it is due, until cancelled."""
+        pause = self._limits.ring_seconds
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if not self.waiting:
+                continue
+            generation, strangers = self.generation, self._strangers
+            self._strangers = False
+            try:
+                await self._ring()
+            except ApiError as error:
+                self._observer.count(RUNG, "failed")
+                log.warning("the doorbell did not ring; trying again", error=repr(error), seconds=pause)
+                self._strangers = self._strangers or strangers
+                self._due.set()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, max(self._limits.retry_most_seconds, self._limits.ring_seconds))
+            else:
+                self._observer.count(RUNG, "rung")
+                self._rung = generation
+                pause = self._limits.ring_seconds
+                await asyncio.sleep(pause)

@@ -1,0 +1,83 @@
+"""Violations are told once, on every claim involved."""
+
+from __future__ import annotations
+
+from app.api.meta import ObjectMeta
+from app.api.resource import ResourceClaim
+from app.devices.audit import Violation
+from app.service.audit import Audit
+
+TWICE = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "held by both")
+
+
+class World:
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.told: list[tuple[str, str]] = []
+        self.undecided: set[str] = set()
+        self.audit = Audit(
+            lambda: self.violations,
+            self.claim,
+            lambda claim, text: self.told.append(self.line(claim, text)),
+            lambda claim: claim.metadata.key in self.undecided,
+        )
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        return None if name == "gone" else ResourceClaim(metadata=ObjectMeta(name=name, namespace=namespace))
+
+    def line(self, claim: ResourceClaim, text: str) -> tuple[str, str]:
+        return claim.metadata.key, text
+
+
+def test_every_claim_involved_is_told_about_the_others_once() -> None:
+    world = World()
+    world.violations = [TWICE]
+    world.audit.look()
+    world.audit.look()
+    assert world.told == [
+        ("a/one", "gpu.example.com/n1/gpu-0 is also held by b/two"),
+        ("b/two", "gpu.example.com/n1/gpu-0 is also held by a/one"),
+    ]
+    assert world.audit.current == (TWICE,)
+
+
+def test_a_violation_that_comes_back_is_told_again() -> None:
+    world = World()
+    for violations in ([TWICE], [], [TWICE]):
+        world.violations = violations
+        world.audit.look()
+    assert len(world.told) == 4
+
+
+def test_a_claim_that_is_gone_meanwhile_is_left_out() -> None:
+    world = World()
+    world.violations = [Violation("device", "d/p/x", ("a/gone", "a/one"), "")]
+    world.audit.look()
+    assert [name for name, _ in world.told] == ["a/one"]
+
+
+def test_a_violation_that_is_over_before_the_next_look_is_told_once() -> None:
+    world = World()
+    world.audit.notice([TWICE])
+    world.audit.notice([TWICE])
+    assert [name for name, _ in world.told] == ["a/one", "b/two"]
+    world.audit.look()
+    assert (world.audit.current, world.audit.told, len(world.told)) == ((), 1, 2)
+
+
+def test_a_violation_that_was_noticed_is_not_told_again_while_it_lasts() -> None:
+    world = World()
+    world.violations = [TWICE]
+    world.audit.notice([TWICE])
+    world.audit.look()
+    assert (world.audit.current, world.audit.told, len(world.told)) == ((TWICE,), 1, 2)
+
+
+def test_what_a_bind_under_way_will_settle_is_left_to_it_until_the_next_look() -> None:
+    world = World()
+    world.undecided = {"b/two"}
+    world.audit.notice([TWICE])
+    assert world.told == []
+    world.violations = [TWICE]
+    world.audit.look()
+    assert len(world.told) == 2
