@@ -44,7 +44,7 @@ class Insight(Protocol):
     def violations(self) -> Sequence[Violation]:
         """Claims that hold what others hold."""
 
-    def missing_rights(self) -> Sequence[str]:
+    def missing_permissions(self) -> Sequence[str]:
         """What the API server does not allow the service."""
 
 
@@ -196,8 +196,8 @@ def insight_router(insight: Insight) -> APIRouter:
 
     @router.get("/problems")
     async def problems() -> Problems:
-        """Objects that cannot be used, claims that conflict, rights that are missing, and what to do about each."""
-        found = [*_objects(state()), *_conflicts(insight.violations()), *_rights(insight.missing_rights())]
+        """Objects that cannot be used, claims that conflict, missing permissions, and what to do about each."""
+        found = [*_objects(state()), *_conflicts(insight.violations()), *_permissions(insight.missing_permissions())]
         return Problems(total=len(found), problems=found[:MOST_PROBLEMS])
 
     return router
@@ -326,10 +326,10 @@ def _conflicts(violations: Sequence[Violation]) -> Iterator[Problem]:
         )
 
 
-def _rights(rights: Sequence[str]) -> Iterator[Problem]:
-    for right in rights:
+def _permissions(permissions: Sequence[str]) -> Iterator[Problem]:
+    for permission in permissions:
         yield Problem(
             object="the service's account",
-            problem=f"the API server does not allow it: {right}",
+            problem=f"the API server does not allow it: {permission}",
             what_to_do="grant it, as manifests/rbac does",
         )

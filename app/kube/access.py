@@ -1,7 +1,7 @@
 """Whether we are allowed to do what we are about to do, asked before it fails in the middle of something.
 
-`missing_rights` promises one plain sentence per right that the API server denies, empty when all are granted. Servers
-that do not answer the question (no authorization at all, for example) are taken to allow everything.
+`missing_permissions` promises one plain sentence per permission that the API server denies, none when it grants all of
+them. A server that does not answer the question (one without authorization, for example) counts as allowing everything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.kube.client import KubeClient
 _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-class Right(msgspec.Struct, frozen=True):
+class Permission(msgspec.Struct, frozen=True):
     """One verb on one resource, or on its object with that name. `why` completes "needed to ..."; an empty namespace
     means the whole cluster.
     """
@@ -45,75 +45,79 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Result = _Result()
 
 
-def rights_for_reading(*, taint_rules: bool) -> tuple[Right, ...]:
+def permissions_for_reading(*, taint_rules: bool) -> tuple[Permission, ...]:
     """What the reflectors need."""
     watched = [("", "nodes"), ("", "pods"), (GROUP, "resourceclaims"), (GROUP, "resourceslices")]
     watched += [(GROUP, "deviceclasses")] + ([(GROUP, "devicetaintrules")] if taint_rules else [])
     return tuple(
-        Right(verb, group, resource, f"follow {resource}") for group, resource in watched for verb in ("list", "watch")
+        Permission(verb, group, resource, f"follow {resource}")
+        for group, resource in watched
+        for verb in ("list", "watch")
     )
 
 
-def rights_for_binding() -> tuple[Right, ...]:
+def permissions_for_binding() -> tuple[Permission, ...]:
     """What bind needs. `resourceclaims/binding` is asked for since 1.36, and without a namespace."""
     return (
-        Right("patch", GROUP, "resourceclaims", "set the finalizer of claims"),
-        Right("patch", GROUP, "resourceclaims", "allocate and reserve claims", "status"),
-        Right("patch", GROUP, "resourceclaims", "allocate and reserve claims on Kubernetes 1.36 and newer", "binding"),
-        Right("get", GROUP, "resourceclaims", "find out what became of a write"),
-        Right("get", "", "pods", "find out what became of a binding"),
-        Right("create", "", "pods", "bind pods", "binding"),
-        Right("create", "events.k8s.io", "events", "tell people about decisions"),
-        Right("patch", "events.k8s.io", "events", "count repeated events"),
+        Permission("patch", GROUP, "resourceclaims", "set the finalizer of claims"),
+        Permission("patch", GROUP, "resourceclaims", "allocate and reserve claims", "status"),
+        Permission(
+            "patch", GROUP, "resourceclaims", "allocate and reserve claims on Kubernetes 1.36 and newer", "binding"
+        ),
+        Permission("get", GROUP, "resourceclaims", "find out what became of a write"),
+        Permission("get", "", "pods", "find out what became of a binding"),
+        Permission("create", "", "pods", "bind pods", "binding"),
+        Permission("create", "events.k8s.io", "events", "report decisions to people"),
+        Permission("patch", "events.k8s.io", "events", "count repeated events"),
     )
 
 
-def rights_for_extended_resources() -> tuple[Right, ...]:
+def permissions_for_extended_resources() -> tuple[Permission, ...]:
     """What bind needs for pods that ask for devices by the name of an extended resource."""
     why = "place pods with extended resources"
     return (
-        Right("create", GROUP, "resourceclaims", why),
-        Right("delete", GROUP, "resourceclaims", why),
-        Right("patch", "", "pods", why, "status"),
-        Right("update", "", "pods", "own claims where OwnerReferencesPermissionEnforcement is on", "finalizers"),
+        Permission("create", GROUP, "resourceclaims", why),
+        Permission("delete", GROUP, "resourceclaims", why),
+        Permission("patch", "", "pods", why, "status"),
+        Permission("update", "", "pods", "own claims where OwnerReferencesPermissionEnforcement is on", "finalizers"),
     )
 
 
-def rights_for_waking(namespace: str) -> tuple[Right, ...]:
+def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:
     """What the doorbell claim needs."""
     why = "wake pods that were refused"
-    return tuple(Right(verb, GROUP, "resourceclaims", why, namespace=namespace) for verb in ("create", "patch"))
+    return tuple(Permission(verb, GROUP, "resourceclaims", why, namespace=namespace) for verb in ("create", "patch"))
 
 
-def rights_for_lease(namespace: str, name: str) -> tuple[Right, ...]:
+def permissions_for_lease(namespace: str, name: str) -> tuple[Permission, ...]:
     """What leader election needs."""
     group, why = "coordination.k8s.io", "elect a leader"
     return (
-        Right("create", group, "leases", why, namespace=namespace),
-        Right("get", group, "leases", why, namespace=namespace, name=name),
-        Right("update", group, "leases", why, namespace=namespace, name=name),
+        Permission("create", group, "leases", why, namespace=namespace),
+        Permission("get", group, "leases", why, namespace=namespace, name=name),
+        Permission("update", group, "leases", why, namespace=namespace, name=name),
     )
 
 
-async def missing_rights(client: KubeClient, rights: Iterable[Right]) -> list[str]:
-    """The rights that are denied, as text. Raises ApiError when the server cannot be asked."""
-    asked = tuple(rights)
-    granted = await asyncio.gather(*(_granted(client, right) for right in asked))
-    return [str(right) for right, allowed in zip(asked, granted, strict=True) if not allowed]
+async def missing_permissions(client: KubeClient, permissions: Iterable[Permission]) -> list[str]:
+    """The permissions that are denied, as text. Raises ApiError when the server cannot be asked."""
+    asked = tuple(permissions)
+    granted = await asyncio.gather(*(_granted(client, permission) for permission in asked))
+    return [str(permission) for permission, allowed in zip(asked, granted, strict=True) if not allowed]
 
 
-async def _granted(client: KubeClient, right: Right) -> bool:
+async def _granted(client: KubeClient, permission: Permission) -> bool:
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {
             "resourceAttributes": {
-                "verb": right.verb,
-                "group": right.group,
-                "resource": right.resource,
-                "subresource": right.subresource,
-                "namespace": right.namespace,
-                "name": right.name,
+                "verb": permission.verb,
+                "group": permission.group,
+                "resource": permission.resource,
+                "subresource": permission.subresource,
+                "namespace": permission.namespace,
+                "name": permission.name,
             }
         },
     }

@@ -33,13 +33,13 @@ from app.http.protocol import ConnectionLimits
 from app.http.server import HttpServer
 from app.http.tls import Certificates
 from app.kube.access import (
-    Right,
-    missing_rights,
-    rights_for_binding,
-    rights_for_extended_resources,
-    rights_for_lease,
-    rights_for_reading,
-    rights_for_waking,
+    Permission,
+    missing_permissions,
+    permissions_for_binding,
+    permissions_for_extended_resources,
+    permissions_for_lease,
+    permissions_for_reading,
+    permissions_for_waking,
 )
 from app.kube.backoff import Backoff
 from app.kube.client import KubeClient
@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 _CERTIFICATE_PERIOD = 5.0
 _LAG_PERIOD = 0.25
-_RIGHTS_PERIOD = 5.0
+_PERMISSIONS_PERIOD = 5.0
 _VERSION_PERIOD = 5.0
 _UNREACHED = "the API server has not been reached yet"
 
@@ -79,7 +79,7 @@ class Service:
         self._election: LeaderElection | None = None
         self._servers: list[HttpServer] = []
         self._certificates: Certificates | None = None
-        self._missing_rights: tuple[str, ...] = ()
+        self._missing_permissions: tuple[str, ...] = ()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
         self._failure = ""
@@ -216,7 +216,7 @@ class Service:
         try:
             async with asyncio.TaskGroup() as group:
                 self._start_election(client, group)
-                group.create_task(self._check_rights(client, served))
+                group.create_task(self._check_permissions(client, served))
                 group.create_task(self._watch_version(client, served, engine))
                 for job in engine.jobs():
                     group.create_task(job)
@@ -287,33 +287,33 @@ class Service:
         if self.engine is not None:
             self.engine.lead(leading and not self.settings.advise_only)
 
-    async def _check_rights(self, client: KubeClient, served: Served) -> None:
-        """Say at the start which rights are missing, not when the first pod needs them; until they are there."""
-        rights = self._rights(served)
+    async def _check_permissions(self, client: KubeClient, served: Served) -> None:
+        """Say at the start which permissions are missing, not when the first pod needs them; until they are there."""
+        permissions = self._permissions(served)
         while True:
             try:
-                found = tuple(await missing_rights(client, rights))
+                found = tuple(await missing_permissions(client, permissions))
             except ApiError as problem:
-                log.warning("rights not checked", problem=problem.message)
+                log.warning("permissions not checked", problem=problem.message)
                 return
             for missing in found:
-                if missing not in self._missing_rights:
-                    log.error("right missing", right=missing)
-            self._missing_rights = found
+                if missing not in self._missing_permissions:
+                    log.error("permission missing", permission=missing)
+            self._missing_permissions = found
             if not found:
                 return
-            await asyncio.sleep(_RIGHTS_PERIOD)
+            await asyncio.sleep(_PERMISSIONS_PERIOD)
 
-    def _rights(self, served: Served) -> tuple[Right, ...]:
-        """All rights that the service uses with these settings."""
-        rights = rights_for_reading(taint_rules=bool(served.taint_rules))
+    def _permissions(self, served: Served) -> tuple[Permission, ...]:
+        """All permissions that the service uses with these settings."""
+        permissions = permissions_for_reading(taint_rules=bool(served.taint_rules))
         if not self.settings.advise_only:
-            rights += rights_for_binding() + rights_for_waking(self.settings.namespace)
+            permissions += permissions_for_binding() + permissions_for_waking(self.settings.namespace)
             if self.settings.features.DRAExtendedResource:
-                rights += rights_for_extended_resources()
+                permissions += permissions_for_extended_resources()
         if self.settings.leader_election:
-            rights += rights_for_lease(self.settings.namespace, self.settings.lease_name)
-        return rights
+            permissions += permissions_for_lease(self.settings.namespace, self.settings.lease_name)
+        return permissions
 
     async def _watch_lag(self) -> None:
         loop = asyncio.get_running_loop()
@@ -337,8 +337,8 @@ class Service:
             return f"failed: {self._failure}"
         if self.engine is None:
             return _UNREACHED
-        if self._missing_rights:
-            return f"right missing: {self._missing_rights[0]}"
+        if self._missing_permissions:
+            return f"permission missing: {self._missing_permissions[0]}"
         if self._election is not None and not self._election.leading:
             return f"standby: {self._election.holder or 'nobody'} leads"
         return self.engine.unavailable()
@@ -379,8 +379,8 @@ class Service:
     def violations(self) -> Sequence[Violation]:
         return self._engine.audit.current
 
-    def missing_rights(self) -> Sequence[str]:
-        return self._missing_rights
+    def missing_permissions(self) -> Sequence[str]:
+        return self._missing_permissions
 
     # --- health ---
 

@@ -122,7 +122,7 @@ class Settings(BaseSettings):
     )
     scheduler_names: str = Field("", description="schedulers that call this service, comma separated; empty: not known")
     advise_only: bool = Field(
-        False, description="give advice to schedulers that allocate by themselves, and need no right to write"
+        False, description="give advice to schedulers that allocate by themselves, and need no permission to write"
     )
     deallocate: bool = Field(
         True, description="clear unused allocations that stand in a pod's way; needs percentageOfNodesToScore: 100"

@@ -156,7 +156,7 @@ class ExistingCluster(Plane):
         raise NotOursError("the API server of an existing cluster cannot be restarted")
 
     def user_kubeconfig(self, user: str, group: str | None = None) -> Path:
-        """A kubeconfig of somebody without rights: an account, because certificates are not ours to sign."""
+        """A kubeconfig of somebody without permissions: an account, because certificates are not ours to sign."""
         if group is not None:
             raise NotOursError("nobody can be put into a group of an existing cluster")
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": user, "namespace": NAMESPACE}}

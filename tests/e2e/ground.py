@@ -142,7 +142,7 @@ class Ground:
         await asyncio.gather(*left, return_exceptions=True)
 
     def new_extender(self, identity: str, server: str = "", **settings: str) -> Extender:
-        """A replica with the rights of the manifests; not started, but stopped at the end."""
+        """A replica with the permissions of the manifests; not started, but stopped at the end."""
         kubeconfig = self.plane.service_account_kubeconfig("dra-system", "dra-extender")
         more = {f"DRA_EXTENDER_{name.upper()}": value for name, value in settings.items()}
         if server:

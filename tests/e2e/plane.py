@@ -77,11 +77,11 @@ class Plane(ABC):
 
     @abstractmethod
     def user_kubeconfig(self, user: str, group: str | None = None) -> Path:
-        """A kubeconfig of a user who has no rights but those of the group."""
+        """A kubeconfig of a user who has no permissions but those of the group."""
 
     @abstractmethod
     def scheduler_kubeconfig(self) -> Path:
-        """A kubeconfig with the rights of the cluster's own kube-scheduler."""
+        """A kubeconfig with the permissions of the cluster's own kube-scheduler."""
 
     def fitted(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """A KubeSchedulerConfiguration as it has to be for this cluster."""

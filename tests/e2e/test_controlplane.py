@@ -1,4 +1,4 @@
-"""The control plane that the other tests stand on is a real one: its version, its rights, its schedulers."""
+"""The control plane that the other tests stand on is a real one: its version, its permissions, its schedulers."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from app.api.resource import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from app.kube.access import missing_rights, rights_for_binding, rights_for_lease, rights_for_reading
+from app.kube.access import missing_permissions, permissions_for_binding, permissions_for_lease, permissions_for_reading
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
 from app.kube.discovery import Served, discover
@@ -230,16 +230,20 @@ async def test_a_lease_passes_from_hand_to_hand(client: KubeClient) -> None:
     await client.delete(f"/apis/coordination.k8s.io/v1/namespaces/default/leases/{name}")
 
 
-async def test_the_administrator_has_all_rights_and_somebody_else_has_not(
+async def test_the_administrator_has_all_permissions_and_somebody_else_has_not(
     plane: ControlPlane, client: KubeClient
 ) -> None:
-    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_lease("default", "lease")
-    assert await missing_rights(client, rights) == []
+    permissions = (
+        permissions_for_reading(taint_rules=True)
+        + permissions_for_binding()
+        + permissions_for_lease("default", "lease")
+    )
+    assert await missing_permissions(client, permissions) == []
     settings = ClientSettings(kubeconfig=str(plane.user_kubeconfig("nobody-in-particular")))
     async with await KubeClient.connect(settings) as stranger:
-        missing = await missing_rights(stranger, rights)
-    assert len(missing) == len(rights)
-    assert any("resourceclaims/binding.resource.k8s.io in the whole cluster" in right for right in missing)
+        missing = await missing_permissions(stranger, permissions)
+    assert len(missing) == len(permissions)
+    assert any("resourceclaims/binding.resource.k8s.io in the whole cluster" in permission for permission in missing)
 
 
 async def test_the_newest_version_is_found(client: KubeClient) -> None:

@@ -58,7 +58,7 @@ class Scripted:
     def violations(self) -> Sequence[Violation]:
         return [Violation("device", f"{DRIVER}/n1/a", ("default/bound", "other/thief"), "allocated twice")]
 
-    def missing_rights(self) -> Sequence[str]:
+    def missing_permissions(self) -> Sequence[str]:
         return ["patch resourceclaims/status"]
 
     def live(self) -> Sequence[Check]:

@@ -1,4 +1,4 @@
-"""Which rights are missing, in words."""
+"""Which permissions are missing, in words."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aiohttp import web
 
 from app.api.errors import RejectedError
 from app.kube.access import (
-    Right,
-    missing_rights,
-    rights_for_binding,
-    rights_for_extended_resources,
-    rights_for_lease,
-    rights_for_reading,
-    rights_for_waking,
+    Permission,
+    missing_permissions,
+    permissions_for_binding,
+    permissions_for_extended_resources,
+    permissions_for_lease,
+    permissions_for_reading,
+    permissions_for_waking,
 )
 from app.kube.client import KubeClient
 
@@ -35,22 +35,26 @@ def allow(server: Any, allowed: Any) -> None:
 
 async def test_nothing_is_missing_when_all_is_allowed(server: Any, client: KubeClient) -> None:
     allow(server, lambda asked: True)
-    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_lease("dra-system", "lease")
-    assert await missing_rights(client, rights) == []
-    assert len(server.asked) == len(rights)
+    permissions = (
+        permissions_for_reading(taint_rules=True)
+        + permissions_for_binding()
+        + permissions_for_lease("dra-system", "lease")
+    )
+    assert await missing_permissions(client, permissions) == []
+    assert len(server.asked) == len(permissions)
 
 
-async def test_a_missing_right_is_named_with_its_purpose(server: Any, client: KubeClient) -> None:
+async def test_a_missing_permission_is_named_with_its_purpose(server: Any, client: KubeClient) -> None:
     allow(server, lambda asked: asked["subresource"] != "binding" or asked["resource"] != "resourceclaims")
-    assert await missing_rights(client, rights_for_binding()) == [
+    assert await missing_permissions(client, permissions_for_binding()) == [
         "patch resourceclaims/binding.resource.k8s.io in the whole cluster (ClusterRole): "
         "needed to allocate and reserve claims on Kubernetes 1.36 and newer"
     ]
 
 
-async def test_a_namespaced_right_is_asked_for_in_its_namespace(server: Any, client: KubeClient) -> None:
+async def test_a_namespaced_permission_is_asked_for_in_its_namespace(server: Any, client: KubeClient) -> None:
     allow(server, lambda asked: asked["namespace"] != "dra-system")
-    missing = await missing_rights(client, rights_for_lease("dra-system", "lease"))
+    missing = await missing_permissions(client, permissions_for_lease("dra-system", "lease"))
     assert len(missing) == 3
     assert missing[0] == "create leases.coordination.k8s.io in namespace dra-system: needed to elect a leader"
     names = [asked.json["spec"]["resourceAttributes"]["name"] for asked in server.asked]
@@ -58,29 +62,31 @@ async def test_a_namespaced_right_is_asked_for_in_its_namespace(server: Any, cli
 
 
 async def test_a_server_without_authorization_allows_everything(client: KubeClient) -> None:
-    assert await missing_rights(client, rights_for_binding()) == []
+    assert await missing_permissions(client, permissions_for_binding()) == []
 
 
 async def test_not_even_being_allowed_to_ask_is_an_error(server: Any, client: KubeClient) -> None:
     server.on("POST", PATH, (403, {"reason": "Forbidden"}))
     with pytest.raises(RejectedError):
-        await missing_rights(client, rights_for_binding())
+        await missing_permissions(client, permissions_for_binding())
 
 
-def granted(right: Right, rules: list[Any]) -> bool:
-    target = right.resource + (f"/{right.subresource}" if right.subresource else "")
+def granted(permission: Permission, rules: list[Any]) -> bool:
+    target = permission.resource + (f"/{permission.subresource}" if permission.subresource else "")
     return any(
-        right.group in rule["apiGroups"] and target in rule["resources"] and right.verb in rule["verbs"]
+        permission.group in rule["apiGroups"] and target in rule["resources"] and permission.verb in rule["verbs"]
         for rule in rules
     )
 
 
-def test_the_shipped_manifests_grant_every_right_that_is_asked_for() -> None:
+def test_the_shipped_manifests_grant_every_permission_that_is_asked_for() -> None:
     text = (Path(__file__).parents[2] / "manifests" / "rbac" / "extender.yaml").read_text()
     documents = list(yaml.safe_load_all(text))
     everywhere = [rule for found in documents if found["kind"] == "ClusterRole" for rule in found["rules"]]
     anywhere = [rule for found in documents for rule in found.get("rules", ())]
-    rights = rights_for_reading(taint_rules=True) + rights_for_binding() + rights_for_extended_resources()
-    assert [str(right) for right in rights if not granted(right, everywhere)] == []
-    namespaced = rights_for_waking("dra-system") + rights_for_lease("dra-system", "dra-extender")
-    assert [str(right) for right in namespaced if not granted(right, anywhere)] == []
+    permissions = (
+        permissions_for_reading(taint_rules=True) + permissions_for_binding() + permissions_for_extended_resources()
+    )
+    assert [str(permission) for permission in permissions if not granted(permission, everywhere)] == []
+    namespaced = permissions_for_waking("dra-system") + permissions_for_lease("dra-system", "dra-extender")
+    assert [str(permission) for permission in namespaced if not granted(permission, anywhere)] == []

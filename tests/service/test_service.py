@@ -369,10 +369,10 @@ async def test_only_the_leader_decides_and_a_stopping_leader_hands_over(world: A
         assert world.store.get("leases", "dra-extender", "dra-system")["spec"]["holderIdentity"] == "two"
 
 
-# --- rights
+# --- permissions
 
 
-async def test_missing_rights_are_named_at_the_start(
+async def test_missing_permissions_are_named_at_the_start(
     world: Any, start_service: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
@@ -382,15 +382,15 @@ async def test_missing_rights_are_named_at_the_start(
                 await asyncio.sleep(0.01)
     captured = capfd.readouterr()
     text = captured.out + captured.err
-    assert "right missing" in text
+    assert "permission missing" in text
     assert "resourceclaims/binding.resource.k8s.io" in text
 
 
-async def test_an_advisor_needs_no_right_to_write(world: Any, start_service: Any) -> None:
+async def test_an_advisor_needs_no_permission_to_write(world: Any, start_service: Any) -> None:
     world.api.access.policy = lambda attributes: attributes.verb in ("get", "list", "watch")
     async with start_service(advise_only=True) as service:
         await service.until_ready()
-        assert service.missing_rights() == ()
+        assert service.missing_permissions() == ()
 
 
 # --- mutual TLS

@@ -26,7 +26,7 @@ class Lookup(Protocol):
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, and what the access policy says of further rights that some rules need."""
+    """Who asks, and what the access policy says of further permissions that some rules need."""
 
     user: str = "system:admin"
     allowed: Callable[[str, str, str, str, str], bool] = lambda verb, group, resource, namespace, name: True

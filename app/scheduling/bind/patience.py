@@ -39,7 +39,7 @@ async def answered(
 ) -> T:
     """What `read` returns once the server answers. `go_on` is called before each repetition and may raise to end it.
 
-    `insist`: ask again even when the server refuses to tell (rights may come back). Otherwise that is raised.
+    `insist`: ask again even when the server refuses to tell (permissions may come back). Otherwise that is raised.
     """
     async for number in rounds(limits):
         if number:

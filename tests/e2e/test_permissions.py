@@ -1,4 +1,4 @@
-"""The service account has exactly the rights of the manifest, and each of them is needed: acceptance test 43."""
+"""The service account has exactly the permissions of the manifest, and each of them is needed: acceptance test 43."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 import yaml
 
 from app.kube.access import (
-    Right,
-    missing_rights,
-    rights_for_binding,
-    rights_for_extended_resources,
-    rights_for_lease,
-    rights_for_reading,
-    rights_for_waking,
+    Permission,
+    missing_permissions,
+    permissions_for_binding,
+    permissions_for_extended_resources,
+    permissions_for_lease,
+    permissions_for_reading,
+    permissions_for_waking,
 )
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
@@ -67,14 +67,14 @@ def _without(role: dict[str, Any], grant: Grant | None) -> list[dict[str, Any]]:
     return rules
 
 
-def _used(rules: bool) -> tuple[Right, ...]:
+def _used(rules: bool) -> tuple[Permission, ...]:
     """What the service asks about where there are taint rules, or none."""
-    used = rights_for_reading(taint_rules=rules) + rights_for_binding() + rights_for_extended_resources()
-    return used + rights_for_waking(NAMESPACE) + rights_for_lease(NAMESPACE, "dra-extender")
+    used = permissions_for_reading(taint_rules=rules) + permissions_for_binding() + permissions_for_extended_resources()
+    return used + permissions_for_waking(NAMESPACE) + permissions_for_lease(NAMESPACE, "dra-extender")
 
 
 class Lesser:
-    """A service account whose rights are those of the manifest, less one."""
+    """A service account whose permissions are those of the manifest, less one."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
@@ -96,7 +96,7 @@ class Lesser:
             )
         kubeconfig = ground.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
         self._client = ground.run(KubeClient.connect(ClientSettings(kubeconfig=str(kubeconfig))))
-        self._rights = _used(bool(ground.run(discover(ground.client)).taint_rules))
+        self._permissions = _used(bool(ground.run(discover(ground.client)).taint_rules))
 
     def close(self) -> None:
         self._ground.run(self._client.close())
@@ -105,7 +105,7 @@ class Lesser:
         self._ground.plane.kubectl("delete", f"clusterrole/{ACCOUNT}", f"clusterrolebinding/{ACCOUNT}")
 
     def grant(self, missing: Grant | None) -> None:
-        """All rights but one, from now on."""
+        """All permissions but one, from now on."""
         for role in _roles():
             where = {"name": ACCOUNT} | ({"namespace": NAMESPACE} if role["kind"] == "Role" else {})
             version = "rbac.authorization.k8s.io/v1"
@@ -114,7 +114,7 @@ class Lesser:
 
     def misses(self) -> list[str]:
         """What the self-test of the service says."""
-        return self._ground.run(missing_rights(self._client, self._rights))
+        return self._ground.run(missing_permissions(self._client, self._permissions))
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +124,9 @@ def lesser(ground: Ground) -> Iterator[Lesser]:
     made.close()
 
 
-def test_43_with_all_rights_nothing_is_missing(ground: Ground, lesser: Lesser) -> None:
+def test_43_with_all_permissions_nothing_is_missing(ground: Ground, lesser: Lesser) -> None:
     lesser.grant(None)
-    ground.eventually(lambda: lesser.misses() == [], "all rights")
+    ground.eventually(lambda: lesser.misses() == [], "all permissions")
     assert ground.extender.leading
 
 
@@ -138,7 +138,7 @@ ALL = [
 
 
 @pytest.mark.parametrize("grant", ALL)
-def test_43_each_right_is_missed_when_it_is_not_there(ground: Ground, lesser: Lesser, grant: Grant) -> None:
+def test_43_each_permission_is_missed_when_it_is_not_there(ground: Ground, lesser: Lesser, grant: Grant) -> None:
     lesser.grant(grant)
     wanted = f"{grant.verb} {grant.resource}"
     missed = ground.eventually(
@@ -170,7 +170,7 @@ def _plain(resource: str) -> str:
     return name + ("/" + subresource.partition(".")[0] if subresource else "")
 
 
-def test_43_the_service_is_not_ready_without_the_right_to_allocate_and_says_so(ground: Ground, lesser: Lesser) -> None:
+def test_43_the_service_is_not_ready_without_permission_to_allocate_and_says_so(ground: Ground, lesser: Lesser) -> None:
     (grant,) = (found for found in _grants() if found.resource == "resourceclaims/binding")
     lesser.grant(grant)
     replica = ground.new_extender("dra-extender-less", leader_election="false")
