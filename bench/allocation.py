@@ -20,7 +20,7 @@ from app.allocation.plan import STEP_BUDGET, Failure, Plan, Refusal
 from app.allocation.requests import prepare
 from app.allocation.scenario import Scenario, decide
 from app.devices.holdings import NodeHoldings, holdings_of
-from app.devices.pools import node_view
+from app.devices.nodeview import node_view
 from bench.timing import timed
 
 VECTORS = Path(__file__).parents[1] / "tests" / "conformance"

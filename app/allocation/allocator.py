@@ -22,7 +22,7 @@ from app.allocation.result import ShareIDs, allocations
 from app.allocation.search import Outcome, Search
 from app.allocation.task import Failed, Task
 from app.devices.holdings import NodeHoldings
-from app.devices.pools import NodeView
+from app.devices.nodeview import NodeView
 
 
 def random_share_ids() -> str:

@@ -22,7 +22,7 @@ import msgspec
 from app.api.resource import AttributeValue, DeviceConstraint
 from app.api.semver import VersionText
 from app.devices.models import DeviceModel
-from app.devices.pools import NodeView
+from app.devices.nodeview import NodeView
 
 Token = tuple[str, Any]
 

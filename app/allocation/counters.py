@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from app.devices.holdings import NodeHoldings
-from app.devices.pools import NodeView
+from app.devices.nodeview import NodeView
 
 Charge = tuple[tuple[int, int], ...]
 """What a device consumes: (counter number, nano units)."""

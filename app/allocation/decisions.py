@@ -23,7 +23,7 @@ from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.blocks import digest
 from app.devices.cluster import Cluster
 from app.devices.holdings import NodeHoldings
-from app.devices.pools import NodeView
+from app.devices.nodeview import NodeView
 from app.devices.poolstate import PoolStates
 
 REMEMBERED_TABLES = 256

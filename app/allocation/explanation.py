@@ -32,7 +32,7 @@ from app.allocation.selection import losses
 from app.allocation.state import State
 from app.allocation.task import Failed, Option, Task
 from app.devices.holdings import NodeHoldings
-from app.devices.pools import NodeView
+from app.devices.nodeview import NodeView
 
 NAMED: Final = 3
 """How many devices are named for each rule."""

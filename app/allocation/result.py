@@ -16,7 +16,8 @@ from app.allocation.state import Taken
 from app.allocation.task import Failed, Task
 from app.api.core import FIELD_NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from app.api.resource import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult
-from app.devices.pools import NodeSelection, PooledDevice
+from app.devices.nodeselection import NodeSelection
+from app.devices.pools import PooledDevice
 
 ShareIDs = Callable[[], str]
 """A fresh UUID for each call."""

@@ -22,7 +22,7 @@ from app.api.decoding import DecodeError, convert, to_builtins
 from app.api.features import FeatureGates
 from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from app.devices.holdings import NodeHoldings, holdings_of
-from app.devices.pools import node_view
+from app.devices.nodeview import node_view
 
 T = TypeVar("T")
 

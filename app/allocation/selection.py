@@ -20,7 +20,7 @@ from app.allocation.taints import tolerated
 from app.api.features import FeatureGates
 from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Program, compile_selector
 from app.devices.models import DeviceModel
-from app.devices.pools import NodeView
+from app.devices.nodeview import NodeView
 
 Rule = Literal[
     "binding conditions", "class", "selector", "node", "capacity", "counters", "taint", "in use", "constraint", "error"

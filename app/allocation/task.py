@@ -16,7 +16,7 @@ from app.allocation.selection import Candidates, candidates, judge
 from app.api.features import FeatureGates
 from app.api.resource import MAX_RESULTS
 from app.devices.holdings import NodeHoldings
-from app.devices.pools import NodeView
+from app.devices.nodeview import NodeView
 
 
 class Option:

@@ -19,7 +19,8 @@ import msgspec
 
 from app.api.quantity import Quantity
 from app.api.resource import CounterSet, Device, DeviceID, ResourceClaim
-from app.devices.usage import PoolID, PoolUse, UsageIndex, Uses
+from app.devices.usage import PoolUse, UsageIndex
+from app.devices.uses import PoolID, Uses
 
 Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 """The stored claim with this UID and what it uses; None when only a hold is known."""

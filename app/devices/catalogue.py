@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Set
 import msgspec
 
 from app.api.resource import CounterSet, Device, ResourceSlice
+from app.devices.assembly import Peers, is_own
 from app.devices.blocks import Block, Blocks
 from app.devices.models import DeviceModel
 from app.devices.outlook import Outlook, outlook_of
-from app.devices.pools import Peers, is_own
 from app.devices.taintrules import TaintRules
-from app.devices.usage import PoolID
+from app.devices.uses import PoolID
 
 
 class PublishedPool:

@@ -15,8 +15,9 @@ from typing import Final
 from app.api.features import FeatureGates
 from app.api.quantity import Quantity
 from app.api.resource import ResourceClaim
-from app.devices.pools import NodeView, Pool
-from app.devices.usage import PoolID, uses_of
+from app.devices.nodeview import NodeView
+from app.devices.pools import Pool
+from app.devices.uses import PoolID, uses_of
 
 Amounts = Mapping[str, int]
 """Capacity name -> nano units."""

@@ -16,10 +16,10 @@ from app.devices.blocks import Blocks
 from app.devices.catalogue import PublishedPool
 from app.devices.classes import Classes
 from app.devices.nodes import Nodes
-from app.devices.pools import NodeView
+from app.devices.nodeview import NodeView
 from app.devices.problems import problems_of
 from app.devices.taintrules import TaintRules, reaches
-from app.devices.usage import PoolID
+from app.devices.uses import PoolID
 
 
 class Inventory:

@@ -21,7 +21,8 @@ from app.api.quantity import Quantity
 from app.api.resource import AllocationResult, DeviceID, ResourceClaim
 from app.devices.audit import Auditor, Published, Violation
 from app.devices.holdings import PoolHoldings, pool_holdings
-from app.devices.usage import DeviceUse, PoolID, PoolUse, UsageIndex, Use, Uses, uses_of
+from app.devices.usage import DeviceUse, PoolUse, UsageIndex
+from app.devices.uses import PoolID, Use, Uses, uses_of
 
 REMEMBERED_DELETIONS = 10_000
 """How many deleted claims are remembered, so that a late reply to one of our writes does not revive them."""

@@ -18,12 +18,14 @@ from cachetools import LRUCache
 from app.api.core import Node
 from app.api.features import FeatureGates
 from app.api.resource import Device, ResourceSlice
+from app.devices.assembly import GatherError, gather_pool
 from app.devices.catalogue import PublishedPool
 from app.devices.changes import ChangeLog
 from app.devices.models import DeviceModel
-from app.devices.pools import GatherError, NodeView, Pool, gather_pool
+from app.devices.nodeview import NodeView
+from app.devices.pools import Pool
 from app.devices.poolstate import PoolState
-from app.devices.usage import PoolID
+from app.devices.uses import PoolID
 
 KEPT_VIEWS = 512
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from app.api.resource import Device, DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec
-from app.devices.usage import PoolID
+from app.devices.uses import PoolID
 
 
 def reaches(spec: DeviceTaintRuleSpec, pool: PoolID) -> bool:

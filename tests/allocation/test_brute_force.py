@@ -19,7 +19,7 @@ from app.allocation.search import Outcome, Search
 from app.allocation.state import State
 from app.allocation.task import Failed, Task
 from app.devices.holdings import NodeHoldings, holdings_of
-from app.devices.pools import node_view
+from app.devices.nodeview import node_view
 from tests.allocation.enumeration import enumerate_first
 from tests.allocation.scenarios import NODE, allocated, claim, device, device_class, outcome, resource_slice
 from tests.allocation.strategies import scenarios

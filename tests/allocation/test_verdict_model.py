@@ -27,7 +27,7 @@ from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, Resour
 from app.devices.cluster import Cluster
 from app.devices.holdings import NodeHoldings, holdings_of
 from app.devices.ledger import HeldError, Hold
-from app.devices.pools import node_view
+from app.devices.nodeview import node_view
 
 Json = dict[str, Any]
 

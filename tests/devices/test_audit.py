@@ -12,7 +12,8 @@ from app.api.features import FeatureGates
 from app.api.resource import CounterSet, Device, DeviceID, ResourceClaim
 from app.devices.audit import Auditor
 from app.devices.ledger import Ledger
-from app.devices.usage import PoolID, UsageIndex, Uses
+from app.devices.usage import UsageIndex
+from app.devices.uses import PoolID, Uses
 
 ClaimBuilder = Callable[..., ResourceClaim]
 

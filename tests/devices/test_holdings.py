@@ -11,7 +11,7 @@ from app.api.decoding import convert
 from app.api.features import FeatureGates
 from app.api.resource import ResourceClaim, ResourceSlice
 from app.devices.holdings import NodeHoldings, PoolHoldings, holdings_of
-from app.devices.pools import NodeView, node_view
+from app.devices.nodeview import NodeView, node_view
 
 Json = dict[str, Any]
 POOL = ("d", "p")

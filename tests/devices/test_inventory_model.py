@@ -14,7 +14,8 @@ from app.api.decoding import convert, to_builtins
 from app.api.features import FeatureGates
 from app.api.resource import DeviceTaintRule, ResourceSlice
 from app.devices.inventory import Inventory
-from app.devices.pools import NodeView, Pool, node_view
+from app.devices.nodeview import NodeView, node_view
+from app.devices.pools import Pool
 
 NODES = ("n0", "n1", "n2")
 ZONES = ("a", "b")

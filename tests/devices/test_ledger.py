@@ -9,7 +9,7 @@ import pytest
 from app.api.features import FeatureGates
 from app.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
 from app.devices.ledger import HeldError, Ledger
-from app.devices.usage import PoolID
+from app.devices.uses import PoolID
 
 ClaimBuilder = Callable[..., ResourceClaim]
 AllocationBuilder = Callable[..., AllocationResult]

@@ -13,7 +13,7 @@ from app.api.decoding import convert, to_builtins
 from app.api.features import FeatureGates
 from app.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
 from app.devices.ledger import HeldError, Hold, Ledger
-from app.devices.usage import PoolID, uses_of
+from app.devices.uses import PoolID, uses_of
 
 NAMES = ("a", "b", "c")
 RESULTS = st.lists(

@@ -12,7 +12,7 @@ from app.api.decoding import convert
 from app.api.features import FeatureGates
 from app.api.resource import DeviceTaintRule, ResourceSlice
 from app.devices.models import DeviceModel, DeviceModels
-from app.devices.pools import NodeView, node_view
+from app.devices.nodeview import NodeView, node_view
 
 Json = dict[str, Any]
 

@@ -16,7 +16,8 @@ from app.api.features import FeatureGates
 from app.cel import CelCompileError, compile_selector
 from app.devices.models import DeviceModel
 from app.devices.nodes import Sight
-from app.devices.pools import NodeSelection, Pool
+from app.devices.nodeselection import NodeSelection
+from app.devices.pools import Pool
 
 REMEMBERED_SIGHTS = 100_000
 REMEMBERED_SHAPES = 20_000

@@ -1,0 +1,206 @@
+"""A pool assembled for one node from the slices of the cluster.
+
+Promises: pure; the order in which slices are handed in matters only where upstream's does (slices of one generation
+that disagree about their number). Slices are laid out by name, devices as listed.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from app.api.features import FeatureGates
+from app.api.resource import ResourceSlice
+from app.devices.models import DeviceModel, ModelSource, consumption
+from app.devices.nodeselection import NodeSelection
+from app.devices.nodeselector import NodeSelectorError
+from app.devices.pools import Pool, PooledDevice
+from app.devices.uses import PoolID
+
+
+class GatherError(ValueError):
+    """The node selection of a slice cannot be understood: fatal for every pod that looks at the pool."""
+
+
+class Peers:
+    """All slices of a pool in the cluster, as far as nodes that do not see all of them have to know them."""
+
+    __slots__ = ("_consuming", "_counts", "newest")
+
+    def __init__(self, slices: Iterable[ResourceSlice]) -> None:
+        self.newest = 0
+        """The newest generation."""
+        self._counts: dict[int, int] = {}
+        self._consuming: dict[int, list[ResourceSlice]] = {}
+        for item in slices:
+            generation = item.spec.pool.generation
+            self.newest = max(self.newest, generation)
+            self._counts[generation] = self._counts.get(generation, 0) + 1
+            if any(device.consumes_counters for device in item.spec.devices):
+                self._consuming.setdefault(generation, []).append(item)
+
+    def count(self, generation: int) -> int:
+        """How many slices the generation has."""
+        return self._counts.get(generation, 0)
+
+    def consuming(self, generation: int) -> Sequence[ResourceSlice]:
+        """The slices of the generation with devices that consume counters."""
+        return self._consuming.get(generation, ())
+
+
+def gather_pool(
+    id: PoolID,
+    slices: Sequence[ResourceSlice],
+    node: str,
+    labels: Mapping[str, str],
+    features: FeatureGates,
+    model_of: ModelSource = DeviceModel,
+    peers: Peers | None = None,
+) -> Pool | None:
+    """The pool as the node sees it, from all slices of the pool in the cluster; None when the node does not see it.
+
+    With `peers`, which stand for all slices, `slices` may leave out those that belong to other nodes. Raises
+    GatherError.
+    """
+    collected: list[ResourceSlice] = []
+    generation = 0
+    for item in _own_first(slices):
+        if not _relevant(item, node, labels, features):
+            continue
+        current = item.spec.pool.generation
+        if not collected or current > generation:
+            collected, generation = [item], current
+        elif current == generation:
+            collected.append(item)
+    if not collected:
+        return None
+    others: list[ResourceSlice] = []
+    wanted = collected[0].spec.pool.resource_slice_count
+    if len(collected) != wanted:
+        peers = peers or Peers(slices)
+        if peers.newest > generation:
+            return None
+        if peers.count(generation) != wanted:
+            return Pool(id, incomplete=True)
+        names = {item.metadata.name for item in collected}
+        others = [item for item in peers.consuming(generation) if item.metadata.name not in names]
+    collected.sort(key=lambda item: item.metadata.name.encode())
+    return _assemble(id, collected, others, node, labels, features, model_of)
+
+
+def _own_first(slices: Sequence[ResourceSlice]) -> Iterator[ResourceSlice]:
+    """Slices of one node come before those open to many."""
+    return chain((s for s in slices if is_own(s)), (s for s in slices if not is_own(s)))
+
+
+def is_own(item: ResourceSlice) -> bool:
+    """Whether the slice is filed under the one node it names."""
+    return bool(item.spec.node_name) and not item.spec.shared_counters
+
+
+def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], features: FeatureGates) -> bool:
+    spec = item.spec
+    if not features.DRAPartitionableDevices and (spec.per_device_node_selection is not None or spec.shared_counters):
+        return False
+    if spec.shared_counters:
+        return True
+    try:
+        matched = NodeSelection(spec).matches(node, labels)
+    except NodeSelectorError as problem:
+        raise GatherError(
+            f"gather pool information: failed to perform node selection for slice {item.metadata.name}: {problem}"
+        ) from None
+    if matched is not None:
+        return matched
+    return bool(spec.per_device_node_selection) and _any_device_matches(item, node, labels)
+
+
+def _any_device_matches(item: ResourceSlice, node: str, labels: Mapping[str, str]) -> bool:
+    """Devices after the first match are not looked at."""
+    for device in item.spec.devices:
+        try:
+            if NodeSelection(device).matches(node, labels):
+                return True
+        except NodeSelectorError as problem:
+            raise GatherError(
+                f"gather pool information: failed to perform node selection for device {device.name} "
+                f"in slice {item.metadata.name}: {problem}"
+            ) from None
+    return False
+
+
+def _assemble(
+    id: PoolID,
+    slices: list[ResourceSlice],
+    others: list[ResourceSlice],
+    node: str,
+    labels: Mapping[str, str],
+    features: FeatureGates,
+    model_of: ModelSource,
+) -> Pool:
+    """Check a complete pool and lay out its devices."""
+    partitionable = features.DRAPartitionableDevices
+    with_devices = [item for item in slices if not (partitionable and item.spec.shared_counters)]
+    invalid = _duplicate_device(with_devices)
+    counters: dict[str, dict[str, int]] = {}
+    if partitionable:
+        invalid = invalid or _collect_counters(slices, counters)
+        invalid = invalid or _missing_counter(with_devices + others, counters)
+    if invalid:
+        return Pool(id, invalid=invalid)
+    devices: list[PooledDevice] = []
+    elsewhere, unmatchable = 0, {}
+    for item in with_devices:
+        own = bool(item.spec.per_device_node_selection)
+        shared = NodeSelection(item.spec)
+        for device in item.spec.devices:
+            selection = NodeSelection(device) if own else shared
+            if own:
+                try:
+                    if not selection.matches(node, labels):
+                        elsewhere |= 1 << len(devices)
+                except NodeSelectorError as problem:
+                    unmatchable[len(devices)] = f"failed to perform node selection for device {device.name}: {problem}"
+            devices.append(PooledDevice((*id, device.name), model_of(id[0], device), selection))
+    consumers = tuple(
+        (device.name, consumption(device))
+        for item in (with_devices + others if counters else ())
+        for device in item.spec.devices
+        if device.consumes_counters
+    )
+    return Pool(
+        id, tuple(devices), counters=counters, consumers=consumers, elsewhere=elsewhere, unmatchable=unmatchable
+    )
+
+
+def _duplicate_device(slices: list[ResourceSlice]) -> str:
+    seen: set[str] = set()
+    for item in slices:
+        for device in item.spec.devices:
+            if device.name in seen:
+                return f"duplicate device name {device.name} in slice {item.metadata.name}"
+            seen.add(device.name)
+    return ""
+
+
+def _collect_counters(slices: list[ResourceSlice], counters: dict[str, dict[str, int]]) -> str:
+    for item in slices:
+        for counter_set in item.spec.shared_counters:
+            if counter_set.name in counters:
+                return f"duplicate counter set name {counter_set.name} in slice {item.metadata.name}"
+            counters[counter_set.name] = {name: counter.value.nano for name, counter in counter_set.counters.items()}
+    return ""
+
+
+def _missing_counter(slices: list[ResourceSlice], counters: Mapping[str, Mapping[str, int]]) -> str:
+    for item in slices:
+        for device in item.spec.devices:
+            for part in device.consumes_counters:
+                if part.counter_set not in counters:
+                    return f"counter set {part.counter_set} of device {device.name} is not defined in the pool"
+                for name in part.counters:
+                    if name not in counters[part.counter_set]:
+                        return f"counter {name} of device {device.name} is not defined in set {part.counter_set}"
+    return ""
