@@ -39,7 +39,7 @@ from tests.scheduling.mishaps import Mishaps
 from tests.scheduling.rules import Rules
 from tests.scheduling.strangers import Strangers
 from tests.scheduling.workload import Workload
-from tests.scheduling.world import Replay, Service, World
+from tests.scheduling.world import Service, World, replay
 
 LIMITS = Limits(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
 LAGS = [0.0, 0.002, 0.05, 0.5]
@@ -295,7 +295,7 @@ class Violated(AssertionError):
         self.chaos = chaos
 
 
-def run(replay: Replay, seed: int, steps: int) -> Chaos:
+def run(seed: int, steps: int) -> Chaos:
     """One run. Raises Violated with all that was wrong; a service that logs an error is."""
     made: list[Chaos] = []
     wrong: list[str] = []

@@ -17,7 +17,6 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.scheduling.chaos import Chaos, Violated, run
-from tests.scheduling.world import replay
 
 
 class Tally:
@@ -59,7 +58,7 @@ def shrink(seed: int, steps: int) -> int:
     """The fewest steps of this run, up to `steps`, after which something is wrong."""
     for fewer in range(1, steps):
         try:
-            run(replay, seed, fewer)
+            run(seed, fewer)
         except Violated:
             return fewer
     return steps
@@ -69,7 +68,7 @@ def play_again(console: Console, seed: int, steps: int) -> int:
     """One run with what its services have logged. The trace is the same each time, or the run does not replay."""
     wrong: list[str] = []
     try:
-        chaos = run(replay, seed, steps)
+        chaos = run(seed, steps)
     except Violated as violated:
         chaos, wrong = violated.chaos, violated.wrong
     for line in [*chaos.told, *(f"seed {seed}: {line}" for line in wrong), f"trace {chaos.trace}"]:
@@ -93,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while now - started < options.seconds:
         seed = first + tally.runs
         try:
-            tally.add(run(replay, seed, options.steps))
+            tally.add(run(seed, options.steps))
         except Violated as violated:
             tally.add(violated.chaos)
             console.print(tally.table())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from app.api.core import Node, Pod
 from app.api.decoding import convert
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 
 Json = dict[str, Any]
+KubernetesObject: TypeAlias = Node | Pod | ResourceClaim | ResourceSlice | DeviceClass
+Objects: TypeAlias = Sequence[KubernetesObject]
 
 DRIVER = "gpu.example.com"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -11,125 +10,98 @@ from app.api.errors import RejectedError
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
 from tests.scheduling.api import devices
-from tests.scheduling.objects import make_claim, make_pod
-from tests.scheduling.world import Replay, World
+from tests.scheduling.objects import Objects, make_claim, make_pod
+from tests.scheduling.world import World
 
 
 @pytest.mark.parametrize(("node", "error"), [("n1", ""), ("n2", failure.BOUND_ELSEWHERE)])
-def test_a_finished_bind_is_answered_from_memory(replay: Replay, small: list[Any], node: str, error: str) -> None:
-    async def story(world: World) -> None:
-        world.add(*small, make_claim("c"), make_pod("p", "c"))
-        service = world.service()
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        calls = len(service.client.calls)
-        assert await service.bind(world.api.pod("p"), node) == error
-        assert len(service.client.calls) == calls
-
-    replay(story)
+async def test_a_finished_bind_is_answered_from_memory(world: World, small: Objects, node: str, error: str) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    calls = len(service.client.calls)
+    assert await service.bind(world.api.pod("p"), node) == error
+    assert len(service.client.calls) == calls
 
 
-def test_a_repeated_call_joins_the_bind_under_way(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        world.add(*small, make_claim("c"), make_pod("p", "c"))
-        service = world.service()
-        pod = world.api.pod("p")
-        answers = await asyncio.gather(*(service.bind(pod, "n1") for _ in range(5)))
-        assert answers == [""] * 5
-        assert service.client.calls == ["add_finalizer", "write_status", "bind_pod"]
-
-    replay(story)
+async def test_a_repeated_call_joins_the_bind_under_way(world: World, small: Objects) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    pod = world.api.pod("p")
+    answers = await asyncio.gather(*(service.bind(pod, "n1") for _ in range(5)))
+    assert answers == [""] * 5
+    assert service.client.calls == ["add_finalizer", "write_status", "bind_pod"]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_call_for_another_node_waits_for_the_first(replay: Replay, small: list[Any], seed: int) -> None:
-    async def story(world: World) -> None:
-        world.add(*small, make_claim("c"), make_pod("p", "c"))
-        service = world.service()
-        pod = world.api.pod("p")
-        answers = await asyncio.gather(service.bind(pod, "n1"), service.bind(pod, "n2"))
-        assert sorted(answers) == ["", failure.BOUND_ELSEWHERE]
-        node = world.api.pod("p").spec.node_name
-        assert {pool for _, pool, _ in devices(world.api.claim("c"))} == {node}
-
-    replay(story, seed)
+async def test_a_call_for_another_node_waits_for_the_first(world: World, small: Objects, seed: int) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    pod = world.api.pod("p")
+    answers = await asyncio.gather(service.bind(pod, "n1"), service.bind(pod, "n2"))
+    assert sorted(answers) == ["", failure.BOUND_ELSEWHERE]
+    node = world.api.pod("p").spec.node_name
+    assert {pool for _, pool, _ in devices(world.api.claim("c"))} == {node}
 
 
-def test_a_call_for_another_node_succeeds_when_the_first_failed(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        world.add(*small, make_claim("c"), make_pod("p", "c"))
-        service = world.service()
-        service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
-        pod = world.api.pod("p")
-        answers = await asyncio.gather(service.bind(pod, "n1"), service.bind(pod, "n2"))
-        assert list(answers) == [failure.REFUSED_BINDING, ""]
-        assert world.api.pod("p").spec.node_name == "n2"
-
-    replay(story)
+async def test_a_call_for_another_node_succeeds_when_the_first_failed(world: World, small: Objects) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
+    pod = world.api.pod("p")
+    answers = await asyncio.gather(service.bind(pod, "n1"), service.bind(pod, "n2"))
+    assert list(answers) == [failure.REFUSED_BINDING, ""]
+    assert world.api.pod("p").spec.node_name == "n2"
 
 
-def test_a_failed_bind_is_tried_anew(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        world.add(*small, make_claim("c"), make_pod("p", "c"))
-        service = world.service()
-        service.client.fail("write_status", RejectedError(422, "Invalid"))
-        assert await service.bind(world.api.pod("p"), "n1") != ""
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-
-    replay(story)
+async def test_a_failed_bind_is_tried_anew(world: World, small: Objects) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    service.client.fail("write_status", RejectedError(422, "Invalid"))
+    assert await service.bind(world.api.pod("p"), "n1") != ""
+    assert await service.bind(world.api.pod("p"), "n1") == ""
 
 
-def test_a_caller_that_hangs_up_changes_nothing(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        world.add(*small, make_claim("c"), make_pod("p", "c"))
-        service = world.service()
-        call = service.spawn(service.bind(world.api.pod("p"), "n1"))
-        await world.settle(0.0015)
-        call.cancel()
-        await world.settle()
-        assert world.api.pod("p").spec.node_name == "n1"
-        assert world.api.claim("c").reserved_for("uid-p")
-
-    replay(story)
+async def test_a_caller_that_hangs_up_changes_nothing(world: World, small: Objects) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    call = service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle(0.0015)
+    call.cancel()
+    await world.settle()
+    assert world.api.pod("p").spec.node_name == "n1"
+    assert world.api.claim("c").reserved_for("uid-p")
 
 
-def test_two_pods_share_a_claim_on_one_node(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        pods = [make_pod(f"p{index}", "c") for index in range(20)]
-        world.add(*small, make_claim("c"), *pods)
-        service = world.service()
-        assert await service.bind(world.api.pod("p0"), "n1") == ""
-        answers = await asyncio.gather(*(service.bind(world.api.pod(f"p{index}"), "n1") for index in range(1, 20)))
-        assert answers == [""] * 19
-        assert len(world.api.claim("c").status.reserved_for) == 20
-        assert ("conflicts", "claim") not in service.counted
-
-    replay(story)
+async def test_two_pods_share_a_claim_on_one_node(world: World, small: Objects) -> None:
+    pods = [make_pod(f"p{index}", "c") for index in range(20)]
+    world.add(*small, make_claim("c"), *pods)
+    service = world.service()
+    assert await service.bind(world.api.pod("p0"), "n1") == ""
+    answers = await asyncio.gather(*(service.bind(world.api.pod(f"p{index}"), "n1") for index in range(1, 20)))
+    assert answers == [""] * 19
+    assert len(world.api.claim("c").status.reserved_for) == 20
+    assert ("conflicts", "claim") not in service.counted
 
 
-def test_one_device_is_given_to_one_of_many(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        names = [f"{index}" for index in range(10)]
-        world.add(*small, *(make_claim(f"c{n}") for n in names), *(make_pod(f"p{n}", f"c{n}") for n in names))
-        service = world.service()
-        answers = await asyncio.gather(*(service.bind(world.api.pod(f"p{n}"), "n1") for n in names))
-        assert sorted(answers) == ["", "", *["cannot allocate all claims"] * 8]
-        assert world.api.doubles() == []
-
-    replay(story)
+async def test_one_device_is_given_to_one_of_many(world: World, small: Objects) -> None:
+    names = [f"{index}" for index in range(10)]
+    world.add(*small, *(make_claim(f"c{n}") for n in names), *(make_pod(f"p{n}", f"c{n}") for n in names))
+    service = world.service()
+    answers = await asyncio.gather(*(service.bind(world.api.pod(f"p{n}"), "n1") for n in names))
+    assert sorted(answers) == ["", "", *["cannot allocate all claims"] * 8]
+    assert world.api.doubles() == []
 
 
-def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        world.add(*small, make_claim("c"), make_pod("p", "c"))
-        service = world.service(limits=Limits(bind_seconds=1.0))
-        service.client.latency = 0.7
-        assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
-        assert service.extender.binds_under_way == 1
-        error = await service.bind(world.api.pod("p"), "n1")
-        assert error in ("", failure.LATE, failure.STILL_RUNNING)
-        for _ in range(5):
-            error = error and await service.bind(world.api.pod("p"), "n1")
-        await world.settle(10.0)
-        assert (world.api.pod("p").spec.node_name == "n1") is (error == "")
-
-    replay(story)
+async def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(world: World, small: Objects) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service(limits=Limits(bind_seconds=1.0))
+    service.client.latency = 0.7
+    assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
+    assert service.extender.binds_under_way == 1
+    error = await service.bind(world.api.pod("p"), "n1")
+    assert error in ("", failure.LATE, failure.STILL_RUNNING)
+    for _ in range(5):
+        error = error and await service.bind(world.api.pod("p"), "n1")
+    await world.settle(10.0)
+    assert (world.api.pod("p").spec.node_name == "n1") is (error == "")

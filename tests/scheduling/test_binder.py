@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.scheduling.api import devices
-from tests.scheduling.objects import make_claim, make_pod
-from tests.scheduling.world import Replay, World
+from tests.scheduling.objects import Objects, make_claim, make_pod
+from tests.scheduling.world import World
 
 
-def test_a_pod_without_claims_is_bound_with_one_write(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        world.add(*small, make_pod("p"))
-        service = world.service()
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        assert world.api.pod("p").spec.node_name == "n1"
-        assert service.client.calls == ["bind_pod"]
-
-    replay(story)
+async def test_a_pod_without_claims_is_bound_with_one_write(world: World, small: Objects) -> None:
+    world.add(*small, make_pod("p"))
+    service = world.service()
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert world.api.pod("p").spec.node_name == "n1"
+    assert service.client.calls == ["bind_pod"]
 
 
-def test_a_fresh_claim_takes_three_writes_in_order(replay: Replay, small: list[Any]) -> None:
-    async def story(world: World) -> None:
-        world.add(*small, make_claim("c"), make_pod("p", "c"))
-        service = world.service()
-        world.api.log.clear()
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        assert [operation for operation, _ in world.api.log] == ["add_finalizer", "write_status", "bind"]
-        claim = world.api.claim("c")
-        assert devices(claim) == {("gpu.example.com", "n1", "a")}
-        assert [entry.name for entry in claim.status.reserved_for] == ["p"]
-        assert ("DevicesAllocated", "claim c: allocated gpu.example.com/n1/a on node n1") in service.client.events
-
-    replay(story)
+async def test_a_fresh_claim_takes_three_writes_in_order(world: World, small: Objects) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    world.api.log.clear()
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert [operation for operation, _ in world.api.log] == ["add_finalizer", "write_status", "bind"]
+    claim = world.api.claim("c")
+    assert devices(claim) == {("gpu.example.com", "n1", "a")}
+    assert [entry.name for entry in claim.status.reserved_for] == ["p"]
+    assert ("DevicesAllocated", "claim c: allocated gpu.example.com/n1/a on node n1") in service.client.events

@@ -12,7 +12,7 @@ from app.api.resource import AllocatedDeviceStatus
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
 from tests.scheduling.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.world import Replay, Service, World
+from tests.scheduling.world import Service, World
 
 SLOW = {"name": "slow", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
 LONG = Limits(bind_seconds=1000.0)
@@ -33,111 +33,92 @@ def report(world: World, **conditions: str) -> None:
     world.api.set_status("c", devices=(convert(AllocatedDeviceStatus, entry),))
 
 
-def test_the_pod_is_bound_as_soon_as_the_device_is_ready(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        service = prepare(world)
-        bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
-        await world.settle(100.0)
-        assert not bind.done()
-        assert not world.api.pod("p").spec.node_name
-        report(world, ready="False")
-        await world.settle(1.0)
-        assert not bind.done()
-        report(world, ready="True")
-        await world.settle(0.1)
-        assert bind.done()
-        assert await bind == ""
-        pending = ("BindingConditionsPending", "waiting for binding conditions for device on node n1")
-        assert service.client.events.count(pending) == 1
-
-    replay(story)
+async def test_the_pod_is_bound_as_soon_as_the_device_is_ready(world: World) -> None:
+    service = prepare(world)
+    bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle(100.0)
+    assert not bind.done()
+    assert not world.api.pod("p").spec.node_name
+    report(world, ready="False")
+    await world.settle(1.0)
+    assert not bind.done()
+    report(world, ready="True")
+    await world.settle(0.1)
+    assert bind.done()
+    assert await bind == ""
+    pending = ("BindingConditionsPending", "waiting for binding conditions for device on node n1")
+    assert service.client.events.count(pending) == 1
 
 
-def test_the_allocation_says_since_when_in_whole_seconds(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        service = prepare(world)
-        await world.settle(1.7)
-        service.spawn(service.bind(world.api.pod("p"), "n1"))
-        await world.settle()
-        allocation = world.api.claim("c").allocation
-        assert allocation is not None
-        assert allocation.allocation_timestamp == "2026-01-01T00:00:01Z"
-
-    replay(story)
+async def test_the_allocation_says_since_when_in_whole_seconds(world: World) -> None:
+    service = prepare(world)
+    await world.settle(1.7)
+    service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle()
+    allocation = world.api.claim("c").allocation
+    assert allocation is not None
+    assert allocation.allocation_timestamp == "2026-01-01T00:00:01Z"
 
 
-def test_without_the_gates_there_is_no_timestamp(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        world.add(make_class(), make_node("n1"), make_slice("n1", ["a"]), make_claim("c"), make_pod("p", "c"))
-        service = world.service(features=FeatureGates(DRAResourceClaimDeviceStatus=False))
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        allocation = world.api.claim("c").allocation
-        assert allocation is not None
-        assert allocation.allocation_timestamp is None
-
-    replay(story)
+async def test_without_the_gates_there_is_no_timestamp(world: World) -> None:
+    world.add(make_class(), make_node("n1"), make_slice("n1", ["a"]), make_claim("c"), make_pod("p", "c"))
+    service = world.service(features=FeatureGates(DRAResourceClaimDeviceStatus=False))
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    allocation = world.api.claim("c").allocation
+    assert allocation is not None
+    assert allocation.allocation_timestamp is None
 
 
-def test_a_failed_device_is_given_back(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        service = prepare(world)
-        bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
-        await world.settle()
-        report(world, bad="True")
-        assert (await bind).startswith("device binding failed: claim=c, reason=Why")
-        assert world.api.claim("c").allocation is None
-
-    replay(story)
+async def test_a_failed_device_is_given_back(world: World) -> None:
+    service = prepare(world)
+    bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle()
+    report(world, bad="True")
+    assert (await bind).startswith("device binding failed: claim=c, reason=Why")
+    assert world.api.claim("c").allocation is None
 
 
-def test_a_device_that_takes_too_long_is_given_back(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        service = prepare(world)
-        started = world.clock.monotonic()
-        assert await service.bind(world.api.pod("p"), "n1") == "device binding timeout: claim=c"
-        assert 600 <= world.clock.monotonic() - started <= 602
-        assert world.api.claim("c").allocation is None
-
-    replay(story)
+async def test_a_device_that_takes_too_long_is_given_back(world: World) -> None:
+    service = prepare(world)
+    started = world.clock.monotonic()
+    assert await service.bind(world.api.pod("p"), "n1") == "device binding timeout: claim=c"
+    assert 600 <= world.clock.monotonic() - started <= 602
+    assert world.api.claim("c").allocation is None
 
 
-def test_a_short_call_keeps_the_device_for_the_next_attempt(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        service = prepare(world, Limits(bind_seconds=10.0))
-        pod = world.api.pod("p")
-        for _ in range(3):
-            assert await service.bind(pod, "n1") == failure.WAITING
-            claim = world.api.claim("c")
-            assert claim.reserved_for("uid-p")
-            await world.settle(60.0)
-            assert (await service.filter(pod)).NodeNames == ["n1"]
-        report(world, ready="True")
-        await world.settle()
-        assert await service.bind(pod, "n1") == ""
-        assert [name for name, _ in world.api.log].count("write_status") == 1
-
-    replay(story)
+async def test_a_short_call_keeps_the_device_for_the_next_attempt(world: World) -> None:
+    service = prepare(world, Limits(bind_seconds=10.0))
+    pod = world.api.pod("p")
+    for _ in range(3):
+        assert await service.bind(pod, "n1") == failure.WAITING
+        claim = world.api.claim("c")
+        assert claim.reserved_for("uid-p")
+        await world.settle(60.0)
+        assert (await service.filter(pod)).NodeNames == ["n1"]
+    report(world, ready="True")
+    await world.settle()
+    assert await service.bind(pod, "n1") == ""
+    assert [name for name, _ in world.api.log].count("write_status") == 1
 
 
 @pytest.mark.parametrize("state", ["failed", "late"])
-def test_a_device_that_cannot_be_bound_any_more_fits_nowhere_until_it_is_given_back(replay: Replay, state: str) -> None:
-    async def story(world: World) -> None:
-        service = prepare(world, Limits(bind_seconds=10.0, sweep_seconds=0.0))
-        assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
-        if state == "failed":
-            report(world, bad="True")
-            await world.settle()
-        else:
-            await world.settle(700.0)
-        answer = await service.filter(world.api.pod("p"))
-        assert answer.FailedAndUnresolvableNodes == {"n1": "resourceclaim not available on the node"}
-        assert await service.bind(world.api.pod("p"), "n1") == "resourceclaim not available on the node"
-        unschedulable(world, "p")
-        await world.settle(70.0)
-        assert world.api.claim("c").allocation is None
-        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
-
-    replay(story)
+async def test_a_device_that_cannot_be_bound_any_more_fits_nowhere_until_it_is_given_back(
+    world: World, state: str
+) -> None:
+    service = prepare(world, Limits(bind_seconds=10.0, sweep_seconds=0.0))
+    assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
+    if state == "failed":
+        report(world, bad="True")
+        await world.settle()
+    else:
+        await world.settle(700.0)
+    answer = await service.filter(world.api.pod("p"))
+    assert answer.FailedAndUnresolvableNodes == {"n1": "resourceclaim not available on the node"}
+    assert await service.bind(world.api.pod("p"), "n1") == "resourceclaim not available on the node"
+    unschedulable(world, "p")
+    await world.settle(70.0)
+    assert world.api.claim("c").allocation is None
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
 
 
 def unschedulable(world: World, name: str) -> None:
@@ -148,42 +129,32 @@ def unschedulable(world: World, name: str) -> None:
     world.api.put(type(pod)(metadata=pod.metadata, spec=pod.spec, status=status))
 
 
-def test_a_pod_deleted_while_its_device_gets_ready_frees_it(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        service = prepare(world)
-        bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
-        await world.settle(50.0)
-        world.api.delete_pod("p")
-        assert await bind in (failure.DELETED, "claim default/c got deallocated elsewhere in the meantime")
-        assert world.api.claim("c").allocation is None
-
-    replay(story)
+async def test_a_pod_deleted_while_its_device_gets_ready_frees_it(world: World) -> None:
+    service = prepare(world)
+    bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle(50.0)
+    world.api.delete_pod("p")
+    assert await bind in (failure.DELETED, "claim default/c got deallocated elsewhere in the meantime")
+    assert world.api.claim("c").allocation is None
 
 
-def test_a_claim_deallocated_by_others_ends_the_wait(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        service = prepare(world)
-        bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
-        await world.settle(50.0)
-        world.api.set_status("c", allocation=None, reserved_for=(), devices=())
-        assert await bind == "claim default/c got deallocated elsewhere in the meantime"
-
-    replay(story)
+async def test_a_claim_deallocated_by_others_ends_the_wait(world: World) -> None:
+    service = prepare(world)
+    bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle(50.0)
+    world.api.set_status("c", allocation=None, reserved_for=(), devices=())
+    assert await bind == "claim default/c got deallocated elsewhere in the meantime"
 
 
-def test_a_device_that_gets_ready_after_its_time_wakes_the_pod_that_was_refused(replay: Replay) -> None:
+async def test_a_device_that_gets_ready_after_its_time_wakes_the_pod_that_was_refused(world: World) -> None:
     """Chaos set the clock: the pod was refused because of the time, and nothing told it of the device."""
-
-    async def story(world: World) -> None:
-        service = prepare(world, Limits(bind_seconds=10.0, sweep_seconds=0.0))
-        assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
-        world.clock.offset += 3600.0
-        await world.settle(5.0)
-        assert (await service.filter(world.api.pod("p"))).NodeNames == []
-        rung = service.client.rings
-        report(world, ready="True")
-        await world.settle(5.0)
-        assert service.client.rings > rung
-        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
-
-    replay(story)
+    service = prepare(world, Limits(bind_seconds=10.0, sweep_seconds=0.0))
+    assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
+    world.clock.offset += 3600.0
+    await world.settle(5.0)
+    assert (await service.filter(world.api.pod("p"))).NodeNames == []
+    rung = service.client.rings
+    report(world, ready="True")
+    await world.settle(5.0)
+    assert service.client.rings > rung
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]

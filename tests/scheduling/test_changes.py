@@ -7,62 +7,50 @@ import asyncio
 import pytest
 
 from app.scheduling.changes import Changes
-from tests.scheduling.world import Replay, World
+from tests.scheduling.world import World
 
 
-def test_a_condition_that_holds_is_not_waited_for(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        assert await Changes().until(lambda: True, ["k"], 0.0)
-        assert world.clock.monotonic() == 0.0
-
-    replay(story)
+async def test_a_condition_that_holds_is_not_waited_for(world: World) -> None:
+    assert await Changes().until(lambda: True, ["k"], 0.0)
+    assert world.clock.monotonic() == 0.0
 
 
-def test_only_a_notification_makes_it_look_again(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        changes, looked = Changes(), []
+async def test_only_a_notification_makes_it_look_again(world: World) -> None:
+    changes, looked = Changes(), []
 
-        def condition() -> bool:
-            looked.append(world.clock.monotonic())
-            return len(looked) == 3
+    def condition() -> bool:
+        looked.append(world.clock.monotonic())
+        return len(looked) == 3
 
-        wait = asyncio.create_task(changes.until(condition, ["a", "b"], 100.0))
-        await world.settle(1.0)
-        changes.notify("other")
-        await world.settle(1.0)
-        changes.notify("b")
-        await world.settle(1.0)
-        changes.notify("a")
-        assert await wait
-        assert looked == [0.0, 2.0, 3.0]
-
-    replay(story)
+    wait = asyncio.create_task(changes.until(condition, ["a", "b"], 100.0))
+    await world.settle(1.0)
+    changes.notify("other")
+    await world.settle(1.0)
+    changes.notify("b")
+    await world.settle(1.0)
+    changes.notify("a")
+    assert await wait
+    assert looked == [0.0, 2.0, 3.0]
 
 
-def test_time_ends_the_wait(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        assert not await Changes().until(lambda: False, ["k"], 5.0)
-        assert world.clock.monotonic() == 5.0
-
-    replay(story)
+async def test_time_ends_the_wait(world: World) -> None:
+    assert not await Changes().until(lambda: False, ["k"], 5.0)
+    assert world.clock.monotonic() == 5.0
 
 
-def test_what_the_condition_raises_is_passed_on_and_nothing_is_left(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        changes = Changes()
-        fail = False
+async def test_what_the_condition_raises_is_passed_on_and_nothing_is_left(world: World) -> None:
+    changes = Changes()
+    fail = False
 
-        def condition() -> bool:
-            if fail:
-                raise ValueError("over")
-            return False
+    def condition() -> bool:
+        if fail:
+            raise ValueError("over")
+        return False
 
-        wait = asyncio.create_task(changes.until(condition, ["k"], 5.0))
-        await world.settle(1.0)
-        fail = True
-        changes.notify("k")
-        with pytest.raises(ValueError, match="over"):
-            await wait
-        assert len(changes) == 0
-
-    replay(story)
+    wait = asyncio.create_task(changes.until(condition, ["k"], 5.0))
+    await world.settle(1.0)
+    fail = True
+    changes.notify("k")
+    with pytest.raises(ValueError, match="over"):
+        await wait
+    assert len(changes) == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.scheduling.chaos import Chaos, run
-from tests.scheduling.world import Replay
 
 
 def bindings(chaos: Chaos) -> int:
@@ -14,20 +13,20 @@ def bindings(chaos: Chaos) -> int:
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_nothing_is_doubled_lost_or_left_behind(replay: Replay, block: int) -> None:
+def test_nothing_is_doubled_lost_or_left_behind(block: int) -> None:
     seeds = range(5 * block, 5 * block + 5)
-    assert sum(bindings(run(replay, seed, 60)) for seed in seeds) >= len(seeds)
+    assert sum(bindings(run(seed, 60)) for seed in seeds) >= len(seeds)
 
 
-def test_a_run_is_its_seed(replay: Replay) -> None:
+def test_a_run_is_its_seed() -> None:
     for seed in range(3):
-        first, second = run(replay, seed, 60), run(replay, seed, 60)
+        first, second = run(seed, 60), run(seed, 60)
         assert first.trace == second.trace
         assert first.seconds == second.seconds
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
-def test_nothing_is_doubled_lost_or_left_behind_in_many_runs(replay: Replay, block: int) -> None:
+def test_nothing_is_doubled_lost_or_left_behind_in_many_runs(block: int) -> None:
     seeds = range(1000 + 20 * block, 1020 + 20 * block)
-    assert sum(bindings(run(replay, seed, 100)) for seed in seeds) >= len(seeds)
+    assert sum(bindings(run(seed, 100)) for seed in seeds) >= len(seeds)

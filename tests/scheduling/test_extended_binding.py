@@ -13,8 +13,8 @@ from app.api.resource import ResourceClaim
 from app.scheduling import extended
 from app.scheduling.bind import failure
 from tests.scheduling.api import devices
-from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.world import Replay, World
+from tests.scheduling.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
+from tests.scheduling.world import World
 
 GPU = "example.com/gpu"
 
@@ -23,7 +23,7 @@ def asking(name: str, count: int = 1, *claims: str) -> Pod:
     return make_pod(name, *claims, containers=[{"name": "main", "resources": {"requests": {GPU: str(count)}}}])
 
 
-def nodes(**allocatable: str) -> list[Any]:
+def nodes(**allocatable: str) -> Objects:
     """Two nodes with two devices each; the second one also offers this by device plugins."""
     return [
         make_class(resource=GPU),
@@ -38,243 +38,188 @@ def made(world: World) -> list[ResourceClaim]:
     return [claim for claim in world.api.all(ResourceClaim) if extended.is_extended_claim(claim)]
 
 
-def test_a_claim_is_made_allocated_and_told_to_kubelet(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        world.add(*nodes(), asking("p", 2))
-        service = world.service()
-        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
-        world.api.log.clear()
-        assert await service.bind(world.api.pod("p"), "n2") == ""
-        order = ["create_claim", "add_finalizer", "write_status", "patch_pod_status", "bind"]
-        assert [operation for operation, _ in world.api.log] == order
-        (claim,) = made(world)
-        assert len(devices(claim)) == 2
-        assert claim.reserved_for("uid-p")
-        told = world.api.pod("p").status.extended_resource_claim_status
-        assert told is not None
-        assert told.resource_claim_name == claim.metadata.name
-        assert [mapping.request_name for mapping in told.request_mappings] == ["container-0-request-0"]
-        assert service.extender.state.cluster.ledger.holds() == ()
-
-    replay(story)
+async def test_a_claim_is_made_allocated_and_told_to_kubelet(world: World) -> None:
+    world.add(*nodes(), asking("p", 2))
+    service = world.service()
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+    world.api.log.clear()
+    assert await service.bind(world.api.pod("p"), "n2") == ""
+    order = ["create_claim", "add_finalizer", "write_status", "patch_pod_status", "bind"]
+    assert [operation for operation, _ in world.api.log] == order
+    (claim,) = made(world)
+    assert len(devices(claim)) == 2
+    assert claim.reserved_for("uid-p")
+    told = world.api.pod("p").status.extended_resource_claim_status
+    assert told is not None
+    assert told.resource_claim_name == claim.metadata.name
+    assert [mapping.request_name for mapping in told.request_mappings] == ["container-0-request-0"]
+    assert service.extender.state.cluster.ledger.holds() == ()
 
 
-def test_a_node_with_a_device_plugin_needs_no_claim(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        world.add(*nodes(**{GPU: "8"}), asking("p", 3))
-        service = world.service()
-        answer = await service.filter(world.api.pod("p"))
-        assert answer.NodeNames == ["n2"]
-        assert answer.FailedAndUnresolvableNodes == {"n1": "cannot allocate all claims"}
-        assert await service.bind(world.api.pod("p"), "n2") == ""
-        assert made(world) == []
-
-    replay(story)
+async def test_a_node_with_a_device_plugin_needs_no_claim(world: World) -> None:
+    world.add(*nodes(**{GPU: "8"}), asking("p", 3))
+    service = world.service()
+    answer = await service.filter(world.api.pod("p"))
+    assert answer.NodeNames == ["n2"]
+    assert answer.FailedAndUnresolvableNodes == {"n1": "cannot allocate all claims"}
+    assert await service.bind(world.api.pod("p"), "n2") == ""
+    assert made(world) == []
 
 
-def test_a_class_that_becomes_unreadable_leaves_the_resource_to_the_next(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        world.add(*nodes(), make_class("a", resource=GPU), asking("p"))
-        service = world.service()
-        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
-        service.extender.poison("DeviceClass", "a", "spec.selectors: nonsense")
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        (claim,) = made(world)
-        assert [request.exactly.device_class_name for request in claim.spec.devices.requests if request.exactly] == [
-            "gpu"
-        ]
-
-    replay(story)
+async def test_a_class_that_becomes_unreadable_leaves_the_resource_to_the_next(world: World) -> None:
+    world.add(*nodes(), make_class("a", resource=GPU), asking("p"))
+    service = world.service()
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+    service.extender.poison("DeviceClass", "a", "spec.selectors: nonsense")
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    (claim,) = made(world)
+    assert [request.exactly.device_class_name for request in claim.spec.devices.requests if request.exactly] == ["gpu"]
 
 
-def test_claims_and_extended_resources_go_together(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        world.add(*nodes(), make_claim("c"), asking("p", 1, "c"), asking("q", 2, "c"))
-        service = world.service()
-        assert (await service.filter(world.api.pod("q"))).NodeNames == []
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        (claim,) = made(world)
-        assert devices(claim) != devices(world.api.claim("c"))
-        assert world.api.doubles() == []
-
-    replay(story)
+async def test_claims_and_extended_resources_go_together(world: World) -> None:
+    world.add(*nodes(), make_claim("c"), asking("p", 1, "c"), asking("q", 2, "c"))
+    service = world.service()
+    assert (await service.filter(world.api.pod("q"))).NodeNames == []
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    (claim,) = made(world)
+    assert devices(claim) != devices(world.api.claim("c"))
+    assert world.api.doubles() == []
 
 
-def test_the_order_of_nodes_is_kept_when_they_differ(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        world.add(*nodes(**{GPU: "8"}), make_node("n0"), make_slice("n0", ["a"]), asking("p"))
-        answer = await world.service().filter(world.api.pod("p"), "n2", "n0", "n1")
-        assert answer.NodeNames == ["n2", "n0", "n1"]
-
-    replay(story)
+async def test_the_order_of_nodes_is_kept_when_they_differ(world: World) -> None:
+    world.add(*nodes(**{GPU: "8"}), make_node("n0"), make_slice("n0", ["a"]), asking("p"))
+    answer = await world.service().filter(world.api.pod("p"), "n2", "n0", "n1")
+    assert answer.NodeNames == ["n2", "n0", "n1"]
 
 
 @pytest.mark.parametrize("operation", ["add_finalizer", "write_status", "patch_pod_status", "bind_pod"])
-def test_a_failed_bind_leaves_no_claim(replay: Replay, operation: str) -> None:
-    async def story(world: World) -> None:
-        world.add(*nodes(), asking("p"))
-        service = world.service()
-        service.client.fail(operation, RejectedError(403, "Forbidden"))
-        assert await service.bind(world.api.pod("p"), "n1") != ""
-        assert made(world) == []
-        assert service.extender.state.cluster.ledger.holds() == ()
-        await world.settle()
-        assert await service.bind(world.api.pod("p"), "n2") == ""
-
-    replay(story)
+async def test_a_failed_bind_leaves_no_claim(world: World, operation: str) -> None:
+    world.add(*nodes(), asking("p"))
+    service = world.service()
+    service.client.fail(operation, RejectedError(403, "Forbidden"))
+    assert await service.bind(world.api.pod("p"), "n1") != ""
+    assert made(world) == []
+    assert service.extender.state.cluster.ledger.holds() == ()
+    await world.settle()
+    assert await service.bind(world.api.pod("p"), "n2") == ""
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lost_reply_to_the_creation_makes_no_second_claim(replay: Replay, when: Any) -> None:
-    async def story(world: World) -> None:
-        world.add(*nodes(), asking("p"))
-        service = world.service()
-        service.client.fail("create_claim", OutcomeUnknownError(0, "Timeout"), when)
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        assert len(made(world)) == 1
-
-    replay(story)
+async def test_a_lost_reply_to_the_creation_makes_no_second_claim(world: World, when: Any) -> None:
+    world.add(*nodes(), asking("p"))
+    service = world.service()
+    service.client.fail("create_claim", OutcomeUnknownError(0, "Timeout"), when)
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert len(made(world)) == 1
 
 
 @pytest.mark.parametrize("number", range(5))
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_at_any_write_is_recovered_from(replay: Replay, number: int, when: Any) -> None:
-    async def story(world: World) -> None:
-        world.add(*nodes(), asking("p"))
-        first = world.service()
-        first.client.kill_at = (number, when)
-        first.spawn(first.bind(world.api.pod("p"), "n1"))
-        await world.settle(0.1)
-        await first.kill()
-        second = world.service()
-        second.start()
-        for _ in range(10):
-            pod = world.api.pod("p")
-            if not pod.spec.node_name:
-                fits = (await second.filter(pod)).NodeNames
-                if fits:
-                    await second.bind(pod, fits[-1])
-            await world.settle(1.0)
-        (claim,) = made(world)
-        assert world.api.pod("p").spec.node_name in {pool for _, pool, _ in devices(claim)}
-        told = world.api.pod("p").status.extended_resource_claim_status
-        assert told is not None
-        assert told.resource_claim_name == claim.metadata.name
-
-    replay(story)
+async def test_a_crash_at_any_write_is_recovered_from(world: World, number: int, when: Any) -> None:
+    world.add(*nodes(), asking("p"))
+    first = world.service()
+    first.client.kill_at = (number, when)
+    first.spawn(first.bind(world.api.pod("p"), "n1"))
+    await world.settle(0.1)
+    await first.kill()
+    second = world.service()
+    second.start()
+    for _ in range(10):
+        pod = world.api.pod("p")
+        if not pod.spec.node_name:
+            fits = (await second.filter(pod)).NodeNames
+            if fits:
+                await second.bind(pod, fits[-1])
+        await world.settle(1.0)
+    (claim,) = made(world)
+    assert world.api.pod("p").spec.node_name in {pool for _, pool, _ in devices(claim)}
+    told = world.api.pod("p").status.extended_resource_claim_status
+    assert told is not None
+    assert told.resource_claim_name == claim.metadata.name
 
 
-def test_a_name_that_somebody_else_has_taken_is_reported(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        pod = asking("p")
-        world.add(*nodes(), pod, make_claim(extended.claim_name(pod)))
-        error = await world.service().bind(world.api.pod("p"), "n1")
-        assert error == "another claim has the name of the pod's claim for extended resources"
-
-    replay(story)
+async def test_a_name_that_somebody_else_has_taken_is_reported(world: World) -> None:
+    pod = asking("p")
+    world.add(*nodes(), pod, make_claim(extended.claim_name(pod)))
+    error = await world.service().bind(world.api.pod("p"), "n1")
+    assert error == "another claim has the name of the pod's claim for extended resources"
 
 
-def test_without_the_gate_the_resource_is_an_ordinary_one(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        world.add(*nodes(), asking("p", 5))
-        service = world.service(features=FeatureGates(DRAExtendedResource=False))
-        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
-
-    replay(story)
+async def test_without_the_gate_the_resource_is_an_ordinary_one(world: World) -> None:
+    world.add(*nodes(), asking("p", 5))
+    service = world.service(features=FeatureGates(DRAExtendedResource=False))
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
 
 
-def test_a_class_that_gets_the_name_later_counts_at_once(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        world.add(make_class(), make_node("n1"), asking("p"))
-        service = world.service()
-        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
-        world.add(make_class(resource=GPU))
-        await world.settle()
-        assert (await service.filter(world.api.pod("p"))).NodeNames == []
-
-    replay(story)
+async def test_a_class_that_gets_the_name_later_counts_at_once(world: World) -> None:
+    world.add(make_class(), make_node("n1"), asking("p"))
+    service = world.service()
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
+    world.add(make_class(resource=GPU))
+    await world.settle()
+    assert (await service.filter(world.api.pod("p"))).NodeNames == []
 
 
-def test_a_pod_is_not_bound_without_devices_when_its_class_goes_after_filter(replay: Replay) -> None:
+async def test_a_pod_is_not_bound_without_devices_when_its_class_goes_after_filter(world: World) -> None:
     """Without the class the pod looks like one that uses no devices; kubelet would have turned it away."""
-
-    async def story(world: World) -> None:
-        world.add(*nodes(), asking("p"))
-        service = world.service()
-        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
-        world.api.drop(make_class())
-        await world.settle()
-        assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
-        world.add(make_class(resource=GPU))
-        await world.settle()
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        assert len(made(world)) == 1
-
-    replay(story)
+    world.add(*nodes(), asking("p"))
+    service = world.service()
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+    world.api.drop(make_class())
+    await world.settle()
+    assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
+    world.add(make_class(resource=GPU))
+    await world.settle()
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert len(made(world)) == 1
 
 
-def test_a_resource_that_no_class_was_ever_seen_for_is_left_to_others_after_a_moment(replay: Replay) -> None:
+async def test_a_resource_that_no_class_was_ever_seen_for_is_left_to_others_after_a_moment(world: World) -> None:
     """The class may be new, and the watch behind the scheduler's: it was broken, for longer than we had waited."""
     other = {"name": "main", "resources": {"requests": {"other.example.com/nic": "1"}}}
-
-    async def story(world: World) -> None:
-        world.add(make_node("n1"), make_pod("p", containers=[other]))
-        service = world.service()
-        assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
-        await world.settle(30.0)
-        assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
-        await world.settle(30.0)
-        assert await service.bind(world.api.pod("p"), "n1") != failure.CLASS_UNKNOWN
-
-    world = replay(story)
+    world.add(make_node("n1"), make_pod("p", containers=[other]))
+    service = world.service()
+    assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
+    await world.settle(30.0)
+    assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
+    await world.settle(30.0)
+    assert await service.bind(world.api.pod("p"), "n1") != failure.CLASS_UNKNOWN
     assert world.api.pod("p").spec.node_name == "n1"
 
 
-def test_a_claim_that_exists_and_cannot_be_read_ends_the_bind_with_a_reason(replay: Replay) -> None:
+async def test_a_claim_that_exists_and_cannot_be_read_ends_the_bind_with_a_reason(world: World) -> None:
     """The error was not foreseen there, so the bind ended as an internal one."""
-
-    async def story(world: World) -> None:
-        world.add(*nodes(), asking("p"))
-        service = world.service()
-        service.client.fail("create_claim", ConflictError(409, "AlreadyExists"))
-        service.client.fail("read_claim", RejectedError(403, "Forbidden"))
-        refused = "the API server refused the claim for extended resources"
-        assert await service.bind(world.api.pod("p"), "n1") == refused
-        assert service.extender.state.cluster.ledger.holds() == ()
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-
-    replay(story)
+    world.add(*nodes(), asking("p"))
+    service = world.service()
+    service.client.fail("create_claim", ConflictError(409, "AlreadyExists"))
+    service.client.fail("read_claim", RejectedError(403, "Forbidden"))
+    refused = "the API server refused the claim for extended resources"
+    assert await service.bind(world.api.pod("p"), "n1") == refused
+    assert service.extender.state.cluster.ledger.holds() == ()
+    assert await service.bind(world.api.pod("p"), "n1") == ""
 
 
-def test_a_pod_is_not_bound_without_devices_while_its_class_cannot_be_read(replay: Replay) -> None:
+async def test_a_pod_is_not_bound_without_devices_while_its_class_cannot_be_read(world: World) -> None:
     """A process that had started after somebody broke the class knew nothing of the resource behind it. After a moment
     it took the name for somebody else's, and bound the pod as it was.
     """
-
-    async def story(world: World) -> None:
-        world.add(*nodes(), asking("p"))
-        world.api.spoil(make_class(resource=GPU))
-        service = world.service()
-        for _ in range(3):
-            assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
-            await world.settle(10.0)
-        world.add(make_class(resource=GPU))
-        await world.settle()
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        assert len(made(world)) == 1
-
-    replay(story)
+    world.add(*nodes(), asking("p"))
+    world.api.spoil(make_class(resource=GPU))
+    service = world.service()
+    for _ in range(3):
+        assert await service.bind(world.api.pod("p"), "n1") == failure.CLASS_UNKNOWN
+        await world.settle(10.0)
+    world.add(make_class(resource=GPU))
+    await world.settle()
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert len(made(world)) == 1
 
 
-def test_the_claim_of_a_bound_pod_is_looked_over_with_it(replay: Replay) -> None:
+async def test_the_claim_of_a_bound_pod_is_looked_over_with_it(world: World) -> None:
     """What others hold as well is told of when the pod is bound, whether or not the pod names the claim."""
-
-    async def story(world: World) -> None:
-        world.add(*nodes(), make_claim("c"), asking("p", 1, "c"))
-        service = world.service()
-        assert list(service.extender.claims_in_use(world.api.pod("p"))) == []
-        assert await service.bind(world.api.pod("p"), "n1") == ""
-        found = list(service.extender.claims_in_use(world.api.pod("p")))
-        assert {claim.metadata.uid for claim in found} == {"uid-c", made(world)[0].metadata.uid}
-
-    replay(story)
+    world.add(*nodes(), make_claim("c"), asking("p", 1, "c"))
+    service = world.service()
+    assert list(service.extender.claims_in_use(world.api.pod("p"))) == []
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    found = list(service.extender.claims_in_use(world.api.pod("p")))
+    assert {claim.metadata.uid for claim in found} == {"uid-c", made(world)[0].metadata.uid}

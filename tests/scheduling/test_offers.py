@@ -8,7 +8,7 @@ from app.scheduling.limits import Limits
 from app.scheduling.verbs.offers import enough
 from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.scheduling.test_prioritize import preferring
-from tests.scheduling.world import Replay, World
+from tests.scheduling.world import World
 
 FEW = Limits(offered_percent=0)
 MANY = [f"n{index:03}" for index in range(240)]
@@ -41,58 +41,43 @@ def test_enough_is_what_kube_scheduler_looks_for(nodes: int, percent: int, expec
     assert enough(nodes, percent) == expected
 
 
-def test_of_many_nodes_enough_are_offered_and_only_those_that_do_not_fit_have_a_reason(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        many_nodes(world)
-        world.add(make_claim("c"), make_pod("p", "c"))
-        answer = await world.service(limits=FEW).filter(world.api.pod("p"), "unknown", *MANY)
-        assert len(answer.NodeNames) == enough(241) == 118
-        assert set(answer.NodeNames) < set(MANY)
-        assert answer.FailedAndUnresolvableNodes == {"unknown": "node not synced yet"}
-
-    replay(story)
+async def test_of_many_nodes_enough_are_offered_and_only_those_that_do_not_fit_have_a_reason(world: World) -> None:
+    many_nodes(world)
+    world.add(make_claim("c"), make_pod("p", "c"))
+    answer = await world.service(limits=FEW).filter(world.api.pod("p"), "unknown", *MANY)
+    assert len(answer.NodeNames) == enough(241) == 118
+    assert set(answer.NodeNames) < set(MANY)
+    assert answer.FailedAndUnresolvableNodes == {"unknown": "node not synced yet"}
 
 
-def test_every_node_has_its_turn(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        many_nodes(world)
-        world.add(make_claim("c"), make_pod("p", "c"))
-        service = world.service(limits=FEW)
-        seen: set[str] = set()
-        for _ in range(3):
-            seen.update((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
-        assert seen == set(MANY)
-
-    replay(story)
+async def test_every_node_has_its_turn(world: World) -> None:
+    many_nodes(world)
+    world.add(make_claim("c"), make_pod("p", "c"))
+    service = world.service(limits=FEW)
+    seen: set[str] = set()
+    for _ in range(3):
+        seen.update((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
+    assert seen == set(MANY)
 
 
-def test_nodes_with_a_better_alternative_are_always_offered(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        many_nodes(world)
-        world.add(preferring("c", 2, 1), make_pod("p", "c"))
-        service = world.service(limits=FEW)
-        for _ in range(3):
-            assert set(MANY[-3:]) < set((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
-
-    replay(story)
+async def test_nodes_with_a_better_alternative_are_always_offered(world: World) -> None:
+    many_nodes(world)
+    world.add(preferring("c", 2, 1), make_pod("p", "c"))
+    service = world.service(limits=FEW)
+    for _ in range(3):
+        assert set(MANY[-3:]) < set((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
 
 
-def test_few_nodes_that_fit_are_all_offered(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        many_nodes(world)
-        world.add(make_claim("c", count=2), make_pod("p", "c"))
-        answer = await world.service(limits=FEW).filter(world.api.pod("p"), *MANY)
-        assert answer.NodeNames == MANY[-3:]
-        assert set(answer.FailedAndUnresolvableNodes) == set(MANY[:-3])
-
-    replay(story)
+async def test_few_nodes_that_fit_are_all_offered(world: World) -> None:
+    many_nodes(world)
+    world.add(make_claim("c", count=2), make_pod("p", "c"))
+    answer = await world.service(limits=FEW).filter(world.api.pod("p"), *MANY)
+    assert answer.NodeNames == MANY[-3:]
+    assert set(answer.FailedAndUnresolvableNodes) == set(MANY[:-3])
 
 
-def test_everything_is_offered_by_default(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        many_nodes(world)
-        world.add(make_claim("c"), make_pod("p", "c"))
-        service = world.service()
-        assert (await service.filter(world.api.pod("p"), *MANY)).NodeNames == MANY
-
-    replay(story)
+async def test_everything_is_offered_by_default(world: World) -> None:
+    many_nodes(world)
+    world.add(make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    assert (await service.filter(world.api.pod("p"), *MANY)).NodeNames == MANY

@@ -7,7 +7,7 @@ from typing import Any
 from app.api.extender import ExtenderArgs
 from app.api.resource import ResourceClaim
 from tests.scheduling.objects import Json, make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.world import Replay, Service, World
+from tests.scheduling.world import Service, World
 
 
 def scores(service: Service, pod: Any, *names: str, advise: bool = False) -> dict[str, int]:
@@ -31,68 +31,53 @@ def uneven(world: World) -> None:
         world.add(make_node(name), make_slice(name, [f"d{index}" for index in range(count)]))
 
 
-def test_better_alternatives_score_higher(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        uneven(world)
-        world.add(preferring("c", 3, 2, 1), make_pod("p", "c"))
-        service = world.service()
-        expected = {"n1": 7, "n2": 8, "n3": 10}
-        assert scores(service, world.api.pod("p"), "n1", "n2", "n3") == expected
-        assert scores(service, world.api.pod("p"), "n1", "n2", "n3", advise=True) == expected
-
-    replay(story)
+async def test_better_alternatives_score_higher(world: World) -> None:
+    uneven(world)
+    world.add(preferring("c", 3, 2, 1), make_pod("p", "c"))
+    service = world.service()
+    expected = {"n1": 7, "n2": 8, "n3": 10}
+    assert scores(service, world.api.pod("p"), "n1", "n2", "n3") == expected
+    assert scores(service, world.api.pod("p"), "n1", "n2", "n3", advise=True) == expected
 
 
-def test_without_alternatives_all_nodes_are_equal(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        uneven(world)
-        world.add(make_claim("c"), make_pod("p", "c"))
-        service = world.service()
-        assert scores(service, world.api.pod("p"), "n3", "n1") == {"n3": 0, "n1": 0}
-        assert scores(service, make_pod("plain"), "n3", "n1") == {"n3": 0, "n1": 0}
-        assert scores(service, make_pod("lost", "none"), "n3", "unknown") == {"n3": 0, "unknown": 0}
-
-    replay(story)
+async def test_without_alternatives_all_nodes_are_equal(world: World) -> None:
+    uneven(world)
+    world.add(make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    assert scores(service, world.api.pod("p"), "n3", "n1") == {"n3": 0, "n1": 0}
+    assert scores(service, make_pod("plain"), "n3", "n1") == {"n3": 0, "n1": 0}
+    assert scores(service, make_pod("lost", "none"), "n3", "unknown") == {"n3": 0, "unknown": 0}
 
 
-def test_a_node_that_another_pod_is_about_to_fill_is_avoided(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        uneven(world)
-        world.add(make_claim("c", count=2), make_claim("d"), make_claim("e"))
-        world.add(make_pod("p", "c"), make_pod("q", "d"), make_pod("r", "e"))
-        service = world.service()
-        assert (await service.filter(world.api.pod("q"), "n2")).NodeNames == ["n2"]
-        assert scores(service, world.api.pod("p"), "n2", "n3") == {"n2": 0, "n3": 1}
-        assert scores(service, world.api.pod("r"), "n2", "n3") == {"n2": 0, "n3": 0}
-        assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == ["n2"]
-        await world.settle(10.0)
-        assert scores(service, world.api.pod("p"), "n2", "n3") == {"n2": 0, "n3": 0}
-
-    replay(story)
+async def test_a_node_that_another_pod_is_about_to_fill_is_avoided(world: World) -> None:
+    uneven(world)
+    world.add(make_claim("c", count=2), make_claim("d"), make_claim("e"))
+    world.add(make_pod("p", "c"), make_pod("q", "d"), make_pod("r", "e"))
+    service = world.service()
+    assert (await service.filter(world.api.pod("q"), "n2")).NodeNames == ["n2"]
+    assert scores(service, world.api.pod("p"), "n2", "n3") == {"n2": 0, "n3": 1}
+    assert scores(service, world.api.pod("r"), "n2", "n3") == {"n2": 0, "n3": 0}
+    assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == ["n2"]
+    await world.settle(10.0)
+    assert scores(service, world.api.pod("p"), "n2", "n3") == {"n2": 0, "n3": 0}
 
 
-def test_a_guess_ends_with_the_bind(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        uneven(world)
-        world.add(make_claim("d"), make_pod("q", "d"))
-        service = world.service()
-        await service.filter(world.api.pod("q"), "n2")
-        assert len(service.extender.state.reservations) == 1
-        assert await service.bind(world.api.pod("q"), "n3") == ""
-        assert len(service.extender.state.reservations) == 0
-
-    replay(story)
+async def test_a_guess_ends_with_the_bind(world: World) -> None:
+    uneven(world)
+    world.add(make_claim("d"), make_pod("q", "d"))
+    service = world.service()
+    await service.filter(world.api.pod("q"), "n2")
+    assert len(service.extender.state.reservations) == 1
+    assert await service.bind(world.api.pod("q"), "n3") == ""
+    assert len(service.extender.state.reservations) == 0
 
 
-def test_guessing_changes_nothing_that_is_held(replay: Replay) -> None:
-    async def story(world: World) -> None:
-        uneven(world)
-        world.add(make_claim("c", count=2), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-        service = world.service()
-        await service.filter(world.api.pod("q"), "n2")
-        generation = service.extender.state.wakeups.generation
-        scores(service, world.api.pod("p"), "n2", "n3")
-        assert service.extender.state.cluster.ledger.holds() == ()
-        assert service.extender.state.wakeups.generation == generation
-
-    replay(story)
+async def test_guessing_changes_nothing_that_is_held(world: World) -> None:
+    uneven(world)
+    world.add(make_claim("c", count=2), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
+    service = world.service()
+    await service.filter(world.api.pod("q"), "n2")
+    generation = service.extender.state.wakeups.generation
+    scores(service, world.api.pod("p"), "n2", "n3")
+    assert service.extender.state.cluster.ledger.holds() == ()
+    assert service.extender.state.wakeups.generation == generation

@@ -6,8 +6,9 @@ Each service has its own watch, lag and faults, and can be killed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 from app.allocation.decisions import Decisions
 from app.api.core import Node, Pod
@@ -18,6 +19,7 @@ from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
 from tests.scheduling.api import Api
 from tests.scheduling.client import Client
+from tests.scheduling.objects import KubernetesObject
 from tests.scheduling.virtualtime import VirtualClock, VirtualLoop
 from tests.scheduling.watch import Watch
 
@@ -97,7 +99,7 @@ class World:
         self.services.append(made)
         return made
 
-    def add(self, *objects: Any) -> None:
+    def add(self, *objects: KubernetesObject) -> None:
         for obj in objects:
             self.api.put(obj)
 
@@ -109,28 +111,26 @@ class World:
             await service.stop()
 
 
-Story = Callable[[World], Awaitable[None]]
-
-
-def replay(story: Story, seed: int | None = None) -> World:
-    """Tell a story in virtual time. Afterwards nothing that must never happen has happened."""
-    loop = VirtualLoop(seed)
+@asynccontextmanager
+async def story(seed: int | None = None) -> AsyncIterator[World]:
+    """A world on the running virtual loop. Afterwards nothing that must never happen has happened."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop), loop
+    loop.shuffle(seed)
     world = World()
+    try:
+        yield world
+    finally:
+        await world.end()
+    assert world.api.violations == [], world.api.violations
+
+
+def replay(told: Callable[[World], Awaitable[None]], seed: int | None = None) -> None:
+    """Tell a story on a loop of its own: what a test does that is no coroutine."""
 
     async def tell() -> None:
-        try:
-            await asyncio.wait_for(story(world), timeout=100_000)
-        finally:
-            await world.end()
+        async with story(seed) as world:
+            await told(world)
 
-    try:
-        loop.run_until_complete(tell())
-    finally:
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
-    assert world.api.violations == [], world.api.violations
-    return world
-
-
-class Replay(Protocol):
-    def __call__(self, story: Story, seed: int | None = None) -> World: ...
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(tell())
