@@ -63,15 +63,15 @@ loadtest: $(VENV)/dev.stamp ## 30 s of filter, prioritize and bind on an embedde
 
 .PHONY: chaos
 chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and strangers from fresh seeds for 10 minutes (CHAOS_ARGS="--seconds 60")
-	@$(BIN)/python -m tests.scheduling.endurance $(CHAOS_ARGS)
+	@$(BIN)/python -m tests.support.chaos.endurance $(CHAOS_ARGS)
 
 .PHONY: contention
 contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree scheduler fight over 16 devices with 2,000 pods (CONTENTION_ARGS="--pods 500")
-	@$(BIN)/python -m tests.contention $(CONTENTION_ARGS)
+	@$(BIN)/python -m tests.support.contention $(CONTENTION_ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs: no crash, no 500, memory flat
-	@$(BIN)/python -m tests.http.fuzzing $(FUZZ_ARGS)
+	@$(BIN)/python -m tests.support.http.fuzzing $(FUZZ_ARGS)
 
 .PHONY: unit
 unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop

@@ -20,9 +20,9 @@ from app.allocation.state import State
 from app.allocation.task import Failed, Task
 from app.devices.holdings import NodeHoldings, holdings_of
 from app.devices.nodeview import node_view
-from tests.allocation.enumeration import enumerate_first
-from tests.allocation.scenarios import NODE, allocated, claim, device, device_class, outcome, resource_slice
-from tests.allocation.strategies import scenarios
+from tests.support.allocation.enumeration import enumerate_first
+from tests.support.allocation.scenarios import NODE, allocated, claim, device, device_class, outcome, resource_slice
+from tests.support.allocation.strategies import scenarios
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ import pytest
 from app.allocation.plan import STEP_BUDGET
 from app.allocation.scenario import answer
 from app.api.quantity import Quantity
-from tests.allocation.checking import violations
+from tests.support.allocation.checking import violations
 
 VECTORS = Path(__file__).parents[1] / "conformance"
 MAX_HARD_STEPS = 1000

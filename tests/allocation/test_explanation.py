@@ -10,7 +10,7 @@ from app.allocation.scenario import answer
 from app.allocation.score import score
 from app.api.decoding import convert
 from app.api.resource import AllocationResult, ResourceClaim
-from tests.allocation.scenarios import (
+from tests.support.allocation.scenarios import (
     DRIVER,
     A,
     allocated,
@@ -22,7 +22,7 @@ from tests.allocation.scenarios import (
     request,
     scenario,
 )
-from tests.allocation.scenarios import resource_slice as sl
+from tests.support.allocation.scenarios import resource_slice as sl
 
 Json = dict[str, Any]
 

@@ -7,8 +7,19 @@ from typing import Any
 import pytest
 
 from app.allocation.scenario import answer
-from tests.allocation.scenarios import DRIVER, NODE, A, claim, device, device_class, devices, outcome, request, scenario
-from tests.allocation.scenarios import resource_slice as sl
+from tests.support.allocation.scenarios import (
+    DRIVER,
+    NODE,
+    A,
+    claim,
+    device,
+    device_class,
+    devices,
+    outcome,
+    request,
+    scenario,
+)
+from tests.support.allocation.scenarios import resource_slice as sl
 
 Json = dict[str, Any]
 

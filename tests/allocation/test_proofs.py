@@ -14,7 +14,7 @@ from app.allocation.proofs.assignment import assignable
 from app.allocation.proofs.bins import Packing, Row, Size, flat
 from app.allocation.proofs.sums import Filling
 from app.allocation.scenario import answer
-from tests.allocation.scenarios import (
+from tests.support.allocation.scenarios import (
     DRIVER,
     A,
     ask,

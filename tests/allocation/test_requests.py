@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.allocation.scenarios import allocated, ask, claim, devices, first_available, outcome, request, scenario
-from tests.allocation.scenarios import resource_slice as sl
+from tests.support.allocation.scenarios import (
+    allocated,
+    ask,
+    claim,
+    devices,
+    first_available,
+    outcome,
+    request,
+    scenario,
+)
+from tests.support.allocation.scenarios import resource_slice as sl
 
 Json = dict[str, Any]
 EIGHT = [sl(devices(8))]

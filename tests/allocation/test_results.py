@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.allocation.scenario import answer
-from tests.allocation.scenarios import (
+from tests.support.allocation.scenarios import (
     DRIVER,
     ask,
     claim,
@@ -20,7 +20,7 @@ from tests.allocation.scenarios import (
     results,
     scenario,
 )
-from tests.allocation.scenarios import resource_slice as sl
+from tests.support.allocation.scenarios import resource_slice as sl
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.allocation.scenarios import (
+from tests.support.allocation.scenarios import (
     DRIVER,
     A,
     allocated,
@@ -18,7 +18,7 @@ from tests.allocation.scenarios import (
     results,
     scenario,
 )
-from tests.allocation.scenarios import resource_slice as sl
+from tests.support.allocation.scenarios import resource_slice as sl
 
 Json = dict[str, Any]
 MODEL = f"{DRIVER}/model"

@@ -8,7 +8,7 @@ import pytest
 
 from app.allocation.plan import INVALID_POOLS
 from app.allocation.scenario import answer
-from tests.allocation.scenarios import (
+from tests.support.allocation.scenarios import (
     DRIVER,
     A,
     allocated,
@@ -21,7 +21,7 @@ from tests.allocation.scenarios import (
     request,
     scenario,
 )
-from tests.allocation.scenarios import resource_slice as sl
+from tests.support.allocation.scenarios import resource_slice as sl
 
 Json = dict[str, Any]
 FOUR = [sl(devices(4))]

@@ -11,7 +11,7 @@ from app.allocation.plan import Failure, Plan, Refusal
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.resource import DeviceTaintRule
-from tests.allocation.manynodes import World, all_of, attributes, exactly, memory, selector, units, wanted
+from tests.support.allocation.manynodes import World, all_of, attributes, exactly, memory, selector, units, wanted
 
 Json = dict[str, Any]
 

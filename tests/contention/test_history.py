@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.contention.history import (
+from tests.support.contention.history import (
     IN_TREE,
     OURS,
     ClaimVersion,

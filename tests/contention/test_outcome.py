@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tests.contention.entrants import entrants
-from tests.contention.history import IN_TREE, OURS, ClaimVersion, History, PodVersion, Version
-from tests.contention.outcome import Outcome, Replica, Told, api_conflicts, told_in
+from tests.support.contention.entrants import entrants
+from tests.support.contention.history import IN_TREE, OURS, ClaimVersion, History, PodVersion, Version
+from tests.support.contention.outcome import Outcome, Replica, Told, api_conflicts, told_in
 
 GPU = "gpu.example.com/node-1/gpu-0"
 METRICS = """\

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.contract.answers import Normalizer, differences, drop_words, plain_table
-from tests.contract.exchanges import Scenario, Step, lasting
+from tests.support.contract.answers import Normalizer, differences, drop_words, plain_table
+from tests.support.contract.exchanges import Scenario, Step, lasting
 
 UIDS = ("6f2a1c9e-0000-4000-8000-000000000001", "6f2a1c9e-0000-4000-8000-000000000002")
 

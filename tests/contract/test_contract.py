@@ -14,10 +14,10 @@ import pytest
 from app.cel import CelCompileError, compile_selector
 from app.embedded.apiserver.access import Access, Attributes
 from app.embedded.apiserver.server import EmbeddedAPIServer
-from tests.contract import exchanges, record
-from tests.contract.answers import differences
-from tests.contract.exchanges import Rule, Scenario
 from tests.e2e.controlplane import ControlPlane
+from tests.support.contract import exchanges, record
+from tests.support.contract.answers import differences
+from tests.support.contract.exchanges import Rule, Scenario
 
 SCENARIOS = list(exchanges.load())
 each_scenario = pytest.mark.parametrize(

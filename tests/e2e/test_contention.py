@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contention.contest import OWN, STOCK, Rules, compete
-from tests.contention.history import OURS
+from tests.support.contention.contest import OWN, STOCK, Rules, compete
+from tests.support.contention.history import OURS
 
 pytestmark = [
     pytest.mark.e2e,

@@ -14,7 +14,7 @@ from aiohttp import web
 from app.api.decoding import encode
 from app.api.resource import FINALIZER, ResourceClaim
 from app.embedded.cluster import EmbeddedCluster
-from tests.embedded.manifests import Make, claim_manifest, pod_manifest
+from tests.support.embedded.manifests import Make, claim_manifest, pod_manifest
 
 Answer = Callable[[dict[str, Any]], Any]
 

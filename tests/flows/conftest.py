@@ -13,7 +13,7 @@ from app.embedded.objects import FullPod
 from app.embedded.scheduler import Call
 from app.service.service import Service
 from app.service.settings import Settings
-from tests.embedded.manifests import Make, claim_manifest, pod_manifest
+from tests.support.embedded.manifests import Make, claim_manifest, pod_manifest
 
 
 class Flow:

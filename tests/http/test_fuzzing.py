@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.http.fuzzing import GROWTH, fuzz
+from tests.support.http.fuzzing import GROWTH, fuzz
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -24,8 +24,8 @@ from app.http.health import Check
 from app.http.insight import insight_router
 from app.http.metrics import Metrics, Reading
 from app.scheduling.state import State
-from tests.scheduling.objects import DRIVER, make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.world import World, replay
+from tests.support.simulation.objects import DRIVER, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.world import World, replay
 
 PODS = ("bound", "sharing", "starting", "refused", "waiting", "plain", "placed")
 NODES = ("n1", "n2", "n3", "n4")

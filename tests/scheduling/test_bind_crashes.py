@@ -6,10 +6,10 @@ from typing import Any, get_args
 
 import pytest
 
-from tests.scheduling.api import devices
-from tests.scheduling.client import When
-from tests.scheduling.objects import Objects, make_claim, make_pod
-from tests.scheduling.world import World
+from tests.support.simulation.api import devices
+from tests.support.simulation.client import When
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.world import World
 
 # The nine points of a bind with one fresh claim, and what is stored then: finalizer, allocation, binding. A call is
 # (number, when): sent and not carried out, or carried out and the reply not read.

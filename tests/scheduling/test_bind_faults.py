@@ -18,10 +18,10 @@ from app.api.errors import (
 from app.api.resource import ResourceClaimConsumerReference
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
-from tests.scheduling.api import devices
-from tests.scheduling.client import When
-from tests.scheduling.objects import Objects, make_claim, make_pod
-from tests.scheduling.world import World
+from tests.support.simulation.api import devices
+from tests.support.simulation.client import When
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.world import World
 
 WRITES = ("add_finalizer", "write_status", "bind_pod")
 PASSING: list[ApiError] = [

@@ -9,9 +9,9 @@ import pytest
 from app.api.errors import RejectedError
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
-from tests.scheduling.api import devices
-from tests.scheduling.objects import Objects, make_claim, make_pod
-from tests.scheduling.world import World
+from tests.support.simulation.api import devices
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.world import World
 
 
 @pytest.mark.parametrize(("node", "error"), [("n1", ""), ("n2", failure.BOUND_ELSEWHERE)])

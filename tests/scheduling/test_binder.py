@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.scheduling.api import devices
-from tests.scheduling.objects import Objects, make_claim, make_pod
-from tests.scheduling.world import World
+from tests.support.simulation.api import devices
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.world import World
 
 
 async def test_a_pod_without_claims_is_bound_with_one_write(world: World, small: Objects) -> None:

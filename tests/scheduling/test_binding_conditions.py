@@ -11,8 +11,8 @@ from app.api.features import FeatureGates
 from app.api.resource import AllocatedDeviceStatus
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
-from tests.scheduling.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.world import Service, World
+from tests.support.simulation.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.world import Service, World
 
 SLOW = {"name": "slow", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
 LONG = Limits(bind_seconds=1000.0)

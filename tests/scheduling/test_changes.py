@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.scheduling.changes import Changes
-from tests.scheduling.world import World
+from tests.support.simulation.world import World
 
 
 async def test_a_condition_that_holds_is_not_waited_for(world: World) -> None:

@@ -1,10 +1,10 @@
-"""The short version of `make chaos`: the rules that are checked are told in `tests.scheduling.chaos`."""
+"""The short version of `make chaos`: the rules that are checked are told in `tests.support.chaos.chaos`."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.scheduling.chaos import Chaos, run
+from tests.support.chaos.chaos import Chaos, run
 
 
 def bindings(chaos: Chaos) -> int:

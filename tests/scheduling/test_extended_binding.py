@@ -12,9 +12,9 @@ from app.api.features import FeatureGates
 from app.api.resource import ResourceClaim
 from app.scheduling import extended
 from app.scheduling.bind import failure
-from tests.scheduling.api import devices
-from tests.scheduling.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.world import World
+from tests.support.simulation.api import devices
+from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.world import World
 
 GPU = "example.com/gpu"
 

@@ -10,8 +10,8 @@ from app.api.errors import OutcomeUnknownError
 from app.api.extender import ExtenderArgs
 from app.api.resource import ResourceClaimConsumerReference
 from app.scheduling.verbs.filter import NEEDS_NAMES
-from tests.scheduling.objects import Objects, make_claim, make_node, make_pod, make_slice
-from tests.scheduling.world import World
+from tests.support.simulation.objects import Objects, make_claim, make_node, make_pod, make_slice
+from tests.support.simulation.world import World
 
 NO_ROOM = "cannot allocate all claims"
 NOT_HERE = "resourceclaim not available on the node"

@@ -6,9 +6,8 @@ import pytest
 
 from app.scheduling.limits import Limits
 from app.scheduling.verbs.offers import enough
-from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.test_prioritize import preferring
-from tests.scheduling.world import World
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
+from tests.support.simulation.world import World
 
 FEW = Limits(offered_percent=0)
 MANY = [f"n{index:03}" for index in range(240)]
@@ -62,7 +61,7 @@ async def test_every_node_has_its_turn(world: World) -> None:
 
 async def test_nodes_with_a_better_alternative_are_always_offered(world: World) -> None:
     many_nodes(world)
-    world.add(preferring("c", 2, 1), make_pod("p", "c"))
+    world.add(make_wishes("c", 2, 1), make_pod("p", "c"))
     service = world.service(limits=FEW)
     for _ in range(3):
         assert set(MANY[-3:]) < set((await service.filter(world.api.pod("p"), *MANY)).NodeNames)

@@ -6,7 +6,7 @@ import msgspec
 
 from app.api.core import Pod
 from app.scheduling.pods import Pods
-from tests.scheduling.objects import make_pod
+from tests.support.simulation.objects import make_pod
 
 
 def at(pod: Pod, version: int) -> Pod:

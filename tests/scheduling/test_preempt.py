@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims, Victims
-from tests.scheduling.objects import Objects, make_claim, make_pod
-from tests.scheduling.world import World
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.world import World
 
 TWO = MetaVictims(Pods=[MetaPod(UID="high"), MetaPod(UID="low")], NumPDBViolations=1)
 

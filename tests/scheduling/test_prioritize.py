@@ -5,24 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from app.api.extender import ExtenderArgs
-from app.api.resource import ResourceClaim
-from tests.scheduling.objects import Json, make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.world import Service, World
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
+from tests.support.simulation.world import Service, World
 
 
 def scores(service: Service, pod: Any, *names: str, advise: bool = False) -> dict[str, int]:
     args = ExtenderArgs(Pod=pod, NodeNames=names)
     answer = service.extender.advise(args) if advise else service.extender.prioritize(args)
     return {priority.Host: priority.Score for priority in answer}
-
-
-def preferring(name: str, *wishes: int) -> ResourceClaim:
-    """A claim for this many devices, the first wish best."""
-    alternatives: list[Json] = [
-        {"name": f"w{count}", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
-        for count in wishes
-    ]
-    return make_claim(name, requests=[{"name": "r", "firstAvailable": alternatives}])
 
 
 def uneven(world: World) -> None:
@@ -33,7 +23,7 @@ def uneven(world: World) -> None:
 
 async def test_better_alternatives_score_higher(world: World) -> None:
     uneven(world)
-    world.add(preferring("c", 3, 2, 1), make_pod("p", "c"))
+    world.add(make_wishes("c", 3, 2, 1), make_pod("p", "c"))
     service = world.service()
     expected = {"n1": 7, "n2": 8, "n3": 10}
     assert scores(service, world.api.pod("p"), "n1", "n2", "n3") == expected

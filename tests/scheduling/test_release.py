@@ -12,8 +12,8 @@ from app.api.errors import ConflictError, OutcomeUnknownError
 from app.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
-from tests.scheduling.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.world import Service, World
+from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.world import Service, World
 
 OURS = Limits(scheduler_names=frozenset({"dra-scheduler"}))
 NO_SWEEP = Limits(sweep_seconds=0.0)

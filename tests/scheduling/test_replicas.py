@@ -12,9 +12,9 @@ from app.api.errors import ConflictError, OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaim, ResourceSlice
 from app.scheduling.bind.failure import DEPOSED, TAKEN, VANISHED
 from app.scheduling.judgement import NOT_AVAILABLE
-from tests.scheduling.api import devices
-from tests.scheduling.objects import DRIVER, Json, Objects, make_claim, make_class, make_node, make_pod
-from tests.scheduling.world import World
+from tests.support.simulation.api import devices
+from tests.support.simulation.objects import DRIVER, Json, Objects, make_claim, make_class, make_node, make_pod
+from tests.support.simulation.world import World
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,8 +7,8 @@ import pytest
 
 from app.api.errors import OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaimConsumerReference
-from tests.scheduling.objects import Objects, make_claim, make_node, make_pod, make_slice
-from tests.scheduling.world import Service, World
+from tests.support.simulation.objects import Objects, make_claim, make_node, make_pod, make_slice
+from tests.support.simulation.world import Service, World
 
 
 async def refused(world: World, small: Objects) -> Service:

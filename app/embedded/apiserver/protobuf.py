@@ -1,7 +1,7 @@
 """Reading Kubernetes' protobuf: some commands of kubectl and most programs in Go write objects that way.
 
 Only requests are read; answers are JSON, which every such client accepts as well. The numbers of the fields are in
-fieldnumbers.json (tests/embedded/apiserver/fieldnumbers.py makes it from the .proto files). Values come out as they
+fieldnumbers.json (tests/support/embedded/fieldnumbers.py makes it from the .proto files). Values come out as they
 would be in JSON; empty strings are left out, as they mean nothing there.
 """
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from app.embedded.apiserver import EmbeddedAPIServer
-from tests.embedded.apiserver.client import Client
+from tests.support.embedded.client import Client
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from app.embedded.apiserver import Access, Attributes, EmbeddedAPIServer
 from app.embedded.apiserver.access import DEFAULT_USER
-from tests.embedded.apiserver.client import ALLOCATION, CLAIMS, CONFIG_MAPS, MERGE, PODS, Client, claim
+from tests.support.embedded.client import ALLOCATION, CLAIMS, CONFIG_MAPS, MERGE, PODS, Client, claim
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.embedded.apiserver import fieldset
 from app.embedded.apiserver.schema import schema
-from tests.embedded.apiserver.client import CLAIMS, CONFIG_MAPS, JSON, PODS, Client, claim, config_map, pod
+from tests.support.embedded.client import CLAIMS, CONFIG_MAPS, JSON, PODS, Client, claim, config_map, pod
 
 A = f"{CONFIG_MAPS}/a"
 

@@ -14,7 +14,7 @@ from kubernetes_asyncio import client as kubernetes
 from kubernetes_asyncio import config, watch
 
 from app.embedded.apiserver import EmbeddedAPIServer
-from tests.embedded.apiserver.client import ALLOCATION
+from tests.support.embedded.client import ALLOCATION
 
 KUBECTL = shutil.which("kubectl")
 needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")

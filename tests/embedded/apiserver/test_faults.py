@@ -9,7 +9,7 @@ import pytest
 
 from app.embedded.apiserver import EmbeddedAPIServer, Fault, Faults
 from app.embedded.apiserver.routes import RequestInfo
-from tests.embedded.apiserver.client import CONFIG_MAPS, PODS, Client, config_map, pod
+from tests.support.embedded.client import CONFIG_MAPS, PODS, Client, config_map, pod
 
 
 @pytest.mark.parametrize(

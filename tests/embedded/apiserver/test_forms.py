@@ -14,7 +14,7 @@ from app.embedded.apiserver import printers as printing
 from app.embedded.apiserver.kinds import RESOURCE_VERSIONS, registry
 from app.embedded.apiserver.schema import schema
 from app.embedded.apiserver.statuses import StatusError
-from tests.embedded.apiserver.client import CLAIMS, CONFIG_MAPS, SLICES, Client, claim, pod, resource_slice
+from tests.support.embedded.client import CLAIMS, CONFIG_MAPS, SLICES, Client, claim, pod, resource_slice
 
 every_resource = pytest.mark.parametrize(
     "resource",

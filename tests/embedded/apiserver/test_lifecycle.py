@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.embedded.apiserver import EmbeddedAPIServer, StatusError
-from tests.embedded.apiserver.client import (
+from tests.support.embedded.client import (
     ALLOCATION,
     CLAIMS,
     CONFIG_MAPS,

@@ -10,7 +10,7 @@ from app.embedded.apiserver.kinds import registry
 from app.embedded.apiserver.selectors import parse
 from app.embedded.apiserver.statuses import StatusError
 from app.embedded.apiserver.storage import Storage, Stored
-from tests.embedded.apiserver.client import CONFIG_MAPS, JSON, SLICES, Client, config_map, resource_slice
+from tests.support.embedded.client import CONFIG_MAPS, JSON, SLICES, Client, config_map, resource_slice
 
 
 def names(listed: JSON) -> list[str]:

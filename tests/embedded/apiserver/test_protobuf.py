@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.embedded.apiserver import protobuf
 from app.embedded.apiserver.statuses import StatusError
-from tests.embedded.apiserver.client import Client
+from tests.support.embedded.client import Client
 
 TABLE: dict[str, dict[str, str]] = orjson.loads(protobuf.TABLE.read_bytes())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.embedded.apiserver import EmbeddedAPIServer
-from tests.embedded.apiserver.client import CONFIG_MAPS, MERGE, PODS, Client, config_map, pod
+from tests.support.embedded.client import CONFIG_MAPS, MERGE, PODS, Client, config_map, pod
 
 
 async def test_a_watch_tells_what_happens_in_order(client: Client) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.allocation.enumeration import SELECTORS
-from tests.allocation.scenarios import DRIVER, allocated, claim, device, resource_slice, scenario
+from tests.support.allocation.enumeration import SELECTORS
+from tests.support.allocation.scenarios import DRIVER, allocated, claim, device, resource_slice, scenario
 
 Json = dict[str, Any]
 

@@ -20,9 +20,9 @@ from app.api.resource import (
     ResourceClaimStatus,
     ResourceSlice,
 )
-from tests.scheduling.api import devices
-from tests.scheduling.objects import make_claim, make_pod
-from tests.scheduling.world import World
+from tests.support.simulation.api import devices
+from tests.support.simulation.objects import make_claim, make_pod
+from tests.support.simulation.world import World
 
 STRANGER = "default-scheduler"
 LATE = 0.15

@@ -61,6 +61,15 @@ def make_claim(
     return convert(ResourceClaim, {"metadata": meta, "spec": spec})
 
 
+def make_wishes(name: str, *wishes: int) -> ResourceClaim:
+    """A claim for this many devices, the first wish best."""
+    alternatives: list[Json] = [
+        {"name": f"w{count}", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
+        for count in wishes
+    ]
+    return make_claim(name, requests=[{"name": "r", "firstAvailable": alternatives}])
+
+
 def make_pod(name: str, *claims: str, node: str = "", uid: str = "", **more: Any) -> Pod:
     """A pod `default/NAME` that uses these claims by name. `more` is merged into the spec."""
     entries = [{"name": f"c{index}", "resourceClaimName": claim} for index, claim in enumerate(claims)]

@@ -34,12 +34,12 @@ from app.api.extender import ExtenderArgs, ExtenderPreemptionArgs, MetaVictims
 from app.api.meta import Condition
 from app.api.resource import DeviceClass, ResourceClaim
 from app.scheduling.limits import Limits
-from tests.scheduling.hardware import Hardware
-from tests.scheduling.mishaps import Mishaps
-from tests.scheduling.rules import Rules
-from tests.scheduling.strangers import Strangers
-from tests.scheduling.workload import Workload
-from tests.scheduling.world import Service, World, replay
+from tests.support.chaos.hardware import Hardware
+from tests.support.chaos.mishaps import Mishaps
+from tests.support.chaos.rules import Rules
+from tests.support.chaos.strangers import Strangers
+from tests.support.chaos.workload import Workload
+from tests.support.simulation.world import Service, World, replay
 
 LIMITS = Limits(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
 LAGS = [0.0, 0.002, 0.05, 0.5]

@@ -15,11 +15,11 @@ import msgspec
 from app.api.core import Pod, PodResourceClaimStatus
 from app.api.decoding import convert
 from app.api.resource import ResourceClaim
-from tests.scheduling.api import claim_names
-from tests.scheduling.hardware import BROKEN, GPU, Hardware
-from tests.scheduling.objects import make_claim, make_pod
-from tests.scheduling.strangers import STRANGER
-from tests.scheduling.world import World
+from tests.support.chaos.hardware import BROKEN, GPU, Hardware
+from tests.support.chaos.strangers import STRANGER
+from tests.support.simulation.api import claim_names
+from tests.support.simulation.objects import make_claim, make_pod
+from tests.support.simulation.world import World
 
 ENTRY = "from-template"
 

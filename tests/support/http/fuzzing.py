@@ -30,10 +30,10 @@ from app.http.application import create_app
 from app.http.metrics import Metrics
 from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
-from tests.scheduling.api import Api
-from tests.scheduling.client import Client
-from tests.scheduling.objects import make_claim, make_class, make_node, make_pod, make_slice
-from tests.scheduling.watch import Watch
+from tests.support.simulation.api import Api
+from tests.support.simulation.client import Client
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.watch import Watch
 
 Body = dict[str, Any]
 

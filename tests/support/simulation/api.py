@@ -14,7 +14,7 @@ from app.api.core import Node, Pod
 from app.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
 
 if TYPE_CHECKING:
-    from tests.scheduling.watch import Watch
+    from tests.support.simulation.watch import Watch
 
 EXTENDED = "example.com/gpu"
 """The extended resource that pods of these tests ask for."""

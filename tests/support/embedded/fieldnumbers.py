@@ -1,6 +1,6 @@
 """Writes app/embedded/apiserver/fieldnumbers.json from the .proto files of Kubernetes' Go modules.
 
-    python -m tests.embedded.apiserver.fieldnumbers $(go env GOMODCACHE)/k8s.io v0.36.3
+    python -m tests.support.embedded.fieldnumbers $(go env GOMODCACHE)/k8s.io v0.36.3
 
 Needed again only when a newer Kubernetes has new fields. One line per message: field number -> `name type`, where a
 type is a scalar, a message, `[]type`, `{}type` (a map from strings) or `=message`, whose fields JSON has in its place.

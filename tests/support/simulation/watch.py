@@ -11,7 +11,7 @@ from app.api.core import Node, Pod
 from app.api.meta import ObjectMeta
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from app.scheduling.extender import Extender
-from tests.scheduling.api import Api
+from tests.support.simulation.api import Api
 
 KINDS: tuple[type, ...] = (Node, Pod, ResourceSlice, DeviceClass, ResourceClaim)
 LATE = 0.01

@@ -16,7 +16,7 @@ import structlog
 from rich.console import Console
 from rich.table import Table
 
-from tests.scheduling.chaos import Chaos, Violated, run
+from tests.support.chaos.chaos import Chaos, Violated, run
 
 
 class Tally:
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(tally.table())
             for line in violated.wrong:
                 console.print(f"seed {seed}: {line}", markup=False, soft_wrap=True)
-            again = f"python -m tests.scheduling.endurance --seed {seed} --steps"
+            again = f"python -m tests.support.chaos.endurance --seed {seed} --steps"
             fewest = shrink(seed, options.steps)
             console.print(f"play it again: {again} {options.steps}, or with fewest steps: {fewest}", soft_wrap=True)
             console.print(f"violations: {len(violated.wrong)}")

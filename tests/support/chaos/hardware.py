@@ -14,9 +14,9 @@ from typing import Any
 from app.api.core import Node, Pod
 from app.api.decoding import convert
 from app.api.resource import AllocatedDeviceStatus, DeviceClass, DeviceID, ResourceClaim, ResourceSlice
-from tests.scheduling.api import Api, claim_names
-from tests.scheduling.objects import DRIVER, Json, make_class, make_node, make_slice
-from tests.scheduling.world import World
+from tests.support.simulation.api import Api, claim_names
+from tests.support.simulation.objects import DRIVER, Json, make_class, make_node, make_slice
+from tests.support.simulation.world import World
 
 GPU = "example.com/gpu"
 NODES = ("n1", "n2", "n3")

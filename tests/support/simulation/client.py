@@ -32,7 +32,7 @@ from app.api.resource import (
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
-from tests.scheduling.api import Api
+from tests.support.simulation.api import Api
 
 When = Literal["before", "after", "late"]
 

@@ -17,10 +17,10 @@ from app.api.errors import (
     UnreachableError,
 )
 from app.api.resource import ResourceClaim
-from tests.scheduling.client import When
-from tests.scheduling.strangers import Strangers
-from tests.scheduling.watch import KINDS
-from tests.scheduling.world import Service, World
+from tests.support.chaos.strangers import Strangers
+from tests.support.simulation.client import When
+from tests.support.simulation.watch import KINDS
+from tests.support.simulation.world import Service, World
 
 FORWARD = ("add_finalizer", "write_status", "bind_pod", "annotate", "create_claim", "patch_pod_status")
 BACKWARD = ("deallocate", "delete_claim", "remove_finalizer")

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.scheduling.objects import make_claim, make_pod
-from tests.scheduling.world import World, replay, story
+from tests.support.simulation.objects import make_claim, make_pod
+from tests.support.simulation.world import World, replay, story
 
 
 async def test_waiting_costs_nothing(world: World) -> None:

@@ -10,8 +10,8 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from rich.table import Table
 
-from tests.contention.entrants import Entrant
-from tests.contention.history import IN_TREE, OURS, History, Overlap
+from tests.support.contention.entrants import Entrant
+from tests.support.contention.history import IN_TREE, OURS, History, Overlap
 
 HELD_TWICE = "claims hold the same"
 """What the audit of a replica logs."""

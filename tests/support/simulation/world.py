@@ -17,11 +17,11 @@ from app.api.features import FeatureGates
 from app.devices.cluster import Cluster
 from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
-from tests.scheduling.api import Api
-from tests.scheduling.client import Client
-from tests.scheduling.objects import KubernetesObject
-from tests.scheduling.virtualtime import VirtualClock, VirtualLoop
-from tests.scheduling.watch import Watch
+from tests.support.simulation.api import Api
+from tests.support.simulation.client import Client
+from tests.support.simulation.objects import KubernetesObject
+from tests.support.simulation.virtualtime import VirtualClock, VirtualLoop
+from tests.support.simulation.watch import Watch
 
 T = TypeVar("T")
 

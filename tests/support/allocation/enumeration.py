@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from tests.allocation.scenarios import DRIVER, A
+from tests.support.allocation.scenarios import DRIVER, A
 
 Json = dict[str, Any]
 Pick = tuple[str, str]

@@ -25,7 +25,11 @@ from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
 from app.kube.events import EventRecorder
 from app.kube.resources import resource_claims
-from tests.contention.entrants import (
+from tests.e2e.components import metric
+from tests.e2e.controlplane import ControlPlane
+from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, scheduler_configuration
+from tests.e2e.ground import claims_of
+from tests.support.contention.entrants import (
     NAMESPACE,
     Entrant,
     claim,
@@ -35,12 +39,8 @@ from tests.contention.entrants import (
     resource_slice,
     template,
 )
-from tests.contention.history import History, Version, claim_version, pod_version
-from tests.contention.outcome import RESULTS, Outcome, Replica, api_conflicts, told_in
-from tests.e2e.components import metric
-from tests.e2e.controlplane import ControlPlane
-from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, scheduler_configuration
-from tests.e2e.ground import claims_of
+from tests.support.contention.history import History, Version, claim_version, pod_version
+from tests.support.contention.outcome import RESULTS, Outcome, Replica, api_conflicts, told_in
 
 NODES, DEVICES = 4, 4
 """Nodes, and devices on each."""

@@ -1,4 +1,4 @@
-"""Record what a real API server answers: ``python -m tests.contract.record [FILE ...]``.
+"""Record what a real API server answers: ``python -m tests.support.contract.record [FILE ...]``.
 
 Runs the scenarios (all, or those of the files named) against a fresh control plane of etcd and kube-apiserver alone,
 so that no controller has a hand in it, and writes the answers to ``recordings/``. With ``--kubeconfig`` it asks that
@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from app.kube import credentials
-from tests.contract import exchanges
 from tests.e2e.controlplane import ControlPlane
+from tests.support.contract import exchanges
 
 
 async def server(kubeconfig: Path) -> exchanges.Server:

@@ -13,11 +13,13 @@ from pathlib import Path
 from rich.console import Console
 
 from app.service import logs
-from tests.contention.contest import DEVICES, NODES, Rules, compete
+from tests.support.contention.contest import DEVICES, NODES, Rules, compete
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.contention", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.contention", description=(__doc__ or "").split("\n")[0]
+    )
     parser.add_argument("--pods", type=int, default=2_000, help="how many (default: %(default)s)")
     parser.add_argument(
         "--waiting", type=int, default=200, help="at most so many wait at a time (default: %(default)s)"

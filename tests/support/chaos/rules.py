@@ -8,9 +8,9 @@ from typing import Any
 from app.allocation.plan import Plan
 from app.api.core import Pod
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from tests.scheduling.api import Api
-from tests.scheduling.hardware import Hardware, offered
-from tests.scheduling.world import Service, World
+from tests.support.chaos.hardware import Hardware, offered
+from tests.support.simulation.api import Api
+from tests.support.simulation.world import Service, World
 
 MOST_RESULTS = 32
 

@@ -44,9 +44,9 @@ import aiohttp
 import yaml
 from yarl import URL
 
-from tests.contract.answers import Json, Normalizer, at, drop, drop_managed_fields, drop_words, plain_table
+from tests.support.contract.answers import Json, Normalizer, at, drop, drop_managed_fields, drop_words, plain_table
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[2] / "contract"
 SCENARIOS = FOLDER / "scenarios"
 RECORDINGS = FOLDER / "recordings"
 WATCH_SECONDS = 15.0
