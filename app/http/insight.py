@@ -38,8 +38,8 @@ class Insight(Protocol):
         """Why nothing can be said about the cluster yet; empty when it can."""
 
     @property
-    def state(self) -> State:
-        """What decisions are made on. Asked for only when something is known."""
+    def view(self) -> State:
+        """What questions may read. Asked for only when something is known."""
 
     def violations(self) -> Sequence[Violation]:
         """Claims that hold what others hold."""
@@ -158,7 +158,7 @@ def insight_router(insight: Insight) -> APIRouter:
         unknown = insight.unknown()
         if unknown:
             raise HTTPException(503, f"dra-extender: {unknown}")
-        return insight.state
+        return insight.view
 
     @router.get(
         "/explain",

@@ -71,10 +71,6 @@ class Watches:
     def progress(self) -> Sequence[Progress]:
         return [reflector.progress() for reflector in self._reflectors]
 
-    def behind(self) -> float:
-        """Seconds since the kind that is worst off was last being watched; 0 while all are."""
-        return max(reflector.behind for reflector in self._reflectors)
-
     @property
     def not_found(self) -> bool:
         """Whether the server does not know some kind any more: its version may have been withdrawn."""

@@ -50,7 +50,7 @@ class Scripted:
         return "" if self._state() else "the API server has not been reached yet"
 
     @property
-    def state(self) -> State:
+    def view(self) -> State:
         state = self._state()
         assert state is not None
         return state

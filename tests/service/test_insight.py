@@ -25,9 +25,9 @@ async def ask(service: Service, path: str, accept: str = "*/*") -> tuple[int, An
 
 async def follow(service: Service, *pods: str) -> None:
     """Until the service has seen the pods."""
-    assert service.engine is not None
+    assert service.status.engine is not None
     async with asyncio.timeout(20):
-        while any(service.engine.extender.pods.named("default", pod) is None for pod in pods):
+        while any(service.status.engine.extender.pods.named("default", pod) is None for pod in pods):
             await asyncio.sleep(0.01)
 
 
@@ -90,10 +90,10 @@ async def test_many_nodes_are_explained_in_small_steps_with_the_same_result(
     world.pod("p", "c")
     await follow(service, "p")
     monkeypatch.setattr(explaining, "PORTION", 1)
-    pod = service.state.pods.named("default", "p")
+    pod = service.insight.view.pods.named("default", "p")
     assert pod is not None
-    assert len(list(explaining.explaining(service.state, pod, world.nodes))) == len(world.nodes)
-    assert explaining.explain_pod(service.state, pod, world.nodes).fits == tuple(world.nodes)
+    assert len(list(explaining.explaining(service.insight.view, pod, world.nodes))) == len(world.nodes)
+    assert explaining.explain_pod(service.insight.view, pod, world.nodes).fits == tuple(world.nodes)
 
 
 # --- inventory
@@ -163,9 +163,9 @@ async def test_problems_name_the_object_and_what_to_do(world: Any, start_service
     world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
     async with start_service(wait=False) as service:
         async with asyncio.timeout(20):
-            while service.engine is None or not service.engine.watches.synced:
+            while service.status.engine is None or not service.status.engine.watches.synced:
                 await asyncio.sleep(0.01)
-        service.engine.poison("ResourceSlice", "broken", "spec.devices: nonsense")
+        service.status.engine.sink.poison("ResourceSlice", "broken", "spec.devices: nonsense")
         name = world.store.list("resourceslices")[0]["metadata"]["name"]
         published = world.store.get("resourceslices", name)
         published["spec"]["pool"]["resourceSliceCount"] = 2

@@ -117,7 +117,7 @@ async def test_a_server_without_the_resource_api_is_waited_for(world: Any) -> No
     async with TestServer(web.Application()) as nothing, serve(str(nothing.make_url(""))) as service:
         with pytest.raises(TimeoutError, match="not ready"):
             await service.until_ready(0.3)
-        assert service.live()[0].ok
+        assert service.health.live()[0].ok
 
 
 async def test_missing_configuration_is_an_error_at_once(tmp_path: Path) -> None:
@@ -132,14 +132,14 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
     async with start_service(watch_gap=0.2) as service:
         outage = world.api.faults.add(Fault(status=503))
         world.api.faults.cut_watches()
-        await until(lambda: service.unavailable().startswith("not watching"))
+        await until(lambda: service.gate.unavailable().startswith("not watching"))
         world.api.faults.remove(outage)
         await service.until_ready(30)
-        assert service.unavailable() == ""
+        assert service.gate.unavailable() == ""
 
 
 async def test_every_node_is_looked_at_before_the_first_filter_asks(world: Any, service: Service) -> None:
-    nodes = service.state.cluster.inventory.nodes
+    nodes = service.insight.view.cluster.inventory.nodes
     await until(lambda: not any(seen.new or seen.stale for seen in nodes.seen.values()))
     assert list(nodes) == world.nodes
 
@@ -176,20 +176,20 @@ async def test_insight_can_have_an_address_of_its_own(world: Any, start_service:
 async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: Any, version: str) -> None:
     async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
         await service.until_ready(20)
-        assert service.kubernetes[1] == version
+        assert service.health.kubernetes[1] == version
 
 
 async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("app.service.service._VERSION_PERIOD", 0.05)
+    monkeypatch.setattr("app.service.apiversion.PERIOD", 0.05)
     async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
         await service.start()
         await service.until_ready(20)
     async with EmbeddedAPIServer(port=port):
-        await until(lambda: service.kubernetes[1] == "v1")
+        await until(lambda: service.health.kubernetes[1] == "v1")
         await service.until_ready(20)
         await service.stop()
     captured = capfd.readouterr()
@@ -200,13 +200,13 @@ async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one
 
 
 async def test_a_slice_that_cannot_be_read_is_reported_and_the_others_serve(world: Any, service: Service) -> None:
-    engine = service.engine
+    engine = service.status.engine
     assert engine is not None
-    engine.poison("ResourceSlice", "broken", "spec.devices: nonsense")
+    engine.sink.poison("ResourceSlice", "broken", "spec.devices: nonsense")
     assert engine.cluster.problems["ResourceSlice broken"] == "spec.devices: nonsense"
     world.claim("c")
     assert (await world.filter(service, world.pod("p", "c")))["NodeNames"] == world.nodes
-    engine.heal("ResourceSlice", "broken")
+    engine.sink.heal("ResourceSlice", "broken")
     assert "ResourceSlice broken" not in engine.cluster.problems
 
 
@@ -269,13 +269,13 @@ async def test_requests_and_binds_that_do_not_end_share_one_grace_period(
     pod = world.pod("p", "c")
     drained: list[float] = []
     async with start_service(shutdown_grace=1.0) as service:
-        drain = service.engine.drain
+        drain = service.status.engine.drain
 
         async def recorded(seconds: float) -> None:
             drained.append(seconds)
             await drain(seconds)
 
-        monkeypatch.setattr(service.engine, "drain", recorded)
+        monkeypatch.setattr(service.status.engine, "drain", recorded)
         slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", latency=20.0, times=1))
         call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
         await until(lambda: slow.hits)
@@ -293,19 +293,19 @@ async def test_a_doorbell_that_breaks_ends_the_service_instead_of_leaving_pods_a
     async def broken() -> None:
         raise RuntimeError("boom")
 
-    assert service.engine is not None
-    monkeypatch.setattr(service.engine.extender.state.wakeups, "_ring", broken)
-    service.engine.extender.state.wakeups.wake_everybody()
+    assert service.status.engine is not None
+    monkeypatch.setattr(service.status.engine.extender.state.wakeups, "_ring", broken)
+    service.status.engine.extender.state.wakeups.wake_everybody()
     async with asyncio.timeout(20):
         await service.wait()
-    assert service.unavailable() == "failed: RuntimeError: boom"
+    assert service.gate.unavailable() == "failed: RuntimeError: boom"
     assert (await world.get(service.url + "/livez"))[0] == 503
 
 
 def rival(world: Any, service: Service, name: str) -> ResourceClaim:
     """What another allocator writes that does not know of this claim's device."""
-    assert service.engine is not None
-    claim = service.engine.cluster.ledger.get("default", name)
+    assert service.status.engine is not None
+    claim = service.status.engine.cluster.ledger.get("default", name)
     assert claim is not None and claim.allocation is not None
     meta = msgspec.structs.replace(claim.metadata, name="rival", uid="rival", resource_version="999999")
     return msgspec.structs.replace(claim, metadata=meta, status=ResourceClaimStatus(allocation=claim.allocation))
@@ -315,9 +315,9 @@ async def test_a_device_that_is_held_twice_for_a_moment_is_told_of(world: Any, s
     world.claim("c")
     assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
     second = rival(world, service, "c")
-    assert service.engine is not None
-    service.engine.apply(second)
-    service.engine.remove(second)
+    assert service.status.engine is not None
+    service.status.engine.sink.apply(second)
+    service.status.engine.sink.remove(second)
     _, text = await world.get(service.url + "/metrics")
     assert "dra_extender_violations_told_total 1.0" in text
 
@@ -328,9 +328,9 @@ async def test_what_a_bind_under_way_relies_on_is_told_of_when_the_pod_is_bound(
     slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", latency=0.2, times=1))
     call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
     await until(lambda: slow.hits)
-    engine = service.engine
+    engine = service.status.engine
     assert engine is not None
-    engine.apply(rival(world, service, "c"))
+    engine.sink.apply(rival(world, service, "c"))
     assert engine.audit.told == 0
     assert await call == ""
     await until(lambda: engine.audit.told == 1)
@@ -357,7 +357,7 @@ async def test_only_the_leader_decides_and_a_stopping_leader_hands_over(world: A
         start_service(identity="one", **election) as first,
         start_service(identity="two", wait=False, **election) as second,
     ):
-        await until(lambda: second.unavailable() == "standby: one leads")
+        await until(lambda: second.gate.unavailable() == "standby: one leads")
         assert (await world.get(second.url + "/readyz"))[0] == 503
         async with (
             aiohttp.ClientSession() as session,
@@ -378,7 +378,7 @@ async def test_missing_permissions_are_named_at_the_start(
     world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
     async with start_service(wait=False) as service:
         async with asyncio.timeout(10):
-            while "resourceclaims/binding.resource.k8s.io" not in service.unavailable():
+            while "resourceclaims/binding.resource.k8s.io" not in service.gate.unavailable():
                 await asyncio.sleep(0.01)
     captured = capfd.readouterr()
     text = captured.out + captured.err
@@ -390,7 +390,7 @@ async def test_an_advisor_needs_no_permission_to_write(world: Any, start_service
     world.api.access.policy = lambda attributes: attributes.verb in ("get", "list", "watch")
     async with start_service(advise_only=True) as service:
         await service.until_ready()
-        assert service.missing_permissions() == ()
+        assert service.insight.missing_permissions() == ()
 
 
 # --- mutual TLS

@@ -1,0 +1,51 @@
+"""Whether the cluster is being followed well enough to decide, and what to say while it is not.
+
+`Following` promises: nothing is decided before every kind of objects was listed once, or while a kind has not been
+watched for longer than the settings allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from app.http.health import Check
+from app.http.metrics import Reading
+from app.kube.reflector import Progress
+
+
+class Following:
+    """`progress` is that of every kind, `gap` the seconds without a watch after which a kind counts as not followed."""
+
+    def __init__(self, progress: Callable[[], Sequence[Progress]], gap: float) -> None:
+        self._progress = progress
+        self._gap = gap
+
+    def unavailable(self) -> str:
+        """Why nothing may be decided now, with the kinds it is about; empty when it may."""
+        kinds = self._progress()
+        listing = [f"{kind.kind} ({kind.problem or 'listing'})" for kind in kinds if not kind.synced]
+        if listing:
+            return f"not synced: {', '.join(listing)}"
+        behind = [f"{kind.kind} for {kind.behind:.0f} s ({kind.problem})" for kind in kinds if kind.behind > self._gap]
+        return f"not watching: {', '.join(behind)}" if behind else ""
+
+    def checks(self) -> list[Check]:
+        """One per kind. What is not watched at the moment says so, and is fine as long as the gap allows."""
+        return [
+            Check(
+                name=kind.kind,
+                ok=kind.synced and kind.behind <= self._gap,
+                problem="" if kind.synced and not kind.behind else kind.problem or "listing",
+            )
+            for kind in self._progress()
+        ]
+
+    def readings(self) -> Iterator[Reading]:
+        """The metrics that say how well each kind is followed."""
+        for kind in self._progress():
+            yield Reading("objects", kind.objects, kind.kind)
+            yield Reading("poisoned_objects", kind.poisoned, kind.kind)
+            yield Reading("watch_behind_seconds", kind.behind, kind.kind)
+            yield Reading("lists_total", kind.lists, kind.kind)
+            yield Reading("watches_total", kind.watches, kind.kind)
+            yield Reading("watch_events_total", kind.events, kind.kind)

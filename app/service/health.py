@@ -1,0 +1,39 @@
+"""What the service says about itself to probes and to `/version`.
+
+Promises: live as long as the work can go on, whatever the API server does; ready exactly while the gate is open. The
+checks beside it name each kind of objects that is not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.http.health import Check
+from app.service.gate import Gate
+from app.service.status import Status
+
+
+class Health:
+    """The service as `app.http.health` asks it."""
+
+    def __init__(self, status: Status, gate: Gate) -> None:
+        self._status = status
+        self._gate = gate
+
+    def live(self) -> Sequence[Check]:
+        failure = self._status.failure
+        return [Check(name="tasks", ok=not failure, problem=failure)]
+
+    def ready(self) -> Sequence[Check]:
+        reason = self._gate.unavailable()
+        engine = self._status.engine
+        return [
+            Check(name="verbs", ok=not reason, problem=reason),
+            *(engine.following.checks() if engine is not None else ()),
+        ]
+
+    @property
+    def kubernetes(self) -> tuple[str, str, str]:
+        """Version of the API server, version of its resource API, and its URL."""
+        status = self._status
+        return status.served.server_version, status.served.version, status.server

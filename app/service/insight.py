@@ -1,0 +1,47 @@
+"""What people may ask about the cluster, answered from what the verbs decide on.
+
+`Insight` promises: a standby answers as well as a leader, because it follows the cluster too; asking changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.devices.audit import Violation
+from app.scheduling.state import State
+from app.service.engine import Engine
+from app.service.gate import UNREACHED
+from app.service.status import Status
+
+
+class Insight:
+    """The service as `app.http.insight` asks it: everything but `unknown` only once `unknown` is empty."""
+
+    def __init__(self, status: Status) -> None:
+        self._status = status
+
+    def unknown(self) -> str:
+        """Why nothing can be said about the cluster; empty when it can."""
+        engine = self._status.engine
+        if engine is None:
+            return UNREACHED
+        return "" if engine.watches.synced else engine.following.unavailable()
+
+    @property
+    def view(self) -> State:
+        """What questions may read."""
+        return self._engine.extender.state
+
+    def violations(self) -> Sequence[Violation]:
+        """Claims that hold what others hold."""
+        return self._engine.audit.current
+
+    def missing_permissions(self) -> Sequence[str]:
+        """What the API server denies the service."""
+        return self._status.missing_permissions
+
+    @property
+    def _engine(self) -> Engine:
+        if self._status.engine is None:
+            raise RuntimeError(UNREACHED)
+        return self._status.engine

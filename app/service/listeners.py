@@ -1,0 +1,80 @@
+"""Where the service listens: one address for the verbs, and one of its own for insight where the settings name one.
+
+`Listeners` promises: all of them listen or none does; the certificate is exchanged when its files change; the verbs
+can be stopped before the rest, so that a service that shuts down can still say so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from fastapi import FastAPI
+
+from app.http.protocol import ConnectionLimits
+from app.http.server import HttpServer
+from app.http.tls import Certificates
+from app.service.settings import Settings, split_address
+
+CERTIFICATE_PERIOD = 5.0
+
+
+class Listeners:
+    """The URLs are known once `start` has begun to listen; `insight_url` is that of the verbs unless it is separate."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.url = ""
+        self.insight_url = ""
+        self._settings = settings
+        self._certificates: Certificates | None = None
+        self._servers: list[HttpServer] = []
+
+    async def start(self, verbs: FastAPI, insight: FastAPI | None) -> None:
+        """Serve `verbs` over TLS where there is a certificate, `insight` without. Raises OSError, and
+        ssl.SSLError when the certificate cannot be used.
+        """
+        settings = self._settings
+        if settings.tls_cert and settings.tls_key:
+            self._certificates = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        try:
+            self._listen(verbs, settings.listen, self._certificates.context if self._certificates else None)
+            self.url = self.insight_url = self._servers[0].url
+            if insight is not None:
+                self._listen(insight, settings.insight_listen, None)
+                self.insight_url = self._servers[1].url
+            for server in self._servers:
+                await server.start()
+        except BaseException:
+            for server in self._servers:
+                await server.stop()
+            raise
+
+    async def stop_verbs(self) -> None:
+        """No new calls; those that run may end within the grace period."""
+        for server in self._servers[:1]:
+            await server.stop()
+
+    async def stop(self, seconds: float) -> None:
+        """Everything else: questions that run may end within these seconds."""
+        for server in self._servers[1:]:
+            await server.stop(seconds)
+
+    async def kill(self) -> None:
+        """At once, as a crash would: nobody gets an answer."""
+        for server in self._servers:
+            await server.kill()
+
+    async def renew_certificate(self) -> None:
+        """Look for a new certificate again and again, until cancelled. Returns when there is none to renew."""
+        while self._certificates is not None:
+            await asyncio.sleep(CERTIFICATE_PERIOD)
+            self._certificates.check()
+
+    def _listen(self, app: FastAPI, address: str, tls: ssl.SSLContext | None) -> None:
+        host, port = split_address(address)
+        settings = self._settings
+        limits = ConnectionLimits(request_seconds=settings.request_timeout, idle_seconds=settings.keep_alive)
+        server = HttpServer(
+            app, host, port, tls=tls, keep_alive=settings.keep_alive, grace=settings.shutdown_grace, limits=limits
+        )
+        self._servers.append(server)

@@ -1,0 +1,45 @@
+"""What the watches bring, passed on to everybody it concerns.
+
+`ClusterSink` promises: every change reaches the state of the cluster and scheduling, in order; the audit hears of what
+the change shows as soon as the whole cluster is known. An object that cannot be read is logged, and nothing stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from app.devices.cluster import Cluster
+from app.scheduling.extender import Extender
+from app.service.audit import Audit
+
+log = structlog.get_logger(__name__)
+
+
+class ClusterSink:
+    """One per engine. `known` is true once every kind was listed."""
+
+    def __init__(self, cluster: Cluster, extender: Extender, audit: Audit, known: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._extender = extender
+        self._audit = audit
+        self._known = known
+
+    def apply(self, obj: Any) -> None:
+        self._extender.apply(obj)
+        if self._known():  # before that, the audit's first look has everything
+            for claim in self._extender.claims_in_use(obj):
+                self._audit.notice(self._cluster.ledger.violations_of(claim))
+
+    def remove(self, obj: Any) -> None:
+        self._extender.remove(obj)
+
+    def poison(self, kind: str, key: str, problem: str) -> None:
+        log.warning("object left out", kind=kind, name=key, problem=problem)
+        self._extender.poison(kind, key, problem)
+
+    def heal(self, kind: str, key: str) -> None:
+        log.info("object usable again", kind=kind, name=key)
+        self._cluster.heal(kind, key)

@@ -1,0 +1,38 @@
+"""What this replica has and lacks at the moment, as settings are what it was asked to be.
+
+Promises: the service writes `server` once and `Supervision` the rest, nobody else anything; the gate, insight and
+health read it at every question.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.kube.discovery import Served
+from app.kube.lease import LeaderElection
+from app.service.engine import Engine
+
+NOTHING = Served("")
+
+
+@dataclass(slots=True)
+class Status:
+    """One per service. Changes on the event loop only."""
+
+    server: str = ""
+    """URL of the API server; empty until its credentials were read."""
+    served: Served = NOTHING
+    """What the API server was found to serve; empty until then."""
+    engine: Engine | None = None
+    """What decides; None while no API server has been found, and between two versions of its resource API."""
+    election: LeaderElection | None = None
+    """None without election, and until there is an engine."""
+    missing_permissions: tuple[str, ...] = ()
+    """What the API server denies, one sentence each."""
+    failure: str = ""
+    """Why the service can do its work no more, which is a bug; empty while it can."""
+
+    @property
+    def leading(self) -> bool:
+        """True when this replica leads, or when there is no election."""
+        return self.election is None or self.election.leading

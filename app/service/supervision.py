@@ -1,0 +1,125 @@
+"""What runs all the time behind the listeners: one engine per version of the resource API, and what it depends on.
+
+`Supervision` promises: an API server that is away at the start or later, or that is upgraded to other versions of the
+resource API, delays the work and never ends it. A mistake of ours ends all of it at once and is named in `Status`:
+half a service would answer and never wake anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+import structlog
+
+from app.http.metrics import Metrics
+from app.kube.client import KubeClient
+from app.kube.discovery import Served
+from app.kube.lease import LeaderElection
+from app.service.apiversion import until_served, until_withdrawn
+from app.service.engine import Engine
+from app.service.permissions import missing_until_granted, needed
+from app.service.settings import Settings
+from app.service.status import Status
+
+log = structlog.get_logger(__name__)
+
+Chore = Callable[[], Coroutine[Any, Any, None]]
+"""Work that goes on whether or not there is an API server."""
+
+
+class _WithdrawnError(Exception):
+    """The API server no longer serves what the engine was made for."""
+
+
+class Supervision:
+    """One per service. `run` works until cancelled; `chores` run beside it."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        settings: Settings,
+        metrics: Metrics,
+        status: Status,
+        *,
+        chores: Sequence[Chore] = (),
+        own_process: bool = False,
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._metrics = metrics
+        self._status = status
+        self._chores = chores
+        self._own_process = own_process
+
+    async def run(self) -> None:
+        """Until cancelled, or until a mistake, which is logged."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for chore in self._chores:
+                    group.create_task(chore())
+                while True:
+                    self._status.served = await until_served(self._client)
+                    await self._decide(self._status.served)
+        except* Exception as problems:
+            self._status.failure = "; ".join(f"{type(each).__name__}: {each}" for each in _leaves(problems))
+            log.exception("the service cannot go on", problem=self._status.failure)
+
+    async def hand_over(self, seconds: float) -> None:
+        """Let binds under way end, no longer than that, then leave the lease to another replica."""
+        await self.drain(seconds)
+        if self._status.election is not None:
+            await self._status.election.release()
+
+    async def drain(self, seconds: float) -> None:
+        """Until binds under way have ended, no longer than that; then they end as in a crash."""
+        if self._status.engine is not None:
+            await self._status.engine.drain(seconds)
+
+    async def _decide(self, served: Served) -> None:
+        """Work with this version of the API until the server withdraws it. Binds under way end as in a crash then."""
+        engine = Engine(self._client, served, self._settings, self._metrics, own_process=self._own_process)
+        self._status.engine = engine
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._elect(engine, group)
+                group.create_task(self._check_permissions(served))
+                group.create_task(self._watch_version(served, engine))
+                for job in engine.jobs():
+                    group.create_task(job)
+        except* _WithdrawnError:
+            self._status.engine = None
+            await engine.drain(0)
+
+    def _elect(self, engine: Engine, group: asyncio.TaskGroup) -> None:
+        """Decide while this replica leads, or always when there is no election."""
+
+        def lead(leading: bool) -> None:
+            engine.lead(leading and not self._settings.advise_only)
+
+        if not self._settings.leader_election:
+            lead(True)
+            return
+        election = LeaderElection(self._client, self._settings.lease, on_change=lead)
+        self._status.election = election
+        engine.fence(lambda: election.leading)
+        group.create_task(election.run())
+
+    async def _check_permissions(self, served: Served) -> None:
+        async for missing in missing_until_granted(self._client, needed(self._settings, served)):
+            self._status.missing_permissions = missing
+
+    async def _watch_version(self, served: Served, engine: Engine) -> None:
+        """Raises _WithdrawnError, which ends the engine."""
+        await until_withdrawn(self._client, served, lambda: engine.watches.not_found)
+        raise _WithdrawnError
+
+
+def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
+    """The exceptions in a group, however deep."""
+    for problem in group.exceptions:
+        if isinstance(problem, BaseExceptionGroup):
+            yield from _leaves(problem)
+        else:
+            yield problem
