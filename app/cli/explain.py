@@ -31,7 +31,7 @@ def explain(
     kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
 ) -> None:
-    """Why does my pod not fit? Reads the cluster, decides as the service would, and tells what each rule took away.
+    """Why does my pod not fit? Reads the cluster, decides as the service would, and reports what each rule took away.
 
     Exit status: 0 when a node fits, 1 when none does, 2 when the question cannot be answered.
     """

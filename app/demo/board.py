@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True):
     reason: str
     expected: str = ""
     """Set for a pod that must stay unplaced: the reason that it must show."""
-    told: str = ""
+    reported: str = ""
     """The reason of its PodScheduled condition."""
 
     @property
@@ -52,7 +52,7 @@ class Row(msgspec.Struct, frozen=True):
     def settled(self) -> bool:
         """Whether the pod is where it should be: it runs, or it says why it cannot."""
         if self.expected:
-            return self.told == self.expected and bool(self.reason)
+            return self.reported == self.expected and bool(self.reason)
         return self.state in ("Running", "Succeeded")
 
 
@@ -73,7 +73,7 @@ def rows(pods: Iterable[FullPod], claims: Mapping[str, ResourceClaim]) -> list[R
 
 def _row(pod: FullPod, claims: Mapping[str, ResourceClaim]) -> Row:
     mine = [claims.get(f"{pod.metadata.namespace}/{name}") for name in known_names(pod)]
-    told = pod.condition
+    condition = pod.condition
     return Row(
         pod=pod.metadata.key,
         node=pod.spec.node_name,
@@ -81,7 +81,7 @@ def _row(pod: FullPod, claims: Mapping[str, ResourceClaim]) -> Row:
         state=state(pod),
         reason=reason(pod, mine),
         expected=pod.metadata.annotations.get(EXPECTED, ""),
-        told=told.reason if told is not None and told.status == "False" else "",
+        reported=condition.reason if condition is not None and condition.status == "False" else "",
     )
 
 
@@ -190,9 +190,9 @@ def screen(header: Header, shown: Sequence[Row], log: Sequence[str], *, width: i
     for line in (*top, *bottom):
         line.no_wrap, line.overflow = True, "ellipsis"
     pods, left = _fitting(shown, width, height - len(top) - len(bottom) - 1)
-    told = left - 2
+    lines = left - 2
     news = (
-        [Text(), Text("What happened", style="bold"), *(_cut(line) for line in list(log)[-told:])] if told > 0 else []
+        [Text(), Text("What happened", style="bold"), *(_cut(line) for line in list(log)[-lines:])] if lines > 0 else []
     )
     return Group(*top, pods, *news, Text(), *bottom)
 

@@ -20,7 +20,7 @@ _POLITE = 5.0
 
 
 class Companion:
-    """`on_change` is told in one line whenever the process starts or ends."""
+    """`on_change` gets one line whenever the process starts or ends."""
 
     def __init__(self, command: Sequence[str], log: Path, on_change: Callable[[str], object]) -> None:
         self._command = tuple(command)

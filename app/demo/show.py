@@ -191,7 +191,7 @@ class Show:
         again = f", started {companion.starts} times" if companion.starts > 1 else ""
         return f"service: {process}{again}   calls of the scheduler: {calls}"
 
-    # --- telling
+    # --- reporting
 
     def _look(self, cluster: EmbeddedCluster) -> None:
         """Take a look at all pods and note what is new. Nothing is new while nothing was written."""

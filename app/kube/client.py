@@ -1,9 +1,9 @@
 """One HTTP session with the API server: raw bytes in and out.
 
 `KubeClient` promises that every call ends within its timeout, with the body of a 2xx answer or with one of
-`app.api.errors`, which tells a request that was not carried out from one whose outcome is unknown. What is refused
-(429) is repeated with jitter as long as the time allows, unless the caller forbids it; nothing else is ever sent
-twice.
+`app.api.errors`, which distinguish a request that was not carried out from one whose outcome is unknown. What is
+refused (429) is repeated with jitter as long as the time allows, unless the caller forbids it; nothing else is ever
+sent twice.
 """
 
 from __future__ import annotations
@@ -222,11 +222,11 @@ def _failure(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
         text = f"HTTP {status}, a redirect to {where}: what answers is not the API server, correct its URL or the proxy"
         return error_from_status(status, "Redirected", text)
     try:
-        told = _status_decoder.decode(body)
+        said = _status_decoder.decode(body)
     except (msgspec.DecodeError, ValueError):
-        told = _Status(message=body[:200].decode("utf-8", "replace").strip())
+        said = _Status(message=body[:200].decode("utf-8", "replace").strip())
     return error_from_status(
-        status, told.reason, told.message, told.details, retry_after=_seconds(headers.get("Retry-After"), told.details)
+        status, said.reason, said.message, said.details, retry_after=_seconds(headers.get("Retry-After"), said.details)
     )
 
 

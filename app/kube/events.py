@@ -54,7 +54,7 @@ class Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """Something worth telling. `regarding` is the object it happens to, `related` another one involved in it."""
+    """Something worth reporting. `regarding` is the object it happens to, `related` another one involved in it."""
 
     regarding: ObjectReference
     reason: str

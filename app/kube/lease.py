@@ -68,7 +68,7 @@ class LeaderElection:
         self._on_change = on_change
         self._clock = clock
         self._now = now
-        self._told = False
+        self._reported = False
         self._retired = False
         self._turn = asyncio.Lock()
         self._renewed_at: float | None = None
@@ -101,7 +101,7 @@ class LeaderElection:
                 await self._try()
             except ApiError as problem:
                 log.warning("lease not renewed" if self.leading else "lease not read", problem=problem.message)
-            self._tell()
+            self._report()
 
     async def release(self) -> None:
         """Give the lease back so that another replica need not wait, and compete no more. Never raises ApiError.
@@ -113,7 +113,7 @@ class LeaderElection:
             if self._renewed_at is None:
                 return
             self._renewed_at = None
-            self._tell()
+            self._report()
             try:
                 lease = await self._read()
                 if lease is not None and lease.spec.holder_identity == self._settings.identity:
@@ -177,10 +177,10 @@ class LeaderElection:
             return _decode(await self._client.create(self._root, body, timeout=timeout))
         return _decode(await self._client.replace(f"{self._root}/{self._settings.name}", body, timeout=timeout))
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         leading = self.leading
-        if leading != self._told:
-            self._told = leading
+        if leading != self._reported:
+            self._reported = leading
             log.info("leading" if leading else "not leading", identity=self._settings.identity, holder=self.holder)
             self._on_change(leading)
 

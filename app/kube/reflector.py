@@ -84,7 +84,7 @@ class Reflector(Generic[T]):
         self._lists = self._watches = self._events = 0
         self._problem = ""
         self._not_found = False
-        self._told = ("", -_QUIET)
+        self._reported = ("", -_QUIET)
 
     @property
     def synced(self) -> bool:
@@ -197,9 +197,9 @@ class Reflector(Generic[T]):
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
         self._problem = problem.message
         self._not_found = isinstance(problem, NotFoundError)
-        told, when = self._told
-        if told != problem.message or self._clock() - when >= _QUIET:
-            self._told = (problem.message, self._clock())
+        reported, when = self._reported
+        if reported != problem.message or self._clock() - when >= _QUIET:
+            self._reported = (problem.message, self._clock())
             log.warning(
                 "cannot follow, will retry",
                 kind=self.resource.kind,

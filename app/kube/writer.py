@@ -148,7 +148,7 @@ class Writer:
         body = encode({"metadata": {"uid": pod.metadata.uid}, "status": dict(status)})
         await self._client.patch(PODS.path(pod.metadata.namespace, pod.metadata.name, "status"), body, STRATEGIC_PATCH)
 
-    # --- telling
+    # --- reporting
 
     def record_event(
         self,
@@ -202,7 +202,7 @@ def _at(claim: ResourceClaim) -> dict[str, Any]:
 
 
 def _decoded(resource: Resource[T], data: bytes) -> T:
-    """The object in a reply. A reply that cannot be read tells nothing about what was stored."""
+    """The object in a reply. A reply that cannot be read says nothing about what was stored."""
     try:
         return resource.decode(data)
     except DecodeError as problem:

@@ -1,9 +1,9 @@
 """Looking over everybody's shoulder: claims that hold what other claims hold, by whoever wrote them.
 
 The extender prevents double allocation by what it writes itself; an in-tree scheduler or a person who writes second
-can still cause it. `Audit` promises that each violation is told once when it appears (log, event on every claim
-involved) and once when it is over, and that looking never takes more than a small share of the time. `look` finds what
-lasts; `notice` takes what a change has just shown, so that devices which go round quickly are told of as well.
+can still cause it. `Audit` promises to report each violation once when it appears (log, event on every claim involved)
+and once when it is over, and to spend only a small share of the time looking. `look` finds what lasts; `notice` takes
+what a change has just shown, so that a violation that is over quickly is reported as well.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PERIOD = 1.0
 _SHARE = 20
 """The pause is at least so many times as long as the last look took."""
 
-Tell = Callable[[ResourceClaim, str], object]
+Report = Callable[[ResourceClaim, str], object]
 
 
 class Audit:
-    """`violations` reads the state, `claim` finds a claim by "namespace/name", `tell` says something about it.
+    """`violations` reads the state, `claim` finds a claim by "namespace/name", `report` says something about it.
 
     `undecided` claims are those of binds of ours under way, which look for themselves and give way.
     """
@@ -36,16 +36,16 @@ class Audit:
         self,
         violations: Callable[[], Iterable[Violation]],
         claim: Callable[[str, str], ResourceClaim | None],
-        tell: Tell,
+        report: Report,
         undecided: Callable[[ResourceClaim], bool] = lambda claim: False,
     ) -> None:
         self._violations = violations
         self._claim = claim
-        self._tell = tell
+        self._report = report
         self._undecided = undecided
         self._current: dict[Violation, None] = {}
-        self.told = 0
-        """How many violations have been told of."""
+        self.reported = 0
+        """How many violations have been reported."""
 
     @property
     def current(self) -> tuple[Violation, ...]:
@@ -53,18 +53,18 @@ class Audit:
         return tuple(self._current)
 
     def notice(self, found: Iterable[Violation]) -> None:
-        """A change has shown these. Those that are decided are told now, whether or not they last until a look."""
+        """A change has shown these. Those that are decided are reported now, whether or not they last until a look."""
         for violation in found:
             if violation not in self._current and not any(map(self._undecided, self._involved(violation))):
                 self._current[violation] = None
-                self._report(violation)
+                self._appeared(violation)
 
     def look(self) -> None:
         """One look at everything."""
         found = dict.fromkeys(self._violations())
         for violation in found:
             if violation not in self._current:
-                self._report(violation)
+                self._appeared(violation)
         for violation in self._current:
             if violation not in found:
                 log.info("violation is over", kind=violation.kind, subject=violation.subject)
@@ -77,8 +77,8 @@ class Audit:
             self.look()
             await asyncio.sleep(max(PERIOD, _SHARE * (time.perf_counter() - started)))
 
-    def _report(self, violation: Violation) -> None:
-        self.told += 1
+    def _appeared(self, violation: Violation) -> None:
+        self.reported += 1
         log.error(
             "claims hold the same",
             kind=violation.kind,
@@ -88,7 +88,7 @@ class Audit:
         )
         for claim in self._involved(violation):
             others = ", ".join(other for other in violation.claims if other != claim.metadata.key)
-            self._tell(claim, f"{violation.subject} is also held by {others or 'another allocation'}")
+            self._report(claim, f"{violation.subject} is also held by {others or 'another allocation'}")
 
     def _involved(self, violation: Violation) -> list[ResourceClaim]:
         found = (self._claim(*name.rpartition("/")[::2]) for name in violation.claims)

@@ -42,5 +42,5 @@ def configure(level: str = "info", form: Literal["console", "json"] = "console")
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # Libraries speak up about trouble only; what they do in between is ours to tell.
+    # Libraries report trouble only; what they do in between is ours to report.
     root.setLevel(max(_LEVELS[level], logging.WARNING))

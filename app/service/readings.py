@@ -25,6 +25,6 @@ def _of_engine(engine: Engine) -> Iterator[Reading]:
     yield Reading("size", engine.events.waiting, "events")
     yield Reading("searches_total", engine.decisions.searches)
     yield Reading("violations", len(engine.audit.current))
-    yield Reading("violations_told_total", engine.audit.told)
+    yield Reading("violations_told_total", engine.audit.reported)
     yield Reading("events_sent_total", engine.events.sent)
     yield Reading("events_dropped_total", engine.events.dropped)

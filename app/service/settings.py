@@ -1,4 +1,4 @@
-"""What the service can be told: one flat list of settings, each documented where it is defined.
+"""How the service is configured: one flat list of settings, each documented where it is defined.
 
 Promises: a flag wins over the environment (`DRA_EXTENDER_...`), the environment over the YAML file, the file over the
 default; an unknown key, a value of the wrong kind or a combination that cannot work is an error that names the
@@ -67,7 +67,7 @@ _DEFAULT_LIMITS = Limits()
 
 
 class Settings(BaseSettings):
-    """Everything that `dra-extender serve` can be told."""
+    """Everything that can be set for `dra-extender serve`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, env_ignore_empty=True)
 

@@ -1,4 +1,4 @@
-"""Violations are told once, on every claim involved."""
+"""Each violation is reported once, on every claim involved."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TWICE = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "hel
 class World:
     def __init__(self) -> None:
         self.violations: list[Violation] = []
-        self.told: list[tuple[str, str]] = []
+        self.reports: list[tuple[str, str]] = []
         self.undecided: set[str] = set()
         self.audit = Audit(
             lambda: self.violations,
             self.claim,
-            lambda claim, text: self.told.append(self.line(claim, text)),
+            lambda claim, text: self.reports.append(self.line(claim, text)),
             lambda claim: claim.metadata.key in self.undecided,
         )
 
@@ -29,55 +29,55 @@ class World:
         return claim.metadata.key, text
 
 
-def test_every_claim_involved_is_told_about_the_others_once() -> None:
+def test_every_claim_involved_gets_a_report_about_the_others_once() -> None:
     world = World()
     world.violations = [TWICE]
     world.audit.look()
     world.audit.look()
-    assert world.told == [
+    assert world.reports == [
         ("a/one", "gpu.example.com/n1/gpu-0 is also held by b/two"),
         ("b/two", "gpu.example.com/n1/gpu-0 is also held by a/one"),
     ]
     assert world.audit.current == (TWICE,)
 
 
-def test_a_violation_that_comes_back_is_told_again() -> None:
+def test_a_violation_that_comes_back_is_reported_again() -> None:
     world = World()
     for violations in ([TWICE], [], [TWICE]):
         world.violations = violations
         world.audit.look()
-    assert len(world.told) == 4
+    assert len(world.reports) == 4
 
 
 def test_a_claim_that_is_gone_meanwhile_is_left_out() -> None:
     world = World()
     world.violations = [Violation("device", "d/p/x", ("a/gone", "a/one"), "")]
     world.audit.look()
-    assert [name for name, _ in world.told] == ["a/one"]
+    assert [name for name, _ in world.reports] == ["a/one"]
 
 
-def test_a_violation_that_is_over_before_the_next_look_is_told_once() -> None:
+def test_a_violation_that_is_over_before_the_next_look_is_reported_once() -> None:
     world = World()
     world.audit.notice([TWICE])
     world.audit.notice([TWICE])
-    assert [name for name, _ in world.told] == ["a/one", "b/two"]
+    assert [name for name, _ in world.reports] == ["a/one", "b/two"]
     world.audit.look()
-    assert (world.audit.current, world.audit.told, len(world.told)) == ((), 1, 2)
+    assert (world.audit.current, world.audit.reported, len(world.reports)) == ((), 1, 2)
 
 
-def test_a_violation_that_was_noticed_is_not_told_again_while_it_lasts() -> None:
+def test_a_violation_that_was_noticed_is_not_reported_again_while_it_lasts() -> None:
     world = World()
     world.violations = [TWICE]
     world.audit.notice([TWICE])
     world.audit.look()
-    assert (world.audit.current, world.audit.told, len(world.told)) == ((TWICE,), 1, 2)
+    assert (world.audit.current, world.audit.reported, len(world.reports)) == ((TWICE,), 1, 2)
 
 
 def test_what_a_bind_under_way_will_settle_is_left_to_it_until_the_next_look() -> None:
     world = World()
     world.undecided = {"b/two"}
     world.audit.notice([TWICE])
-    assert world.told == []
+    assert world.reports == []
     world.violations = [TWICE]
     world.audit.look()
-    assert len(world.told) == 2
+    assert len(world.reports) == 2

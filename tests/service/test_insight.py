@@ -34,7 +34,7 @@ async def follow(service: Service, *pods: str) -> None:
 # --- explain
 
 
-async def test_a_pod_that_fits_nowhere_is_told_why_as_text(world: Any, service: Service) -> None:
+async def test_why_a_pod_fits_nowhere_is_there_as_text(world: Any, service: Service) -> None:
     world.claim("c", count=3)
     world.pod("p", "c")
     await follow(service, "p")
@@ -75,7 +75,7 @@ async def test_one_node_can_be_asked_about(world: Any, service: Service) -> None
         ("?pod=default/p&node=none", 404, "node none is not known"),
     ],
 )
-async def test_a_question_that_cannot_be_answered_is_told_what_is_wrong_with_it(
+async def test_a_question_that_cannot_be_answered_gets_what_is_wrong_with_it(
     world: Any, service: Service, query: str, status: int, text: str
 ) -> None:
     world.pod("p")
@@ -99,7 +99,7 @@ async def test_many_nodes_are_explained_in_small_steps_with_the_same_result(
 # --- inventory
 
 
-async def test_the_inventory_tells_who_holds_which_device(world: Any, service: Service) -> None:
+async def test_the_inventory_says_who_holds_which_device(world: Any, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
     assert await world.bind(service, pod, world.nodes[0]) == ""

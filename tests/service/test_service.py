@@ -311,7 +311,7 @@ def rival(world: Any, service: Service, name: str) -> ResourceClaim:
     return msgspec.structs.replace(claim, metadata=meta, status=ResourceClaimStatus(allocation=claim.allocation))
 
 
-async def test_a_device_that_is_held_twice_for_a_moment_is_told_of(world: Any, service: Service) -> None:
+async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: Any, service: Service) -> None:
     world.claim("c")
     assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
     second = rival(world, service, "c")
@@ -322,7 +322,7 @@ async def test_a_device_that_is_held_twice_for_a_moment_is_told_of(world: Any, s
     assert "dra_extender_violations_told_total 1.0" in text
 
 
-async def test_what_a_bind_under_way_relies_on_is_told_of_when_the_pod_is_bound(world: Any, service: Service) -> None:
+async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound(world: Any, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
     slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", latency=0.2, times=1))
@@ -331,9 +331,9 @@ async def test_what_a_bind_under_way_relies_on_is_told_of_when_the_pod_is_bound(
     engine = service.status.engine
     assert engine is not None
     engine.sink.apply(rival(world, service, "c"))
-    assert engine.audit.told == 0
+    assert engine.audit.reported == 0
     assert await call == ""
-    await until(lambda: engine.audit.told == 1)
+    await until(lambda: engine.audit.reported == 1)
 
 
 async def test_a_service_that_cannot_listen_leaves_nothing_open(world: Any) -> None:

@@ -1,0 +1,122 @@
+"""When the verbs are open, and what is said while they are not: for one replica whose status a test writes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from app.kube.lease import LeaderElection
+from app.kube.reflector import Progress
+from app.service.engine import Engine
+from app.service.following import Following
+from app.service.gate import Gate
+from app.service.health import Health
+from app.service.insight import Insight
+from app.service.readings import readings
+from app.service.status import Status
+
+GAP = 30.0
+
+
+def kind(name: str = "Node", *, synced: bool = True, behind: float = 0.0, problem: str = "") -> Progress:
+    return Progress(name, synced, 3, 0, "7", behind, 1, 1, 0, problem)
+
+
+def engine(*kinds: Progress) -> Engine:
+    """As much of one as the gate asks for."""
+    following = Following(lambda: kinds, GAP)
+    synced = all(each.synced for each in kinds)
+    return cast(Engine, SimpleNamespace(following=following, watches=SimpleNamespace(synced=synced)))
+
+
+def election(*, leading: bool, holder: str = "") -> LeaderElection:
+    return cast(LeaderElection, SimpleNamespace(leading=leading, holder=holder))
+
+
+READY: dict[str, Any] = {"engine": engine(kind()), "election": election(leading=True)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({}, ""),
+        ({"election": None}, ""),
+        ({"engine": None}, "the API server has not been reached yet"),
+        ({"missing_permissions": ("bind pods", "list nodes")}, "permission missing: bind pods"),
+        ({"election": election(leading=False, holder="other")}, "standby: other leads"),
+        ({"election": election(leading=False)}, "standby: nobody leads"),
+        ({"engine": engine(kind(synced=False))}, "not synced: Node (listing)"),
+        ({"failure": "RuntimeError: boom"}, "failed: RuntimeError: boom"),
+        # What has to go first is named first.
+        ({"failure": "boom", "engine": None}, "failed: boom"),
+        ({"engine": None, "missing_permissions": ("bind pods",)}, "the API server has not been reached yet"),
+        ({"missing_permissions": ("x",), "election": election(leading=False)}, "permission missing: x"),
+        ({"election": election(leading=False), "engine": engine(kind(synced=False))}, "standby: nobody leads"),
+    ],
+)
+def test_the_gate_is_open_unless_there_is_a_reason_and_names_the_first(changed: dict[str, Any], reason: str) -> None:
+    assert Gate(Status(**READY | changed)).unavailable() == reason
+
+
+def test_a_closed_gate_says_so_whatever_else_is_wrong() -> None:
+    gate = Gate(Status(failure="boom"))
+    gate.close()
+    assert (gate.closed, gate.unavailable()) == (True, "shutting down")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "reason"),
+    [
+        ([kind(), kind("Pod")], ""),
+        ([kind(behind=GAP)], ""),
+        ([kind("Pod", synced=False), kind("Node", synced=False, problem="forbidden")],
+         "not synced: Pod (listing), Node (forbidden)"),
+        ([kind("Pod"), kind(behind=GAP + 1, problem="connection refused")],
+         "not watching: Node for 31 s (connection refused)"),
+        ([kind("Pod", synced=False), kind(behind=GAP + 1)], "not synced: Pod (listing)"),
+    ],
+)  # fmt: skip
+def test_nothing_is_decided_before_all_is_listed_or_while_a_kind_is_not_watched(
+    kinds: list[Progress], reason: str
+) -> None:
+    assert Following(lambda: kinds, GAP).unavailable() == reason
+
+
+def test_a_kind_that_is_not_watched_for_a_moment_is_fine_and_says_why() -> None:
+    (check,) = Following(lambda: [kind(behind=1.0, problem="connection refused")], GAP).checks()
+    assert (check.ok, check.problem) == (True, "connection refused")
+
+
+def test_a_standby_knows_the_cluster_and_decides_nothing() -> None:
+    status = Status(**READY | {"election": election(leading=False, holder="other")})
+    assert Gate(status).unavailable() == "standby: other leads"
+    assert Insight(status).unknown() == ""
+
+
+def test_what_is_not_listed_yet_is_unknown() -> None:
+    assert Insight(Status()).unknown() == "the API server has not been reached yet"
+    assert Insight(Status(engine=engine(kind(synced=False)))).unknown() == "not synced: Node (listing)"
+
+
+def test_a_failure_ends_the_life_of_the_service_and_a_missing_leader_only_its_readiness() -> None:
+    standby, broken = Status(**READY | {"election": election(leading=False)}), Status(failure="boom")
+    assert [Health(each, Gate(each)).live()[0].ok for each in (standby, broken)] == [True, False]
+    assert [Health(each, Gate(each)).ready()[0].ok for each in (standby, broken)] == [False, False]
+
+
+def test_the_verbs_are_the_first_check_and_every_kind_has_one() -> None:
+    status = Status(engine=engine(kind("Pod"), kind(synced=False, problem="forbidden")))
+    checks = Health(status, Gate(status)).ready()
+    assert [(check.name, check.ok, check.problem) for check in checks] == [
+        ("verbs", False, "not synced: Node (forbidden)"),
+        ("Pod", True, ""),
+        ("Node", False, "forbidden"),
+    ]
+
+
+def test_before_there_is_an_engine_the_metrics_say_that_it_is_not_ready() -> None:
+    status = Status()
+    found = {reading.name: reading.value for reading in readings(status, Gate(status))}
+    assert found == {"ready": 0.0, "leading": 1.0}

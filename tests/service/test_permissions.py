@@ -1,0 +1,90 @@
+"""What the service asks to be allowed, by its settings, and how it waits until it is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from app.embedded import EmbeddedAPIServer, Fault
+from app.kube.client import KubeClient
+from app.kube.credentials import ClientSettings
+from app.kube.discovery import Served
+from app.service import permissions
+from app.service.permissions import missing_until_granted, needed
+from app.service.settings import load
+
+BOTH = Served("v1", "v1alpha3")
+
+
+def asked(served: Served = BOTH, **settings: Any) -> set[str]:
+    """Verb and resource of all that is needed."""
+    found = needed(load({"listen": "127.0.0.1:0", **settings}), served)
+    return {f"{each.verb} {each.resource}" + (f"/{each.subresource}" if each.subresource else "") for each in found}
+
+
+READING = {"list nodes", "watch nodes", "list resourceslices", "watch resourceclaims"}
+WRITING = {"patch resourceclaims/status", "create pods/binding", "create events"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "there", "absent"),
+    [
+        ({}, READING | WRITING, {"create leases"}),
+        ({"advise_only": True}, READING, WRITING | {"create leases"}),
+        ({"leader_election": True}, READING | WRITING | {"create leases", "update leases"}, set()),
+        ({"advise_only": True, "leader_election": True}, {"create leases"}, WRITING),
+        ({"feature_gates": "DRAExtendedResource=true"}, {"patch pods/status", "delete resourceclaims"}, set()),
+        ({"feature_gates": "DRAExtendedResource=false"}, WRITING, {"patch pods/status", "delete resourceclaims"}),
+    ],
+)
+def test_only_what_the_settings_switch_on_is_needed(
+    settings: dict[str, Any], there: set[str], absent: set[str]
+) -> None:
+    found = asked(**settings)
+    assert (there - found, absent & found) == (set(), set())
+
+
+def test_taint_rules_are_followed_where_they_are_served() -> None:
+    assert "watch devicetaintrules" in asked()
+    assert "watch devicetaintrules" not in asked(Served("v1"))
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[EmbeddedAPIServer]:
+    async with EmbeddedAPIServer() as made:
+        yield made
+
+
+@pytest.fixture
+async def client(api: EmbeddedAPIServer) -> AsyncIterator[KubeClient]:
+    async with await KubeClient.connect(ClientSettings(server=api.url)) as made:
+        yield made
+
+
+async def test_it_asks_until_everything_is_granted_and_says_what_is_missing_once(
+    api: EmbeddedAPIServer,
+    client: KubeClient,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(permissions, "PERIOD", 0.0)
+    api.access.policy = lambda attributes: attributes.resource != "nodes"
+    wanted = needed(load({"advise_only": True}), Served("v1"))
+    found: list[int] = []
+    async with aclosing(missing_until_granted(client, wanted)) as answers:
+        async for missing in answers:
+            found.append(len(missing))
+            if len(found) == 2:
+                api.access.policy = lambda _attributes: True
+    assert found == [2, 2, 0]
+    captured = capfd.readouterr()
+    assert (captured.out + captured.err).count("permission missing") == 2
+
+
+async def test_a_server_that_cannot_be_asked_is_not_asked_again(api: EmbeddedAPIServer, client: KubeClient) -> None:
+    api.faults.add(Fault(status=500))
+    wanted = needed(load({"advise_only": True}), Served("v1"))
+    assert [missing async for missing in missing_until_granted(client, wanted)] == []
