@@ -2,12 +2,13 @@
 
 Promises: nothing is changed by a question, nothing is raised for what claims or objects of the cluster contain, and
 the same question on the same state has the same answer (share IDs apart). `verdicts` is `plan` on many nodes, from a
-cache.
+cache. `over` asks the same of a hypothetical state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 
 from cachetools import LRUCache
 
@@ -24,6 +25,7 @@ from app.devices.blocks import digest
 from app.devices.cluster import Cluster
 from app.devices.holdings import NodeHoldings
 from app.devices.nodeview import NodeView
+from app.devices.overlay import Overlay
 from app.devices.poolstate import PoolStates
 
 REMEMBERED_TABLES = 256
@@ -32,6 +34,17 @@ REMEMBERED_REDUCTIONS = 16
 
 Signature = tuple[tuple[bytes, ...], tuple[int, ...]]
 """What claims ask for, and the versions of the classes they ask for it."""
+
+
+class _Memory:
+    """What decisions on all states of one cluster share. `searches` counts those made for verdicts."""
+
+    def __init__(self) -> None:
+        self.searches = 0
+        self.tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_TABLES)
+        self.lenses: LRUCache[LensKey, Lens] = LRUCache(REMEMBERED_LENSES)
+        self.reductions: LRUCache[Reads, Reduction] = LRUCache(REMEMBERED_REDUCTIONS)
+        self.states = PoolStates()
 
 
 class Decisions:
@@ -44,15 +57,24 @@ class Decisions:
         step_budget: int = STEP_BUDGET,
         share_ids: Callable[[], str] = random_share_ids,
     ) -> None:
-        self.searches = 0
-        """Searches made so far for verdicts; all other verdicts came from the cache."""
         self._cluster = cluster
         self._step_budget = step_budget
         self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
-        self._tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_TABLES)
-        self._lenses: LRUCache[LensKey, Lens] = LRUCache(REMEMBERED_LENSES)
-        self._reductions: LRUCache[Reads, Reduction] = LRUCache(REMEMBERED_REDUCTIONS)
-        self._states = PoolStates()
+        self._memory = _Memory()
+        self._overlay = Overlay(cluster)
+
+    @property
+    def searches(self) -> int:
+        """Searches made so far for verdicts; all other verdicts came from the cache."""
+        return self._memory.searches
+
+    def over(self, overlay: Overlay) -> Decisions:
+        """The decisions on the state that an overlay on the same cluster shows. Verdicts of nodes for which nothing
+        differs come from the same cache.
+        """
+        found = copy(self)
+        found._overlay = overlay
+        return found
 
     # --- many nodes --------------------------------------------------------------------------------------------------
 
@@ -64,7 +86,7 @@ class Decisions:
         table = self._table(claims)
         if isinstance(table, Failure):
             return Verdicts([], {}, self._problem(claims, table))
-        return table.verdicts(names, self._search(claims))
+        return table.verdicts(names, self._search(claims), self._overlay)
 
     def scores(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Mapping[str, int]:
         """The raw score that allocating the claims would give each node that fits; nothing when an error is fatal."""
@@ -72,7 +94,7 @@ class Decisions:
         if not claims:
             return dict.fromkeys(names, 0)
         table = self._table(claims)
-        return {} if isinstance(table, Failure) else table.scores(names, self._search(claims))
+        return {} if isinstance(table, Failure) else table.scores(names, self._search(claims), self._overlay)
 
     def _table(self, claims: Sequence[ResourceClaim]) -> Table | Failure:
         classes = self._cluster.inventory.classes
@@ -80,25 +102,27 @@ class Decisions:
             tuple(digest(claim.spec) for claim in claims),
             tuple(classes.stamp(name) for name in _class_names(claims)),
         )
-        table = self._tables.get(signature)
+        table = self._memory.tables.get(signature)
         if table is None:
             prepared = self._prepare(claims)
             table = prepared if isinstance(prepared, Failure) else self._table_of(prepared)
-            self._tables[signature] = table
+            self._memory.tables[signature] = table
         return table
 
     def _table_of(self, prepared: PreparedClaims) -> Table:
         key = Lens.key(prepared)
-        lens = self._lenses.get(key)
+        lens = self._memory.lenses.get(key)
         if lens is None:
-            lens = self._lenses[key] = Lens(*key, reduction=self._reduction(*key[:2]), states=self._states)
+            lens = self._memory.lenses[key] = Lens(
+                *key, reduction=self._reduction(*key[:2]), states=self._memory.states
+            )
         return Table(prepared, lens, self._cluster.inventory.nodes, self._cluster.ledger)
 
     def _reduction(self, filters: Sequence[Filter], attributes: Sequence[str]) -> Reduction:
         reads = reads_of(filters, attributes)
-        reduction = self._reductions.get(reads)
+        reduction = self._memory.reductions.get(reads)
         if reduction is None:
-            reduction = self._reductions[reads] = Reduction(reads)
+            reduction = self._memory.reductions[reads] = Reduction(reads)
         return reduction
 
     def _problem(self, claims: Sequence[ResourceClaim], known: Failure) -> str:
@@ -111,7 +135,7 @@ class Decisions:
         prepared: list[PreparedClaims | Failure] = []
 
         def search(node: str) -> Plan | Refusal | Failure:
-            self.searches += 1
+            self._memory.searches += 1
             if not prepared:
                 prepared.append(self._prepare(claims))
             return self._allocate(prepared[0], node)
@@ -126,7 +150,7 @@ class Decisions:
 
     def explain(self, claims: Sequence[ResourceClaim], node: str) -> Explanation:
         """Why the node can or cannot have the claims."""
-        view = self._cluster.inventory.view(node) or NodeView(node, (), UNKNOWN_NODE)
+        view = self._overlay.view(node) or NodeView(node, (), UNKNOWN_NODE)
         return explain(self._prepare(claims), view, self._holdings(view), self._step_budget)
 
     def score(self, allocated: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int:
@@ -139,14 +163,14 @@ class Decisions:
     def _allocate(self, prepared: PreparedClaims | Failure, node: str) -> Plan | Refusal | Failure:
         if isinstance(prepared, Failure):
             return prepared
-        view = self._cluster.inventory.view(node)
+        view = self._overlay.view(node)
         if view is None:
             return Refusal(UNKNOWN_NODE, 0)
         return self._allocator.allocate(prepared, view, self._holdings(view))
 
     def _holdings(self, view: NodeView) -> NodeHoldings:
-        ledger = self._cluster.ledger
-        return NodeHoldings(view, {pool.id: held for pool in view.pools if (held := ledger.holdings(pool.id))})
+        holdings = self._overlay.holdings
+        return NodeHoldings(view, {pool.id: held for pool in view.pools if (held := holdings(pool.id))})
 
 
 def _class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:

@@ -45,7 +45,7 @@ async def _explain(key: str, nodes: list[str], gates: str, kubeconfig: str, cont
     from app.api.features import FeatureGates
     from app.cli.cluster import read_cluster
     from app.kube.credentials import CredentialsError
-    from app.scheduling.verbs.explain import explain_pod, offline_state
+    from app.scheduling.verbs.explain import explain_pod, offline_view
 
     try:
         snapshot = await read_cluster(kubeconfig, context, FeatureGates.parse(gates))
@@ -56,7 +56,7 @@ async def _explain(key: str, nodes: list[str], gates: str, kubeconfig: str, cont
         return _fail(f"there is no pod {key}; the argument is NAME with -n NAMESPACE, or NAMESPACE/NAME")
     decisions = Decisions(snapshot.cluster, share_ids=lambda: str(uuid.uuid4()))
     names = nodes or sorted(snapshot.cluster.nodes)
-    found = explain_pod(offline_state(snapshot.cluster, decisions, _Now()), pod, names)
+    found = explain_pod(offline_view(snapshot.cluster, decisions, _Now()), pod, names)
     typer.echo(found.text())
     for unreadable in snapshot.problems:
         typer.secho(f"left out: {unreadable}", err=True, fg=typer.colors.YELLOW)

@@ -39,6 +39,14 @@ class PublishedPool:
         self._by_name: dict[str, Device] | None = None
         self._peers: Peers | None = None
 
+    def copy(self) -> PublishedPool:
+        """The same slices in a pool of their own, to which others can be added."""
+        made = PublishedPool(self.id)
+        made.slices, made.blocks, made._published = dict(self.slices), dict(self.blocks), dict(self._published)
+        made._own = {node: dict(names) for node, names in self._own.items()}
+        made._open = dict(self._open)
+        return made
+
     def put(self, published: ResourceSlice, blocks: Blocks, rules: TaintRules) -> None:
         """Add or replace a slice."""
         name = published.metadata.name

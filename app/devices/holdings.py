@@ -49,20 +49,20 @@ def _present(amounts: Amounts) -> dict[str, int]:
     return {name: amount for name, amount in amounts.items() if amount}
 
 
-_Use = tuple[str | None, Mapping[str, Quantity]]
+PartUse = tuple[str | None, Mapping[str, Quantity]]
 """A share ID (None: the whole device) and what the share consumes."""
 
 
 def holdings_of(claims: Iterable[ResourceClaim], features: FeatureGates) -> dict[PoolID, PoolHoldings]:
     """The state made by all claims with an allocation, whoever wrote it, being deleted or not."""
-    uses: dict[PoolID, dict[str, list[_Use]]] = {}
+    uses: dict[PoolID, dict[str, list[PartUse]]] = {}
     for claim in claims:
         for (device, share), consumed in uses_of(claim.allocation, shares=features.DRAConsumableCapacity).items():
             uses.setdefault(device[:2], {}).setdefault(device[2], []).append((share, consumed))
     return {pool: pool_holdings(devices) for pool, devices in uses.items()}
 
 
-def pool_holdings(uses: Mapping[str, Iterable[_Use]]) -> PoolHoldings:
+def pool_holdings(uses: Mapping[str, Iterable[PartUse]]) -> PoolHoldings:
     """The holdings of one pool from the uses of its devices, by device name."""
     owned: set[str] = set()
     shared: dict[str, Amounts] = {}

@@ -7,7 +7,7 @@ answer whether a pod that was refused may fit now.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from app.api.core import Node
 from app.api.features import FeatureGates
@@ -15,7 +15,7 @@ from app.api.resource import CounterSet, Device, DeviceClass, DeviceID, DeviceTa
 from app.devices.blocks import Blocks
 from app.devices.catalogue import PublishedPool
 from app.devices.classes import Classes
-from app.devices.nodes import Nodes
+from app.devices.nodes import Nodes, SeenNode
 from app.devices.nodeview import NodeView
 from app.devices.problems import problems_of
 from app.devices.taintrules import TaintRules, reaches
@@ -120,6 +120,21 @@ class Inventory:
     def view(self, node: str) -> NodeView | None:
         """All pools of the node in search order; None when the node is not known."""
         return self.nodes.view(node)
+
+    def would_see(self, node: Node, slices: Sequence[ResourceSlice]) -> SeenNode:
+        """What a node would see that is not there, with these slices of its own. Nothing is remembered."""
+        own: dict[PoolID, PublishedPool] = {}
+        for item in slices:
+            pool = item.spec.driver, item.spec.pool.name
+            if pool not in own:
+                known = self._pools.get(pool)
+                own[pool] = known.copy() if known is not None else PublishedPool(pool)
+            own[pool].put(item, self._blocks, self._active_rules())
+        return self.nodes.would_see(node, own)
+
+    def seers(self, pool: PoolID) -> Iterator[str]:
+        """The known nodes that are up to date and see the pool."""
+        return self.nodes.seers(pool)
 
     def pool(self, pool: PoolID) -> PublishedPool | None:
         return self._pools.get(pool)

@@ -255,6 +255,11 @@ class Ledger:
         record.hold = None
         return self._charge(hold.claim_uid, record)
 
+    def uses(self, claim_uid: str) -> Uses:
+        """What the claim uses, stored or held."""
+        record = self._records.get(claim_uid)
+        return record.uses if record is not None else {}
+
     # --- use --------------------------------------------------------------------------------------------------------
 
     def _charge(self, uid: str, record: _Record) -> bool:

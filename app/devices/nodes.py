@@ -28,6 +28,8 @@ from app.devices.poolstate import PoolState
 from app.devices.uses import PoolID
 
 KEPT_VIEWS = 512
+NOWHERE = -1
+"""The index of a hypothetical node."""
 
 Outlook = tuple[Hashable, ...]
 """How a node sees a pool: its own slices by name, and what each open slice is to it."""
@@ -203,6 +205,15 @@ class Nodes(Mapping[str, Node]):
             if (seen := self._seen.get(name)) is not None:
                 self.changes.note(seen.index)
 
+    def seers(self, pool: PoolID) -> Iterator[str]:
+        """The known nodes that are up to date and see the pool."""
+        indexes = self._open.get(pool)
+        if indexes is not None:
+            yield from (seen.node.name for index in indexes if (seen := self._by_index[index]) is not None)
+            return
+        published = self._pool_of(pool)
+        yield from (name for name in (published.own_nodes() if published else ()) if name in self._seen)
+
     def _note(self, indexes: Collection[int]) -> None:
         if 2 * len(indexes) > len(self._seen):
             self.changes.note_all()
@@ -262,6 +273,22 @@ class Nodes(Mapping[str, Node]):
         seen.new = False
         seen.stale.clear()
         self._arrange(seen, own)
+
+    def would_see(self, node: Node, own: Mapping[PoolID, PublishedPool]) -> SeenNode:
+        """What a node would see that is not there: the pools that are open to it, and those with slices of its own,
+        which `own` has beside all others of the pool. Nothing is remembered.
+        """
+        seen = SeenNode(NOWHERE, node)
+        for pool in {**own, **self._open}:
+            published = own.get(pool) or self._pool_of(pool)
+            assert published is not None, pool
+            slices = tuple(published.slices[name] for name in published.own_names(node.name))
+            sight = self._gather(published, slices + published.open_slices(), node)
+            if sight.pool is not None or sight.error:
+                seen.found[pool] = sight
+        seen.new = False
+        self._arrange(seen, own)
+        return seen
 
     def _arrange(self, seen: SeenNode, own: Container[PoolID]) -> None:
         """Put what the node sees in search order."""

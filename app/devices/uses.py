@@ -20,7 +20,7 @@ Use = tuple[DeviceID, str | None]
 Uses = Mapping[Use, Mapping[str, Quantity]]
 """What one claim uses, with the capacity each share consumes."""
 
-_NOTHING: Mapping[str, Quantity] = {}
+NOTHING: Mapping[str, Quantity] = {}
 
 
 def uses_of(allocation: AllocationResult | None, *, shares: bool) -> dict[Use, Mapping[str, Quantity]]:
@@ -34,5 +34,5 @@ def uses_of(allocation: AllocationResult | None, *, shares: bool) -> dict[Use, M
         if shares and result.share_id is not None:
             uses[result.id, result.share_id] = result.consumed_capacity
         else:
-            uses[result.id, None] = _NOTHING
+            uses[result.id, None] = NOTHING
     return uses

@@ -20,8 +20,8 @@ from app.api.core import Pod
 from app.devices.audit import Violation
 from app.devices.pools import Pool
 from app.devices.usage import DeviceUse
-from app.scheduling.state import State
 from app.scheduling.verbs.explain import PodExplanation, explaining
+from app.scheduling.view import View
 
 MOST_NODES = 500
 MOST_DEVICES = 5_000
@@ -38,7 +38,7 @@ class Insight(Protocol):
         """Why nothing can be said about the cluster yet; empty when it can."""
 
     @property
-    def view(self) -> State:
+    def view(self) -> View:
         """What questions may read. Asked for only when something is known."""
 
     def violations(self) -> Sequence[Violation]:
@@ -154,7 +154,7 @@ def insight_router(insight: Insight) -> APIRouter:
     router = APIRouter(prefix="/insight", tags=["insight"], responses=_UNKNOWN_YET)
     turn = asyncio.Lock()
 
-    def state() -> State:
+    def view() -> View:
         unknown = insight.unknown()
         if unknown:
             raise HTTPException(503, f"dra-extender: {unknown}")
@@ -173,7 +173,7 @@ def insight_router(insight: Insight) -> APIRouter:
         """Why does this pod not fit? The decision that filter would make now, node by node: text for people, or JSON
         when `Accept` names application/json.
         """
-        known = state()
+        known = view()
         found = _find_pod(known, pod)
         names = _find_nodes(known, node)
         async with turn:
@@ -189,7 +189,7 @@ def insight_router(insight: Insight) -> APIRouter:
         after: Annotated[str, Query(description="`next` of the page before")] = "",
     ) -> Inventory:
         """Nodes, their pools, their devices, and who holds them."""
-        known = state()
+        known = view()
         names = [name for name in _find_nodes(known, node) if name > after]
         async with turn:
             return await _stepwise(_inventory(known, names, limit))
@@ -197,7 +197,7 @@ def insight_router(insight: Insight) -> APIRouter:
     @router.get("/problems")
     async def problems() -> Problems:
         """Objects that cannot be used, claims that conflict, missing permissions, and what to do about each."""
-        found = [*_objects(state()), *_conflicts(insight.violations()), *_permissions(insight.missing_permissions())]
+        found = [*_objects(view()), *_conflicts(insight.violations()), *_permissions(insight.missing_permissions())]
         return Problems(total=len(found), problems=found[:MOST_PROBLEMS])
 
     return router
@@ -214,18 +214,18 @@ async def _stepwise(steps: Generator[None, None, T]) -> T:
         await asyncio.sleep(0)
 
 
-def _find_pod(state: State, key: str) -> Pod:
+def _find_pod(view: View, key: str) -> Pod:
     """Raises HTTPException."""
     namespace, _, name = key.partition("/")
-    pod = state.pods.named(namespace, name)
+    pod = view.pods.named(namespace, name)
     if pod is None:
         raise HTTPException(404, f"pod {key} is not known: it does not exist, or has finished")
     return pod
 
 
-def _find_nodes(state: State, names: Sequence[str] | None) -> list[str]:
+def _find_nodes(view: View, names: Sequence[str] | None) -> list[str]:
     """These nodes, or all, in the order of their names. Raises HTTPException."""
-    nodes = state.cluster.nodes
+    nodes = view.cluster.nodes
     for name in names or ():
         if name not in nodes:
             raise HTTPException(404, f"node {name} is not known")
@@ -246,49 +246,49 @@ def _report(found: PodExplanation) -> PodReport:
 # --- inventory --------------------------------------------------------------------------------------------------------
 
 
-def _inventory(state: State, names: Sequence[str], limit: int) -> Generator[None, None, Inventory]:
+def _inventory(view: View, names: Sequence[str], limit: int) -> Generator[None, None, Inventory]:
     """One page, a node at a step. Nodes that go meanwhile are left out."""
     reports: list[NodeReport] = []
     devices = 0
     for index, name in enumerate(names):
         if len(reports) >= limit or devices >= MOST_DEVICES:
             return Inventory(nodes=reports, next=names[index - 1])
-        view = state.cluster.inventory.view(name)
-        if view is not None:
-            devices += len(view.devices)
-            pools = [_pool(state, pool) for pool in view.pools]
-            reports.append(NodeReport(name=name, problem=view.error, pools=pools))
+        node = view.cluster.inventory.view(name)
+        if node is not None:
+            devices += len(node.devices)
+            pools = [_pool(view, pool) for pool in node.pools]
+            reports.append(NodeReport(name=name, problem=node.error, pools=pools))
         yield
     return Inventory(nodes=reports, next="")
 
 
-def _pool(state: State, pool: Pool) -> PoolReport:
+def _pool(view: View, pool: Pool) -> PoolReport:
     driver, name = pool.id
-    in_use = state.cluster.ledger.in_use(pool.id)
+    in_use = view.ledger.in_use(pool.id)
     incomplete = "not all of its slices are published yet" if pool.incomplete else ""
     return PoolReport(
         driver=driver,
         name=name,
         problem=pool.invalid or incomplete,
         devices=[
-            DeviceReport(name=device.id[2], holders=list(_holders(state, in_use.get(device.id[2]))))
+            DeviceReport(name=device.id[2], holders=list(_holders(view, in_use.get(device.id[2]))))
             for device in pool.devices
         ],
     )
 
 
-def _holders(state: State, use: DeviceUse | None) -> Iterator[Holder]:
+def _holders(view: View, use: DeviceUse | None) -> Iterator[Holder]:
     if use is None:
         return
     for uid in sorted(use.owners):
-        yield _holder(state, uid)
+        yield _holder(view, uid)
     for (uid, share), consumed in sorted(use.shares.items(), key=lambda item: item[0]):
         amounts = {capacity: str(amount) for capacity, amount in consumed.items()}
-        yield _holder(state, uid).model_copy(update={"share": share, "consumed": amounts})
+        yield _holder(view, uid).model_copy(update={"share": share, "consumed": amounts})
 
 
-def _holder(state: State, uid: str) -> Holder:
-    claim = state.cluster.ledger.by_uid(uid)
+def _holder(view: View, uid: str) -> Holder:
+    claim = view.ledger.by_uid(uid)
     if claim is None:  # one for extended resources that is about to be created
         return Holder(claim=uid, pods=[], in_flight=True)
     pods = [consumer.name for consumer in claim.status.reserved_for]
@@ -307,8 +307,8 @@ _UNREADABLE = {
 }
 
 
-def _objects(state: State) -> Iterator[Problem]:
-    cluster = state.cluster
+def _objects(view: View) -> Iterator[Problem]:
+    cluster = view.cluster
     for name, problem in sorted(cluster.unreadable.items()):
         kind = name.partition(" ")[0]
         yield Problem(object=name, problem=f"cannot be read: {problem}", what_to_do=_UNREADABLE.get(kind, "correct it"))

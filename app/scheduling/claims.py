@@ -11,6 +11,7 @@ twice is allocated and reserved once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,9 @@ from app.api.resource import (
     ResourceClaimConsumerReference,
 )
 
+ADOPTED: Final = "dra-extender.dev/adopted"
+"""Annotation of claims: the last bind that relied on a reservation it had not made."""
+
 Lookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the newest known version of the claim."""
 
@@ -35,6 +39,8 @@ class Refusal(msgspec.Struct, frozen=True):
     reason: str
     behind: bool = False
     """What we know of the pod or its claims may be older than what others know: a live read may help."""
+    awaiting: str = ""
+    """UID of a claim that is about to be allocated or deallocated: the pod may fit when that has ended."""
     leaving: tuple[ResourceClaim, ...] = ()
     """Allocated claims that are being deleted: they keep their devices as long as they are reserved for somebody."""
 
@@ -98,7 +104,7 @@ def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClai
         else:
             claims[claim.metadata.uid or claim.metadata.key] = claim
     if refusal:
-        return Refusal(refusal, behind, tuple(leaving))
+        return Refusal(refusal, behind=behind, leaving=tuple(leaving))
     return tuple(claims.values())
 
 
@@ -139,7 +145,7 @@ def examine(
     """Whether the claims may be decided on. `in_flight`: the claim is about to be allocated (or deallocated)."""
     for claim in claims:
         if in_flight(claim):
-            found: Refusal | Failure | None = Refusal(in_flight_reason(claim))
+            found: Refusal | Failure | None = Refusal(in_flight_reason(claim), awaiting=claim.metadata.uid)
         elif claim.allocation is not None:
             found = _full(claim, pod, features)
         else:

@@ -1,8 +1,9 @@
-"""The verbs and the state behind them as one thing: what the service talks to.
+"""The verbs and what is behind them as one thing: what the service talks to.
 
-`Extender` promises: state changes only through `apply` and `remove` (what the watches bring) and through its own
-writes; the verbs never raise for what a caller or the cluster sends. `run` does what must be done without a caller:
-ringing the doorbell and clearing allocations nobody uses; without it nothing is wrong, only slower to recover.
+`Extender` promises: the state of the cluster changes only through `apply`, `remove`, `poison` and `heal` (what the
+watches bring) and through its own writes; the verbs never raise for what a caller or the cluster sends. `run` does what
+must be done without a caller: ringing the doorbell and clearing allocations nobody uses; without it nothing is wrong,
+only slower to recover.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import structlog
 
 from app.allocation.decisions import Decisions
-from app.api.core import Node, Pod
+from app.api.core import Pod
 from app.api.extender import (
     ExtenderArgs,
     ExtenderBindingArgs,
@@ -24,27 +26,33 @@ from app.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
-from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.api.resource import ResourceClaim
 from app.devices.cluster import Cluster
+from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.binder import Binder
+from app.scheduling.bind.holds import Holds
+from app.scheduling.changes import Changes
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.extended import existing_claim
+from app.scheduling.idle import IdleAllocations
+from app.scheduling.intake import Intake, Watched
 from app.scheduling.limits import Limits
 from app.scheduling.outcomes import Silent
 from app.scheduling.pods import Pods
 from app.scheduling.ports import Clock, Observer, Ports
+from app.scheduling.release.clear import Clearer
 from app.scheduling.release.sweep import Sweeper
-from app.scheduling.release.unblock import Deallocations
+from app.scheduling.release.unblock import Unblocker
 from app.scheduling.reservations import Reservations
-from app.scheduling.state import State
-from app.scheduling.verbs.filter import Filter
+from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.unseen import Unseen
+from app.scheduling.verbs.filter import Filter, Memory
 from app.scheduling.verbs.preempt import preempt
 from app.scheduling.verbs.prioritize import prioritize
+from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
 
 log = structlog.get_logger(__name__)
-
-Watched = Node | Pod | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
 
 CHORES_SECONDS = 1.0
 
@@ -60,7 +68,7 @@ class SystemClock:
 
 
 class Extender:
-    """One per process. Make it on the event loop it will be used on."""
+    """One per process. Make it on the event loop it will be used on. `view` is for questions."""
 
     def __init__(
         self,
@@ -73,28 +81,61 @@ class Extender:
         observer: Observer | None = None,
     ) -> None:
         limits, clock, observer = limits or Limits(), clock or SystemClock(), observer or Silent()
-        self.state = State(
+        binding: dict[str, str] = {}
+        clearing: set[str] = set()
+        pods, changes, idle, unseen = Pods(), Changes(), IdleAllocations(clock, limits), Unseen(clock)
+        resources = ResourceNames(cluster.classes, clock, limits)
+        self.wakeups = Wakeups(ports.ring, limits, observer)
+        self.reservations = Reservations(limits.tentative_seconds, clock)
+        self.view = View(
             cluster=cluster,
             decisions=decisions,
-            ports=ports,
+            pods=pods,
             clock=clock,
-            observer=observer,
             limits=limits,
-            wakeups=Wakeups(ports.ring, limits, observer),
-            reservations=Reservations(limits.tentative_seconds, clock),
+            resources=resources,
+            binding=MappingProxyType(binding),
+            clearing=clearing,
+            settled=idle.is_settled,
         )
-        self._deallocations = Deallocations(self.state)
-        self._sweeper = Sweeper(self.state)
-        self._filter = Filter(self.state, self._deallocations, self._sweeper)
-        self._binder = Binder(self.state)
-
-    @property
-    def pods(self) -> Pods:
-        return self.state.pods
+        self._leading: Callable[[], bool] = lambda: True
+        self._intake = Intake(
+            cluster=cluster,
+            pods=pods,
+            wakeups=self.wakeups,
+            changes=changes,
+            idle=idle,
+            unseen=unseen,
+            resources=resources,
+        )
+        clearer = Clearer(ports=ports, intake=self._intake, wakeups=self.wakeups, observer=observer, clearing=clearing)
+        self._unblocker = Unblocker(self.view, clearer)
+        self._sweeper = Sweeper(self.view, ports, self._intake, clearer, idle, unseen)
+        memory = Memory(
+            wakeups=self.wakeups, reservations=self.reservations, unblocker=self._unblocker, sweeper=self._sweeper
+        )
+        self._filter = Filter(self.view, ports, self._intake, memory, observer)
+        actions = Actions(
+            view=self.view,
+            ports=ports,
+            holds=Holds(cluster.ledger, self.wakeups, changes),
+            intake=self._intake,
+            changes=changes,
+            wakeups=self.wakeups,
+            reservations=self.reservations,
+            clearer=clearer,
+            observer=observer,
+            leading=lambda: self._leading(),
+        )
+        self._binder = Binder(actions, binding)
 
     @property
     def binds_under_way(self) -> int:
         return len(self._binder)
+
+    def fence(self, leading: Callable[[], bool]) -> None:
+        """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
+        self._leading = leading
 
     # --- the verbs --------------------------------------------------------------------------------------------------
 
@@ -104,15 +145,15 @@ class Extender:
 
     def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
         """Scores from 0 to 10 for nodes that filter let pass."""
-        return prioritize(self.state, args)
+        return prioritize(self.view, args, self.reservations)
 
     def advise(self, args: ExtenderArgs) -> list[HostPriority]:
         """The same for a scheduler that allocates by itself; nothing is remembered."""
-        return prioritize(self.state, args, advising=True)
+        return prioritize(self.view, args, None)
 
     def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
         """The nodes on which preemption would help, victims unchanged."""
-        return preempt(self.state, args)
+        return preempt(self.view, args)
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """Allocate, reserve and bind. An empty error means that the API server has the binding."""
@@ -122,31 +163,30 @@ class Extender:
 
     def apply(self, obj: Watched) -> None:
         """A new or changed object."""
-        if isinstance(obj, Pod):
-            self.on_pod(obj)
-            return
-        if isinstance(obj, DeviceClass):
-            self.state.classes_changed()
-        if isinstance(obj, ResourceClaim):
-            self.state.observe(obj, watched=True)
-            self.state.note_allocation(obj)
-        elif self.state.cluster.apply(obj):
-            self.state.wakeups.improved()
+        self._intake.apply(obj)
+        if isinstance(obj, Pod) and (obj.spec.node_name or obj.finished):
+            self._settle(obj.metadata.uid)
 
     def remove(self, obj: Watched) -> None:
         """A deleted object."""
+        self._intake.remove(obj)
         if isinstance(obj, Pod):
-            self.on_pod_removed(obj)
-            return
-        if isinstance(obj, DeviceClass):
-            self.state.classes_changed()
-        improved = self.state.cluster.remove(obj)
-        if isinstance(obj, ResourceClaim):
-            self.state.quiet.pop(obj.metadata.uid, None)
-            self.state.unseen.pop(obj.metadata.uid, None)
-            self.state.changes.notify(obj.metadata.uid)
-        if improved:
-            self.state.wakeups.improved()
+            self._settle(obj.metadata.uid)
+
+    def poison(self, kind: str, key: str, problem: str) -> None:
+        """An object (`namespace/name` or `name`) that cannot be read."""
+        self._intake.poison(kind, key, problem)
+
+    def heal(self, kind: str, key: str) -> None:
+        """An object that could not be read can be again, or is gone."""
+        self._intake.heal(kind, key)
+
+    def _settle(self, pod_uid: str) -> None:
+        """The pod does not wait any more."""
+        self.wakeups.settled(pod_uid)
+        self.reservations.drop(pod_uid)
+        self._unblocker.withdraw(pod_uid)
+        self._filter.forget(pod_uid)
 
     def claims_in_use(self, obj: Watched) -> Iterator[ResourceClaim]:
         """The allocated claims that this change is about: the claim itself, or those of a pod that is bound."""
@@ -154,50 +194,22 @@ class Extender:
         if isinstance(obj, ResourceClaim):
             known.append(obj)
         elif isinstance(obj, Pod) and obj.spec.node_name:
-            ledger, meta = self.state.cluster.ledger, obj.metadata
+            ledger, meta = self.view.ledger, obj.metadata
             names = named_claims(obj)
             if not isinstance(names, Refusal):
                 known.extend(ledger.get(meta.namespace, name) for name, _ in names)
             known.append(existing_claim(obj, ledger.owned_by(meta.uid)))
         yield from (claim for claim in known if claim is not None and claim.allocation is not None)
 
-    def poison(self, kind: str, key: str, problem: str) -> None:
-        """An object (`namespace/name` or `name`) that cannot be read."""
-        if kind == DeviceClass.__name__:
-            self.state.classes_changed()
-        if self.state.cluster.poison(kind, key, problem):
-            self.state.wakeups.improved()
-
-    def on_pod(self, pod: Pod) -> None:
-        """A new or changed pod."""
-        self.state.pods.apply(pod)
-        uid = pod.metadata.uid
-        if pod.spec.node_name or pod.finished:
-            self._settle(uid)
-        self.state.changes.notify(uid)
-
-    def on_pod_removed(self, pod: Pod) -> None:
-        """A deleted pod."""
-        self.state.pods.remove(pod)
-        self._settle(pod.metadata.uid)
-        self.state.changes.notify(pod.metadata.uid)
-
-    def _settle(self, pod_uid: str) -> None:
-        """Nobody waits for the pod any more."""
-        self.state.wakeups.settled(pod_uid)
-        self.state.reservations.drop(pod_uid)
-        self._deallocations.withdraw(pod_uid)
-        self._filter.forget(pod_uid)
-
     # --- work without a caller --------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Until cancelled. Call it when the watches have brought everything."""
-        self.state.wakeups.wake_everybody()
+        self.wakeups.wake_everybody()
         self._sweeper.start()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.state.wakeups.run(), name="doorbell")
-            group.create_task(self._do_chores(self._deallocations.work, CHORES_SECONDS), name="deallocations")
+            group.create_task(self.wakeups.run(), name="doorbell")
+            group.create_task(self._do_chores(self._unblocker.work, CHORES_SECONDS), name="unblocker")
             group.create_task(self._do_chores(self._sweeper.work, 5 * CHORES_SECONDS), name="sweeper")
 
     async def _do_chores(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:

@@ -21,7 +21,7 @@ from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.nodeselector import NodeSelectorError, matches
 from app.scheduling import extended, readiness
 from app.scheduling.claims import Failure, PodClaims, Refusal, examine, find
-from app.scheduling.state import State
+from app.scheduling.view import View
 
 NOT_SYNCED = "node not synced yet"
 NOT_AVAILABLE = "resourceclaim not available on the node"
@@ -51,6 +51,8 @@ class Judgement(msgspec.Struct, frozen=True):
     error: str = ""
     stuck: tuple[ResourceClaim, ...] = ()
     """Allocated claims that keep the pod from nodes where everything else fits, or are being deleted."""
+    awaiting: str = ""
+    """UID of a claim in flight that the pod was refused for."""
 
     @property
     def outcome(self) -> str:
@@ -78,37 +80,45 @@ class Decision(msgspec.Struct, frozen=True):
         return order.get(claim.metadata.uid, len(order))
 
 
-def subject_of(state: State, pod: Pod) -> Subject | Refusal | Failure:
-    """The part that does not depend on nodes."""
-    found = find(pod, state.cluster.ledger.get, state.features)
+def claims_of(view: View, pod: Pod) -> tuple[ResourceClaim, ...] | Refusal:
+    """The claims that the pod names, each once."""
+    return find(pod, view.ledger.get, view.features)
+
+
+def subject_of(
+    view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Refusal | None = None
+) -> Subject | Refusal | Failure:
+    """The part that does not depend on nodes. `found`: what `claims_of` said on the same state, where it is known."""
+    if found is None:
+        found = claims_of(view, pod)
     if isinstance(found, Refusal):
         return found
-    wanted = state.wanted(pod)
+    wanted = view.wanted(pod)
     existing = None
     if wanted is not None:
-        existing = extended.existing_claim(pod, state.cluster.ledger.owned_by(pod.metadata.uid))
+        existing = extended.existing_claim(pod, view.ledger.owned_by(pod.metadata.uid))
         if existing is not None:
             if existing.allocation is None or existing.metadata.deletion_timestamp:
                 return Refusal(extended.CANNOT_SCHEDULE)
             found = (*found, existing)
-    claims = examine(found, pod, in_flight=state.in_flight, classes=state.cluster.classes, features=state.features)
+    claims = examine(found, pod, in_flight=view.in_flight, classes=view.cluster.classes, features=view.features)
     if not isinstance(claims, PodClaims):
         return claims
     try:
-        reaches = tuple((claim, _reach(state, claim)) for claim in claims.allocated)
+        reaches = tuple((claim, _reach(view, claim)) for claim in claims.allocated)
     except NodeSelectorError as error:
         return Failure(f"node selector of an allocated claim: {error}")
     return Subject(pod=pod, claims=claims, wanted=wanted, existing=existing, order=found, reaches=reaches)
 
 
-def _reach(state: State, claim: ResourceClaim) -> Reach:
+def _reach(view: View, claim: ResourceClaim) -> Reach:
     """Raises NodeSelectorError. An allocation with a device that another claim has as well, or may overdraw what others
     use, is of no use anywhere.
     """
-    now, limits = state.clock.wall(), state.limits
-    if state.features.binding_conditions and readiness.unavailable(claim, now, limits.binding_seconds):
+    now, limits = view.clock.wall(), view.limits
+    if view.features.binding_conditions and readiness.unavailable(claim, now, limits.binding_seconds):
         return lambda node: False
-    if state.cluster.ledger.rivals(claim) or state.is_doubtful(claim):
+    if view.ledger.rivals(claim) or view.is_doubtful(claim):
         return lambda node: False
     selector = claim.allocation.node_selector if claim.allocation is not None else None
     if selector is None:
@@ -133,25 +143,25 @@ def _single_name(selector: NodeSelector) -> str | None:
     return field.values[0]
 
 
-def judge(state: State, pod: Pod, names: Sequence[str]) -> Judgement:
+def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]) -> Judgement:
     """Which of these nodes fit the pod. `names` has no duplicates."""
-    subject = subject_of(state, pod)
     if isinstance(subject, Refusal):
-        return Judgement(fits=[], refused=dict.fromkeys(names, subject.reason), stuck=subject.leaving)
+        refused = dict.fromkeys(names, subject.reason)
+        return Judgement(fits=[], refused=refused, stuck=subject.leaving, awaiting=subject.awaiting)
     if isinstance(subject, Failure):
         return Judgement(fits=[], refused={}, error=subject.error)
-    refused: dict[str, str] = {}
+    refused = {}
     allocatable: list[str] = []
-    for claims, group in _groups(state, subject, names, refused):
+    for claims, group in _groups(view, subject, names, refused):
         if not claims:
             allocatable.extend(group)
             continue
-        verdicts = state.decisions.verdicts(claims, group)
+        verdicts = view.decisions.verdicts(claims, group)
         if verdicts.error:
             return Judgement(fits=[], refused={}, error=verdicts.error)
         refused.update(verdicts.refused)
         allocatable.extend(verdicts.fits)
-    fits, stuck = _within_reach(state, subject, allocatable, refused)
+    fits, stuck = _within_reach(view, subject, allocatable, refused)
     if subject.wanted is not None:
         fitting = set(fits)
         fits = [name for name in names if name in fitting]
@@ -159,14 +169,14 @@ def judge(state: State, pod: Pod, names: Sequence[str]) -> Judgement:
 
 
 def _groups(
-    state: State, subject: Subject, names: Sequence[str], refused: dict[str, str]
+    view: View, subject: Subject, names: Sequence[str], refused: dict[str, str]
 ) -> Iterable[tuple[Sequence[ResourceClaim], list[str]]]:
     """Known nodes by the claims to allocate there: they differ only by which extended resources devices provide."""
-    nodes, wanted = state.cluster.nodes, subject.wanted
-    index = state.cluster.inventory.nodes.index
-    known = list(filter(index.__contains__, names))
+    nodes, wanted = view.cluster.nodes, subject.wanted
+    knows = view.cluster.knows
+    known = list(filter(knows, names))
     if len(known) < len(names):
-        refused.update((name, NOT_SYNCED) for name in names if name not in index)
+        refused.update((name, NOT_SYNCED) for name in names if not knows(name))
     if wanted is None:
         return [(subject.claims.pending, known)]
     groups: dict[frozenset[str], list[str]] = {}
@@ -197,7 +207,7 @@ def _with_extended(subject: Subject, requests: extended.Requests) -> tuple[Resou
 
 
 def _within_reach(
-    state: State, subject: Subject, names: list[str], refused: dict[str, str]
+    view: View, subject: Subject, names: list[str], refused: dict[str, str]
 ) -> tuple[list[str], tuple[ResourceClaim, ...]]:
     """The nodes on which all allocated claims can be used, and the claims that cannot somewhere."""
     if not subject.reaches:
@@ -205,7 +215,7 @@ def _within_reach(
     fits: list[str] = []
     stuck: dict[str, ResourceClaim] = {}
     for name in names:
-        node = state.cluster.nodes[name]
+        node = view.cluster.nodes[name]
         here = True
         for claim, reach in subject.reaches:
             if not reach(node):
@@ -218,12 +228,11 @@ def _within_reach(
     return fits, tuple(stuck.values())
 
 
-def decide(state: State, pod: Pod, name: str) -> Decision | Refusal | Failure:
+def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decision | Refusal | Failure:
     """How to bind the pod to this node. The allocations are not held yet: hold them before the next await."""
-    subject = subject_of(state, pod)
     if not isinstance(subject, Subject):
         return subject
-    node = state.cluster.nodes.get(name)
+    node = view.cluster.nodes.get(name)
     if node is None:
         return Refusal(NOT_SYNCED)
     pending = subject.claims.pending
@@ -232,7 +241,7 @@ def decide(state: State, pod: Pod, name: str) -> Decision | Refusal | Failure:
         resources = extended.through_devices(subject.wanted, node)
         if resources is None:
             return Refusal(extended.CANNOT_FIT)
-        requests = extended.requests_of(pod, subject.wanted, resources)
+        requests = extended.requests_of(subject.pod, subject.wanted, resources)
         complete = _with_extended(subject, requests)
         if complete is None:
             return Refusal(extended.CANNOT_SCHEDULE)
@@ -240,7 +249,7 @@ def decide(state: State, pod: Pod, name: str) -> Decision | Refusal | Failure:
         requests = requests if requests.requests else None
     allocations: tuple[AllocationResult, ...] = ()
     if pending:
-        plan = state.decisions.plan(pending, name)
+        plan = view.decisions.plan(pending, name)
         if isinstance(plan, NoSolution):
             return Refusal(plan.reason)
         if not isinstance(plan, Plan):

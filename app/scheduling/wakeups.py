@@ -11,7 +11,7 @@ Promises: at most one ring per `ring_seconds`, none when nobody waits, and a fai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 from cachetools import LRUCache
@@ -22,6 +22,8 @@ from app.scheduling.outcomes import RUNG
 from app.scheduling.ports import Observer
 
 log = structlog.get_logger(__name__)
+
+REMEMBERED_CLAIMS = 100_000
 
 
 class Wakeups:
@@ -35,16 +37,42 @@ class Wakeups:
         self._rung = -1
         self._strangers = False
         self._refused: LRUCache[str, int] = LRUCache(limits.remembered_pods)
+        self._awaited: set[str] = set()
+        """UIDs of claims in flight, and of pods with a bind under way, that pods were refused for."""
+        self._missed: LRUCache[str, bool] = LRUCache(REMEMBERED_CLAIMS)
+        """Claims (namespace/name) that pods were refused for because they are not there, or not as they should be."""
         self._due = asyncio.Event()
+
+    # --- what happened ----------------------------------------------------------------------------------------------
 
     def improved(self) -> None:
         """A refused pod may fit now."""
         self.generation += 1
+        self._awaited.clear()
         if self._refused:
             self._due.set()
 
-    def refused(self, pod_uid: str, generation: int) -> None:
-        """The pod was refused on all nodes, or on some, by a decision on the state of `generation`."""
+    def ended(self, uid: str) -> None:
+        """The bind of this pod, or what was under way with this claim, has ended."""
+        if uid in self._awaited:
+            self.improved()
+
+    def appeared(self, claim: str) -> bool:
+        """A version of the claim (namespace/name) has come. True when a pod was refused for want of it."""
+        return self._missed.pop(claim, False)
+
+    # --- who waits --------------------------------------------------------------------------------------------------
+
+    def refused(self, pod_uid: str, generation: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
+        """The pod was refused on all nodes, or on some, by a decision on the state of `generation`.
+
+        `awaiting`: UID of a claim in flight, or of a pod with a bind under way; it may fit when that has `ended`.
+        `missing`: claims (namespace/name) that are not there, or not as they should be; it may fit when one `appeared`.
+        """
+        if awaiting:
+            self._awaited.add(awaiting)
+        for claim in missing:
+            self._missed[claim] = True
         self._refused[pod_uid] = generation
         if generation < self.generation:
             self._due.set()
@@ -60,9 +88,11 @@ class Wakeups:
 
     @property
     def waiting(self) -> bool:
-        """Whether some refused pod has not been told of an improvement."""
+        """True when some refused pod has not been woken since an improvement."""
         now = self.generation
         return self._strangers or (self._rung < now and any(generation < now for generation in self._refused.values()))
+
+    # --- the doorbell -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Ring when it is due, until cancelled."""

@@ -47,7 +47,7 @@ class Engine:
         self.writer = Writer(client, served, self.events, settings.bell)
         self.decisions = Decisions(self.cluster, step_budget=settings.step_budget, share_ids=lambda: str(uuid.uuid4()))
         self.extender = Extender(self.cluster, self.decisions, self.writer, limits=settings.limits, observer=metrics)
-        ledger, undecided = self.cluster.ledger, self.extender.state.is_being_bound
+        ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
         self.audit = Audit(ledger.violations, ledger.get, self._report_violation, undecided)
         self._known = asyncio.Event()
         self.sink = ClusterSink(self.cluster, self.extender, self.audit, self._known.is_set)
@@ -68,7 +68,7 @@ class Engine:
 
     def fence(self, leading: Callable[[], bool]) -> None:
         """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
-        self.extender.state.leading = leading
+        self.extender.fence(leading)
 
     def lead(self, leading: bool) -> None:
         """Whether this replica decides from now on, and clears and wakes what is left without a caller."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.devices.audit import Violation
-from app.scheduling.state import State
+from app.scheduling.view import View
 from app.service.engine import Engine
 from app.service.gate import UNREACHED
 from app.service.status import Status
@@ -28,9 +28,9 @@ class Insight:
         return "" if engine.watches.synced else engine.following.unavailable()
 
     @property
-    def view(self) -> State:
+    def view(self) -> View:
         """What questions may read."""
-        return self._engine.extender.state
+        return self._engine.extender.view
 
     def violations(self) -> Sequence[Violation]:
         """Claims that hold what others hold."""

@@ -21,7 +21,7 @@ def readings(status: Status, gate: Gate) -> Iterator[Reading]:
 
 def _of_engine(engine: Engine) -> Iterator[Reading]:
     yield Reading("size", engine.extender.binds_under_way, "binds")
-    yield Reading("size", len(engine.extender.pods), "pods")
+    yield Reading("size", len(engine.extender.view.pods), "pods")
     yield Reading("size", engine.events.waiting, "events")
     yield Reading("searches_total", engine.decisions.searches)
     yield Reading("violations", len(engine.audit.current))

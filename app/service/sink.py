@@ -42,4 +42,4 @@ class ClusterSink:
 
     def heal(self, kind: str, key: str) -> None:
         log.info("object usable again", kind=kind, name=key)
-        self._cluster.heal(kind, key)
+        self._extender.heal(kind, key)

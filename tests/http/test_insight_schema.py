@@ -23,9 +23,9 @@ from app.http.application import create_insight_app
 from app.http.health import Check
 from app.http.insight import insight_router
 from app.http.metrics import Metrics, Reading
-from app.scheduling.state import State
+from app.scheduling.view import View
 from tests.support.simulation.objects import DRIVER, make_claim, make_class, make_node, make_pod, make_slice
-from tests.support.simulation.world import World, replay
+from tests.support.simulation.world import Service, World, replay
 
 PODS = ("bound", "sharing", "starting", "refused", "waiting", "plain", "placed")
 NODES = ("n1", "n2", "n3", "n4")
@@ -39,7 +39,7 @@ SHARED = {
 class Scripted:
     """What insight and health ask of the service."""
 
-    def __init__(self, state: Callable[[], State | None]) -> None:
+    def __init__(self, state: Callable[[], View | None]) -> None:
         self._state = state
 
     @property
@@ -50,7 +50,7 @@ class Scripted:
         return "" if self._state() else "the API server has not been reached yet"
 
     @property
-    def view(self) -> State:
+    def view(self) -> View:
         state = self._state()
         assert state is not None
         return state
@@ -68,7 +68,7 @@ class Scripted:
         return [Check(name="verbs", ok=not self.unknown(), problem=self.unknown())]
 
 
-def application(state: Callable[[], State | None]) -> FastAPI:
+def application(state: Callable[[], View | None]) -> FastAPI:
     service = Scripted(state)
     metrics = Metrics()
     metrics.read_from(lambda: [Reading("ready", float(not service.unknown()))])
@@ -76,9 +76,9 @@ def application(state: Callable[[], State | None]) -> FastAPI:
 
 
 @cache
-def busy() -> State:
+def busy() -> View:
     """The state of a service after an eventful minute."""
-    states: list[State] = []
+    services: list[Service] = []
 
     async def story(world: World) -> None:
         world.add(make_class(), make_class("broken"), *(make_node(name) for name in NODES))
@@ -98,15 +98,16 @@ def busy() -> State:
         service.extender.poison("DeviceClass", "broken", "spec.selectors: nonsense")
         service.extender.poison("ResourceSlice", "unreadable", "spec.devices: nonsense")
         await world.settle()
-        states.append(service.extender.state)
+        services.append(service)
 
     replay(story)
-    (state,) = states
-    starting = state.cluster.ledger.by_uid("uid-starting")
+    (service,) = services
+    starting = service.cluster.ledger.by_uid("uid-starting")
     assert starting is not None
     device = {"request": "r", "driver": DRIVER, "pool": "n2", "device": "a"}
-    state.hold([starting], [convert(AllocationResult, {"devices": {"results": [device]}})], owner="uid-starting")
-    return state
+    allocation = convert(AllocationResult, {"devices": {"results": [device]}})
+    service.cluster.ledger.hold(starting, allocation, owner="uid-starting")
+    return service.extender.view
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -52,7 +52,7 @@ async def test_a_crash_at_each_of_the_nine_points_of_a_bind(
     claim, pod = world.api.claim("c"), world.api.pod("p")
     assert {pool for _, pool, _ in devices(claim)} == {pod.spec.node_name}
     assert claim.reserved_for("uid-p")
-    assert second.extender.state.cluster.ledger.holds() == ()
+    assert second.extender.view.ledger.holds() == ()
 
 
 # Calls of a bind with one fresh claim, by number, and the two moments around each commit.

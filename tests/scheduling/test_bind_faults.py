@@ -54,7 +54,7 @@ async def test_a_failure_that_passes_costs_nothing(
     assert world.api.pod("p").spec.node_name == "n1"
     assert len(devices(world.api.claim("c"))) == 1
     assert [entry.name for entry in world.api.claim("c").status.reserved_for] == ["p"]
-    assert service.extender.state.cluster.ledger.holds() == ()
+    assert service.extender.view.ledger.holds() == ()
 
 
 @pytest.mark.parametrize("operation", WRITES)
@@ -70,7 +70,7 @@ async def test_a_refused_write_leaves_nothing_behind(
     assert error.message not in (first, "") or operation == "bind_pod"
     assert world.api.claim("c").allocation is None
     assert world.api.claim("c").status.reserved_for == ()
-    assert service.extender.state.cluster.ledger.holds() == ()
+    assert service.extender.view.ledger.holds() == ()
     assert await service.bind(world.api.pod("p"), "n2") == ""
 
 
@@ -112,7 +112,7 @@ async def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
     assert await service.bind(pod, "n1") in (failure.DELETED, failure.REPLACED)
     await world.settle(5.0)
     assert world.api.claim("c").allocation is None
-    assert service.extender.state.cluster.ledger.holds() == ()
+    assert service.extender.view.ledger.holds() == ()
 
 
 async def test_waiting_ends_when_the_pod_is_deleted(world: World, small: Objects) -> None:
@@ -219,7 +219,7 @@ async def test_a_claim_deleted_in_between_ends_the_bind(world: World, small: Obj
     service = world.service()
     world.api.hooks["write_status"] = lambda: world.api.drop(world.api.claim("c"))
     assert await service.bind(world.api.pod("p"), "n1") == "claim default/c got deleted in the meantime"
-    assert service.extender.state.cluster.ledger.holds() == ()
+    assert service.extender.view.ledger.holds() == ()
 
 
 async def test_a_second_claim_that_fails_takes_the_first_back(world: World, small: Objects) -> None:
@@ -250,7 +250,7 @@ async def test_a_bind_that_cannot_reach_the_server_answers_in_time(world: World,
     started = world.clock.monotonic()
     assert await service.bind(world.api.pod("p"), "n1") in (failure.LATE, failure.STILL_RUNNING)
     assert world.clock.monotonic() - started <= Limits().bind_seconds + 0.1
-    assert service.extender.state.cluster.ledger.holds() == ()
+    assert service.extender.view.ledger.holds() == ()
 
 
 async def test_nothing_is_taken_back_while_the_binding_may_exist(world: World, small: Objects) -> None:

@@ -175,7 +175,8 @@ def test_what_a_request_asks_for_must_be_known(request_: Json, features: Feature
 def test_a_claim_that_somebody_is_allocating_is_waited_for() -> None:
     claim = asking({"name": "r", "exactly": {"deviceClassName": "gpu"}})
     assert isinstance(examined(claim), PodClaims)
-    assert examined(claim, busy=True) == Refusal("resource claim ns/c is in the process of being allocated")
+    refusal = Refusal("resource claim ns/c is in the process of being allocated", awaiting="uid-c")
+    assert examined(claim, busy=True) == refusal
 
 
 def test_a_claim_takes_no_more_than_256_consumers() -> None:

@@ -53,7 +53,7 @@ async def test_a_claim_is_made_allocated_and_told_to_kubelet(world: World) -> No
     assert told is not None
     assert told.resource_claim_name == claim.metadata.name
     assert [mapping.request_name for mapping in told.request_mappings] == ["container-0-request-0"]
-    assert service.extender.state.cluster.ledger.holds() == ()
+    assert service.extender.view.ledger.holds() == ()
 
 
 async def test_a_node_with_a_device_plugin_needs_no_claim(world: World) -> None:
@@ -99,7 +99,7 @@ async def test_a_failed_bind_leaves_no_claim(world: World, operation: str) -> No
     service.client.fail(operation, RejectedError(403, "Forbidden"))
     assert await service.bind(world.api.pod("p"), "n1") != ""
     assert made(world) == []
-    assert service.extender.state.cluster.ledger.holds() == ()
+    assert service.extender.view.ledger.holds() == ()
     await world.settle()
     assert await service.bind(world.api.pod("p"), "n2") == ""
 
@@ -195,7 +195,7 @@ async def test_a_claim_that_exists_and_cannot_be_read_ends_the_bind_with_a_reaso
     service.client.fail("read_claim", RejectedError(403, "Forbidden"))
     refused = "the API server refused the claim for extended resources"
     assert await service.bind(world.api.pod("p"), "n1") == refused
-    assert service.extender.state.cluster.ledger.holds() == ()
+    assert service.extender.view.ledger.holds() == ()
     assert await service.bind(world.api.pod("p"), "n1") == ""
 
 

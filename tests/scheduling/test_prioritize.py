@@ -57,9 +57,9 @@ async def test_a_guess_ends_with_the_bind(world: World) -> None:
     world.add(make_claim("d"), make_pod("q", "d"))
     service = world.service()
     await service.filter(world.api.pod("q"), "n2")
-    assert len(service.extender.state.reservations) == 1
+    assert len(service.extender.reservations) == 1
     assert await service.bind(world.api.pod("q"), "n3") == ""
-    assert len(service.extender.state.reservations) == 0
+    assert len(service.extender.reservations) == 0
 
 
 async def test_guessing_changes_nothing_that_is_held(world: World) -> None:
@@ -67,7 +67,7 @@ async def test_guessing_changes_nothing_that_is_held(world: World) -> None:
     world.add(make_claim("c", count=2), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     service = world.service()
     await service.filter(world.api.pod("q"), "n2")
-    generation = service.extender.state.wakeups.generation
+    generation = service.extender.wakeups.generation
     scores(service, world.api.pod("p"), "n2", "n3")
-    assert service.extender.state.cluster.ledger.holds() == ()
-    assert service.extender.state.wakeups.generation == generation
+    assert service.extender.view.ledger.holds() == ()
+    assert service.extender.wakeups.generation == generation

@@ -74,7 +74,7 @@ async def test_a_replica_that_is_deposed_during_a_bind_writes_no_further(
     world.add(*small, make_claim("c"), make_pod("p", "c"))
     service = world.service()
     forward = len(world.api.log) + writes
-    service.extender.state.leading = lambda: len(world.api.log) < forward
+    service.extender.fence(lambda: len(world.api.log) < forward)
     assert await service.bind(world.api.pod("p"), "n1") == DEPOSED
     assert not world.api.pod("p").spec.node_name
     assert world.api.claim("c").allocation is None
@@ -98,7 +98,7 @@ async def test_a_hold_ends_when_another_replica_has_bound_the_pod(world: World, 
     one.client.faults.clear()
     await world.settle(10.0)
     assert one.extender.binds_under_way == 0
-    assert one.extender.state.cluster.ledger.holds() == ()
+    assert one.extender.view.ledger.holds() == ()
     assert world.api.claim("c").reserved_for("uid-p")
 
 

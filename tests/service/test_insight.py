@@ -27,7 +27,7 @@ async def follow(service: Service, *pods: str) -> None:
     """Until the service has seen the pods."""
     assert service.status.engine is not None
     async with asyncio.timeout(20):
-        while any(service.status.engine.extender.pods.named("default", pod) is None for pod in pods):
+        while any(service.status.engine.extender.view.pods.named("default", pod) is None for pod in pods):
             await asyncio.sleep(0.01)
 
 

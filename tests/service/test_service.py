@@ -139,7 +139,8 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
 
 
 async def test_every_node_is_looked_at_before_the_first_filter_asks(world: Any, service: Service) -> None:
-    nodes = service.insight.view.cluster.inventory.nodes
+    assert service.status.engine is not None
+    nodes = service.status.engine.cluster.inventory.nodes
     await until(lambda: not any(seen.new or seen.stale for seen in nodes.seen.values()))
     assert list(nodes) == world.nodes
 
@@ -294,8 +295,8 @@ async def test_a_doorbell_that_breaks_ends_the_service_instead_of_leaving_pods_a
         raise RuntimeError("boom")
 
     assert service.status.engine is not None
-    monkeypatch.setattr(service.status.engine.extender.state.wakeups, "_ring", broken)
-    service.status.engine.extender.state.wakeups.wake_everybody()
+    monkeypatch.setattr(service.status.engine.extender.wakeups, "_ring", broken)
+    service.status.engine.extender.wakeups.wake_everybody()
     async with asyncio.timeout(20):
         await service.wait()
     assert service.gate.unavailable() == "failed: RuntimeError: boom"

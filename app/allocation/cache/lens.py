@@ -18,6 +18,7 @@ from app.allocation.selection import judge
 from app.devices.ledger import Ledger
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenNode, Sight
+from app.devices.overlay import Overlay
 from app.devices.pools import Pool
 from app.devices.poolstate import PoolState, PoolStates
 
@@ -73,15 +74,15 @@ class Lens:
         filters = tuple(dict.fromkeys(ask.filter for ask in asks))
         return filters, tuple(sorted(attributes)), any(ask.all or ask.admin for ask in asks)
 
-    def fingerprint(self, seen: SeenNode, ledger: Ledger) -> Fingerprint:
-        """Of an up-to-date node."""
+    def fingerprint(self, seen: SeenNode, ledger: Ledger, overlay: Overlay) -> Fingerprint:
+        """Of an up-to-date node, in the state that the overlay on this ledger shows."""
         if seen.error:
             return (seen.error,)
         found: list[int] = []
         for sight in seen.sights:
             pool = sight.pool
             if pool is not None:
-                shape, state = self._reduction.shape(sight, pool), self._state(sight, pool, ledger)
+                shape, state = self._reduction.shape(sight, pool), self._state(sight, pool, ledger, overlay)
                 part = self._parts.get((shape, state))
                 if part is None:
                     part = self._part(shape, state)
@@ -89,7 +90,9 @@ class Lens:
                     found.append(part)
         return tuple(found)
 
-    def _state(self, sight: Sight, pool: Pool, ledger: Ledger) -> PoolState:
+    def _state(self, sight: Sight, pool: Pool, ledger: Ledger, overlay: Overlay) -> PoolState:
+        if overlay.touches(pool.id):
+            return self._states.of(pool, overlay.holdings(pool.id))
         revision = ledger.revision(pool.id)
         if sight.state is None or sight.revision != revision:
             sight.revision, sight.state = revision, self._states.of(pool, ledger.holdings(pool.id))

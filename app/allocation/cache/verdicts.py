@@ -22,6 +22,7 @@ from app.allocation.requests import PreparedClaims
 from app.allocation.score import score
 from app.devices.ledger import Ledger
 from app.devices.nodes import Nodes
+from app.devices.overlay import Overlay
 
 REMEMBERED_FINGERPRINTS = 50_000
 UNKNOWN_NODE = "node is not known yet"
@@ -71,9 +72,11 @@ class Table:
         self._by_node: array[int] = array("H")
         """Number of the outcome by index of the node; the last entry, index -1, stands for unknown nodes."""
 
-    def verdicts(self, names: Sequence[str], search: Search) -> Verdicts:
-        """The verdicts for these nodes. `search` is used for what is not known yet, and for the text of an error."""
-        row = self._row(names, search)
+    def verdicts(self, names: Sequence[str], search: Search, overlay: Overlay) -> Verdicts:
+        """The verdicts for these nodes in the state that the overlay shows. `search`, on the same state, is used for
+        what is not known yet, and for the text of an error.
+        """
+        row = self._row(names, search, overlay)
         if FAILED in row:
             found = search(names[row.index(FAILED)])
             error = found.error if isinstance(found, Failure) else ""
@@ -92,9 +95,9 @@ class Table:
         refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if not fitting[number]}
         return Verdicts(fits, refused)
 
-    def scores(self, names: Sequence[str], search: Search) -> Mapping[str, int]:
+    def scores(self, names: Sequence[str], search: Search, overlay: Overlay) -> Mapping[str, int]:
         """The raw score of the new allocations on those of the nodes that fit; empty when an error is fatal."""
-        row = self._row(names, search)
+        row = self._row(names, search, overlay)
         if FAILED in row:
             return {}
         outcomes = self._outcomes
@@ -102,17 +105,20 @@ class Table:
 
     # --- keeping up --------------------------------------------------------------------------------------------------
 
-    def _row(self, names: Sequence[str], search: Search) -> list[int]:
+    def _row(self, names: Sequence[str], search: Search, overlay: Overlay) -> list[int]:
         """The outcome of each node. After a failed one the others are left out."""
         self._catch_up()
         index, by_node = self._nodes.index, self._by_node
         row = list(map(by_node.__getitem__, map(index.get, names, repeat(-1))))
+        if overlay.differing:
+            for position in [place for place, name in enumerate(names) if name in overlay.differing]:
+                row[position] = UNDECIDED
         if FAILED in row:
             del row[row.index(FAILED) + 1 :]
         position = -1
         for _ in range(row.count(UNDECIDED)):
             position = row.index(UNDECIDED, position + 1)
-            row[position] = self._decide(names[position], search)
+            row[position] = self._decide(names[position], search, overlay)
             if row[position] == FAILED:
                 return row[: position + 1]
         return row
@@ -134,9 +140,9 @@ class Table:
                 by_node[node] = UNDECIDED
         self._position = changes.position
 
-    def _decide(self, name: str, search: Search) -> int:
-        seen = self._nodes.current(self._nodes.seen[name])
-        fingerprint = self._lens.fingerprint(seen, self._ledger)
+    def _decide(self, name: str, search: Search, overlay: Overlay) -> int:
+        seen = overlay.hypothetical(name) or self._nodes.current(self._nodes.seen[name])
+        fingerprint = self._lens.fingerprint(seen, self._ledger, overlay)
         number = self._by_fingerprint.get(fingerprint)
         if number is None:
             self.searches += 1
@@ -144,7 +150,8 @@ class Table:
             if len(self._by_fingerprint) >= REMEMBERED_FINGERPRINTS:
                 self._by_fingerprint.clear()
             self._by_fingerprint[fingerprint] = number
-        self._by_node[seen.index] = number
+        if not overlay.differs_for(seen):
+            self._by_node[seen.index] = number
         return number
 
     def _number(self, found: Plan | Refusal | Failure) -> int:

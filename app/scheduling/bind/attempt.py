@@ -27,15 +27,14 @@ from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.ledger import HeldError
 from app.scheduling import extended, readiness
 from app.scheduling.bind import failure
+from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from app.scheduling.bind.extendedclaim import create
 from app.scheduling.bind.failure import BindFailure
 from app.scheduling.bind.patience import Unanswered, answered, rounds
 from app.scheduling.claims import Refusal, named_claims
-from app.scheduling.judgement import Decision, decide
+from app.scheduling.judgement import Decision, decide, subject_of
 from app.scheduling.outcomes import BINDING_SECONDS, CONFLICTS, UNKNOWN, WATCH_SECONDS
-from app.scheduling.release.clear import discard
-from app.scheduling.state import State
 
 log = structlog.get_logger(__name__)
 
@@ -43,12 +42,13 @@ log = structlog.get_logger(__name__)
 class Attempt:
     """`run` it once. No write is started after `deadline` (monotonic seconds) but those that take something back."""
 
-    def __init__(self, state: State, args: ExtenderBindingArgs, deadline: float) -> None:
+    def __init__(self, actions: Actions, args: ExtenderBindingArgs, deadline: float) -> None:
         self.node = args.Node
         self.deadline = deadline
         self.label = "failed"
         """How the attempt is counted, once it has ended."""
-        self._state = state
+        self._act = actions
+        self._view = actions.view
         self._args = args
         self._uid = args.PodUID
         self._writes: list[ClaimWrite] = []
@@ -72,9 +72,8 @@ class Attempt:
             return
         if pod.spec.node_name:
             raise BindFailure(failure.BOUND_ELSEWHERE, "refused")
-        if self._state.is_orphaned(pod, self.node):
-            raise BindFailure(failure.CLASS_UNKNOWN, "refused")
-        if self._state.uses_devices(pod):
+        self._require_classes(pod)
+        if self._view.uses_devices(pod):
             decision = await self._decide(pod)
             pod = decision.subject.pod
             await self._write(decision)
@@ -91,22 +90,22 @@ class Attempt:
 
     def _go_on(self) -> None:
         """Raises BindFailure when nothing new must be started."""
-        if not self._state.leading():
+        if not self._act.leading():
             raise BindFailure(failure.DEPOSED, "cancelled")
-        if self._state.pods.leaving(self._uid):
+        if self._view.pods.leaving(self._uid):
             raise BindFailure(failure.DELETED, "cancelled")
         if self._remaining() <= 0:
             raise BindFailure(failure.LATE, "late")
 
     def _remaining(self) -> float:
-        return self.deadline - self._state.clock.monotonic()
+        return self.deadline - self._view.clock.monotonic()
 
     # --- the pod ----------------------------------------------------------------------------------------------------
 
     async def _find_pod(self) -> Pod:
         """The pod from the watch, or read live when the watch is behind."""
-        pod = self._state.pods.get(self._uid)
-        if pod is None and not self._state.pods.leaving(self._uid):
+        pod = self._view.pods.get(self._uid)
+        if pod is None and not self._view.pods.leaving(self._uid):
             pod = await self._read_pod(patient=False)
             if pod is None:
                 raise BindFailure(failure.REPLACED, "cancelled")
@@ -117,43 +116,54 @@ class Attempt:
 
     async def _read_pod(self, *, patient: bool) -> Pod | None:
         """The pod as stored now; None when it is gone. `patient`: until the server answers, however long that takes."""
-        read = partial(self._state.ports.read_pod, self._args.PodNamespace, self._args.PodName)
+        read = partial(self._act.ports.read_pod, self._args.PodNamespace, self._args.PodName)
         go_on = (lambda: None) if patient else self._go_on
         try:
-            pod = await answered(read, self._state.limits, go_on, insist=patient)
+            pod = await answered(read, self._view.limits, go_on, insist=patient)
         except ApiError as error:
             log.warning("a pod cannot be read", pod=self._uid, error=repr(error))
             raise BindFailure(failure.UNREADABLE) from None
         if pod is None or pod.metadata.uid != self._uid:
             return None
-        self._state.pods.learn(pod)
+        self._act.intake.learn_pod(pod)
         return pod
+
+    def _require_classes(self, pod: Pod) -> None:
+        """The pod must not be bound without the devices it asks for by the name of a resource: the class behind the
+        name has gone, has not come yet, or cannot be read. Raises BindFailure.
+        """
+        missing = self._view.unprovided(pod, self.node)
+        if not missing:
+            return
+        self._view.resources.ask(missing)
+        if self._view.classes_unreadable or self._view.resources.is_orphaned(missing):
+            raise BindFailure(failure.CLASS_UNKNOWN, "refused")
 
     # --- the decision -----------------------------------------------------------------------------------------------
 
     async def _decide(self, pod: Pod) -> Decision:
         """Decide on the present state and hold the devices. Raises BindFailure."""
-        decision = decide(self._state, pod, self.node)
+        decision = decide(self._view, subject_of(self._view, pod), self.node)
         if isinstance(decision, Refusal) and decision.behind:
             pod = await self._catch_up(pod)
-            decision = decide(self._state, pod, self.node)
+            decision = decide(self._view, subject_of(self._view, pod), self.node)
         if isinstance(decision, Refusal):
             raise BindFailure(decision.reason, "refused")
         if not isinstance(decision, Decision):
             raise BindFailure(decision.error, "refused")
         allocations = [self._stamped(allocation) for allocation in decision.allocations]
         try:
-            holds = self._state.hold(decision.pending, allocations, self._uid)
+            holds = self._act.holds.hold_all(decision.pending, allocations, self._uid)
         except HeldError:
             raise BindFailure(failure.TAKEN, "conflict") from None
         pending = {
             claim.metadata.uid: (allocation, hold)
             for claim, allocation, hold in zip(decision.pending, allocations, holds, strict=True)
         }
-        self._state.reservations.drop(self._uid)
+        self._act.reservations.drop(self._uid)
         for claim in decision.claims:
             allocation, hold = pending.get(claim.metadata.uid, (None, None))
-            self._writes.append(ClaimWrite(self._state, pod, claim, allocation, hold))
+            self._writes.append(ClaimWrite(self._act, pod, claim, allocation, hold))
         if decision.requests is not None:
             self._extended = self._writes[-1]
         return decision
@@ -162,20 +172,20 @@ class Attempt:
         """Read what the scheduler knows and we do not: the pod's list of claims, or the claims."""
         pod = await self._read_pod(patient=False) or pod
         names = named_claims(pod)
-        state, namespace = self._state, pod.metadata.namespace
+        namespace = pod.metadata.namespace
         for name, _ in [] if isinstance(names, Refusal) else names:
-            if state.cluster.ledger.get(namespace, name) is None:
-                read = partial(state.ports.read_claim, namespace, name)
-                claim = await answered(read, state.limits, self._go_on, insist=True)
+            if self._view.ledger.get(namespace, name) is None:
+                read = partial(self._act.ports.read_claim, namespace, name)
+                claim = await answered(read, self._view.limits, self._go_on, insist=True)
                 if claim is not None:
-                    state.learn(claim)
+                    self._act.intake.learn(claim)
         return pod
 
     def _stamped(self, allocation: AllocationResult) -> AllocationResult:
         """With the time from which devices have to become ready."""
-        if not self._state.features.binding_conditions:
+        if not self._view.features.binding_conditions:
             return allocation
-        now = readiness.format_time(self._state.clock.wall())
+        now = readiness.format_time(self._view.clock.wall())
         return msgspec.structs.replace(allocation, allocation_timestamp=now)
 
     # --- the claims -------------------------------------------------------------------------------------------------
@@ -183,7 +193,7 @@ class Attempt:
     async def _write(self, decision: Decision) -> None:
         for write in self._writes:
             if write is self._extended and write.allocation is not None:
-                await create(self._state, decision.subject.pod, write, self._go_on)
+                await create(self._act, decision.subject.pod, write, self._go_on)
             await write.write(self._go_on)
         if self._extended is not None and decision.requests is not None:
             await self._write_mappings(decision.subject.pod, decision.requests)
@@ -197,7 +207,7 @@ class Attempt:
             "extendedResourceClaimStatus": {"requestMappings": requests.mappings, "resourceClaimName": name},
         }
         try:
-            await answered(lambda: self._state.ports.patch_pod_status(pod, status), self._state.limits, self._go_on)
+            await answered(lambda: self._act.ports.patch_pod_status(pod, status), self._view.limits, self._go_on)
         except (NotFoundError, ConflictError):
             raise BindFailure(failure.REPLACED, "cancelled") from None
         except ApiError as error:
@@ -206,8 +216,8 @@ class Attempt:
 
     async def _verify(self) -> None:
         """Of two writers who take one device the later one sees the earlier one here, and yields."""
-        state, ledger = self._state, self._state.cluster.ledger
-        started = state.clock.monotonic()
+        act, view, ledger = self._act, self._view, self._view.ledger
+        started = view.clock.monotonic()
 
         def seen() -> bool:
             self._go_on()
@@ -216,34 +226,34 @@ class Attempt:
                 for write in self._writes
             )
 
-        limit = min(state.limits.watch_seconds, self._remaining())
-        if not await state.changes.until(seen, self._keys(), limit):
+        limit = min(view.limits.watch_seconds, self._remaining())
+        if not await act.changes.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
-        state.observer.took(WATCH_SECONDS, state.clock.monotonic() - started)
+        act.observer.took(WATCH_SECONDS, view.clock.monotonic() - started)
         for claim in self._check_claims():
             rivals = ledger.rivals(claim)
             if rivals:
                 self._report_rivals(claim, rivals)
                 raise BindFailure(failure.RIVAL, "conflict", clear=True)
-            if state.is_doubtful(claim):
+            if view.is_doubtful(claim):
                 raise BindFailure(failure.VANISHED, "conflict")
 
     def _report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
-        self._state.observer.count(CONFLICTS, "rival")
+        self._act.observer.count(CONFLICTS, "rival")
         names = ", ".join(sorted(rival.metadata.key for rival in rivals))
         log.warning("a device is allocated to another claim as well", claim=claim.metadata.key, rivals=names)
         note = f"a device was allocated to {names} at the same time; this allocation is taken back"
-        self._state.ports.record_event(claim, "Warning", "DeviceConflict", note)
+        self._act.ports.record_event(claim, "Warning", "DeviceConflict", note)
 
     def _check_claims(self) -> list[ResourceClaim]:
         """The claims as known now: all must be allocated as decided and reserved for the pod. Raises BindFailure."""
         claims: list[ResourceClaim] = []
         for write in self._writes:
-            claim = self._state.cluster.ledger.by_uid(write.uid)
+            claim = self._view.ledger.by_uid(write.uid)
             if claim is None:
                 raise BindFailure(f"claim {write.claim.metadata.key} got deleted in the meantime", "conflict")
             usable = same_devices(claim.allocation, write.claim.allocation) and claim.reserved_for(write.consumer.uid)
-            if not usable or claim.metadata.uid in self._state.clearing:
+            if not usable or claim.metadata.uid in self._view.clearing:
                 raise BindFailure(f"claim {claim.metadata.key} got deallocated elsewhere in the meantime", "conflict")
             claims.append(claim)
         return claims
@@ -254,21 +264,21 @@ class Attempt:
     # --- binding conditions -----------------------------------------------------------------------------------------
 
     async def _wait_for_devices(self, pod: Pod) -> None:
-        state = self._state
-        if not state.features.binding_conditions or self._are_ready():
+        act, view = self._act, self._view
+        if not view.features.binding_conditions or self._are_ready():
             return
         note = f"waiting for binding conditions for device on node {self.node}"
-        state.ports.record_event(pod, "Normal", "BindingConditionsPending", note)
+        act.ports.record_event(pod, "Normal", "BindingConditionsPending", note)
         limit = min(self._remaining(), self._seconds_to_timeout())
-        if await state.changes.until(self._are_ready, self._keys(), limit):
+        if await act.changes.until(self._are_ready, self._keys(), limit):
             return
         self._are_ready()
         raise BindFailure(failure.WAITING, "waiting", keep=True)
 
     def _are_ready(self) -> bool:
         """Whether all devices are. Raises BindFailure when waiting is useless."""
-        now, limits = self._state.clock.wall(), self._state.limits
-        if self._state.pods.leaving(self._uid):
+        now, limits = self._view.clock.wall(), self._view.limits
+        if self._view.pods.leaving(self._uid):
             raise BindFailure(failure.DELETED, "cancelled")
         ready = True
         for claim in self._check_claims():
@@ -282,9 +292,9 @@ class Attempt:
 
     def _seconds_to_timeout(self) -> float:
         """Until the first claim has had its time."""
-        seconds = self._state.limits.binding_seconds
+        seconds = self._view.limits.binding_seconds
         ends = [readiness.deadline(write.claim, seconds) for write in self._writes]
-        now = self._state.clock.wall().timestamp()
+        now = self._view.clock.wall().timestamp()
         # A little more, so that the time is over when the wait is.
         return max(0.0, min((end - now + 0.001 for end in ends if end is not None), default=seconds))
 
@@ -292,25 +302,25 @@ class Attempt:
 
     async def _bind(self) -> None:
         """POST the binding until the server says what became of it. Raises BindFailure."""
-        args, state = self._args, self._state
-        started = state.clock.monotonic()
+        args, act, view = self._args, self._act, self._view
+        started = view.clock.monotonic()
         in_doubt_until = 0.0
-        async for _ in rounds(state.limits):
+        async for _ in rounds(view.limits):
             try:
                 self._go_on()
                 self._check_claims()
             except BindFailure:
-                if state.clock.monotonic() >= in_doubt_until:
+                if view.clock.monotonic() >= in_doubt_until:
                     raise
                 if await self._is_bound():
                     break
                 continue
             try:
-                await state.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
+                await act.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
                 break
             except OutcomeUnknownError:
-                in_doubt_until = state.clock.monotonic() + state.limits.doubt_seconds
-                state.observer.count(UNKNOWN, "binding")
+                in_doubt_until = view.clock.monotonic() + view.limits.doubt_seconds
+                act.observer.count(UNKNOWN, "binding")
                 if await self._is_bound():
                     break
             except Unanswered:
@@ -318,11 +328,11 @@ class Attempt:
             except ApiError as error:
                 if await self._is_bound():
                     break
-                if state.clock.monotonic() < in_doubt_until:
+                if view.clock.monotonic() < in_doubt_until:
                     continue
                 log.warning("a binding was refused", pod=args.PodUID, node=args.Node, error=repr(error))
                 raise BindFailure(failure.REFUSED_BINDING, "failed") from None
-        state.observer.took(BINDING_SECONDS, state.clock.monotonic() - started)
+        act.observer.took(BINDING_SECONDS, view.clock.monotonic() - started)
 
     async def _is_bound(self) -> bool:
         """Whether the pod is bound to our node. Raises BindFailure when it never will be."""
@@ -330,7 +340,7 @@ class Attempt:
         if pod is None:
             raise BindFailure(failure.REPLACED, "cancelled")
         if pod.spec.node_name and pod.spec.node_name != self.node:
-            self._state.observer.count(CONFLICTS, "binding")
+            self._act.observer.count(CONFLICTS, "binding")
             raise BindFailure(failure.BOUND_ELSEWHERE, "conflict")
         return pod.spec.node_name == self.node
 
@@ -341,9 +351,9 @@ class Attempt:
                 results = write.allocation.devices.results
                 devices = ", ".join(f"{result.driver}/{result.pool}/{result.device}" for result in results)
                 note = f"allocated {devices or 'no devices'} on node {self.node} for pod {pod.metadata.name}"
-                self._state.ports.record_event(write.claim, "Normal", "DevicesAllocated", note)
+                self._act.ports.record_event(write.claim, "Normal", "DevicesAllocated", note)
                 note = f"claim {write.claim.metadata.name}: allocated {devices or 'no devices'} on node {self.node}"
-                self._state.ports.record_event(pod, "Normal", "DevicesAllocated", note)
+                self._act.ports.record_event(pod, "Normal", "DevicesAllocated", note)
 
     # --- back -------------------------------------------------------------------------------------------------------
 
@@ -364,13 +374,13 @@ class Attempt:
         for write in reversed(written):
             await write.undo(clear=problem.clear)
         if self._extended is not None and self._extended.allocation is not None:
-            claim = self._state.cluster.ledger.by_uid(self._extended.uid)
+            claim = self._view.ledger.by_uid(self._extended.uid)
             if claim is not None:
-                await discard(self._state, claim)
+                await self._act.clearer.discard(claim)
         if written:
-            pod = self._state.pods.get(self._uid)
+            pod = self._view.pods.get(self._uid)
             if pod is not None:
-                self._state.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {problem.text}")
+                self._act.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {problem.text}")
         return problem.text
 
     async def _is_bound_after_all(self) -> bool:

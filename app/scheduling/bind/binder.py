@@ -16,9 +16,9 @@ from cachetools import TTLCache
 
 from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from app.scheduling.bind import failure
+from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.attempt import Attempt
 from app.scheduling.outcomes import BIND_SECONDS, BOUND
-from app.scheduling.state import State
 
 log = structlog.get_logger(__name__)
 
@@ -26,18 +26,15 @@ log = structlog.get_logger(__name__)
 class Binder:
     """All binds, by pod UID."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, actions: Actions, binding: dict[str, str]) -> None:
+        """`binding`: where the node of each bind under way is kept, by pod UID; nobody else writes to it."""
+        self._act = actions
+        self._view = view = actions.view
+        self._binding = binding
         self._running: dict[str, tuple[Attempt, asyncio.Task[str]]] = {}
         self._bound: TTLCache[str, str] = TTLCache(
-            state.limits.remembered_pods, state.limits.replay_seconds, timer=state.clock.monotonic
+            view.limits.remembered_pods, view.limits.replay_seconds, timer=view.clock.monotonic
         )
-        state.running = self.running
-
-    def running(self, pod_uid: str) -> str | None:
-        """The node to which the pod is being bound."""
-        found = self._running.get(pod_uid)
-        return found[0].node if found is not None else None
 
     def __len__(self) -> int:
         """How many binds are under way."""
@@ -45,7 +42,7 @@ class Binder:
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """The answer to one call. Never raises for what is in `args` or in the cluster."""
-        clock, limits, count = self._state.clock, self._state.limits, self._state.observer.count
+        clock, limits, count = self._view.clock, self._view.limits, self._act.observer.count
         started = clock.monotonic()
         while True:
             bound = self._bound.get(args.PodUID)
@@ -65,28 +62,30 @@ class Binder:
                 return ExtenderBindingResult(Error=_answer(task))
 
     def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
-        limits = self._state.limits
-        deadline = self._state.clock.monotonic() + limits.bind_seconds * limits.forward_share
-        attempt = Attempt(self._state, args, deadline)
+        limits = self._view.limits
+        deadline = self._view.clock.monotonic() + limits.bind_seconds * limits.forward_share
+        attempt = Attempt(self._act, args, deadline)
         task = asyncio.create_task(self._run(args.PodUID, attempt), name=f"bind {args.PodNamespace}/{args.PodName}")
         self._running[args.PodUID] = attempt, task
+        self._binding[args.PodUID] = args.Node
         return attempt, task
 
     async def _run(self, pod_uid: str, attempt: Attempt) -> str:
-        started = self._state.clock.monotonic()
+        started = self._view.clock.monotonic()
         try:
             error = await attempt.run()
             if not error:
                 self._bound[pod_uid] = attempt.node
-                self._state.wakeups.settled(pod_uid)
+                self._act.wakeups.settled(pod_uid)
             return error
         except Exception:
             attempt.let_go()
             raise
         finally:
             self._running.pop(pod_uid, None)
-            self._state.ended(pod_uid)
-            self._state.observer.took(BIND_SECONDS, self._state.clock.monotonic() - started)
+            self._binding.pop(pod_uid, None)
+            self._act.wakeups.ended(pod_uid)
+            self._act.observer.took(BIND_SECONDS, self._view.clock.monotonic() - started)
 
     async def drain(self, seconds: float) -> int:
         """Let binds end for at most this long, then give up on the rest. How many those were."""

@@ -29,11 +29,11 @@ from app.api.core import Pod
 from app.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from app.api.resource import FINALIZER, MAX_CONSUMERS, AllocationResult, ResourceClaim
 from app.devices.ledger import HeldError, Hold
+from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.failure import TAKEN, BindFailure
 from app.scheduling.bind.patience import Unanswered, answered, rounds
-from app.scheduling.claims import consumer, full_reason
+from app.scheduling.claims import ADOPTED, consumer, full_reason
 from app.scheduling.outcomes import CONFLICTS, FINALIZER_SECONDS, STATUS_SECONDS, UNDONE, UNKNOWN
-from app.scheduling.state import ADOPTED, State
 
 log = structlog.get_logger(__name__)
 
@@ -45,13 +45,14 @@ class ClaimWrite:
     """`claim` is the newest version known. With `allocation` and `hold` it is to be allocated, else only reserved."""
 
     def __init__(
-        self, state: State, pod: Pod, claim: ResourceClaim, allocation: AllocationResult | None, hold: Hold | None
+        self, actions: Actions, pod: Pod, claim: ResourceClaim, allocation: AllocationResult | None, hold: Hold | None
     ) -> None:
-        self._state = state
+        self._act = actions
+        self._view = actions.view
         self.claim = claim
         self.allocation = allocation
         self.hold = hold
-        self.consumer = consumer(claim, pod, state.features)
+        self.consumer = consumer(claim, pod, actions.view.features)
         self._expected = allocation or claim.allocation
         self._stored = False
         self._adopted = False
@@ -74,15 +75,13 @@ class ClaimWrite:
 
         Raises BindFailure when somebody else's write has taken a device meanwhile.
         """
-        if self.hold is None or self.allocation is None:
+        if self.hold is None:
             raise ValueError("only a claim to be allocated can be created")
-        ledger, owner = self._state.cluster.ledger, self.hold.owner
-        self._state.learn(created)
+        self._act.intake.learn(created)
         self.claim = created
-        ledger.release(self.hold)
-        self.hold = None
+        stand_in, self.hold = self.hold, None
         try:
-            self.hold = ledger.hold(created, self.allocation, owner=owner)
+            self.hold = self._act.holds.exchange(stand_in, created)
         except HeldError:
             raise BindFailure(TAKEN, "conflict") from None
 
@@ -93,14 +92,14 @@ class ClaimWrite:
 
         Binds that share the claim take turns, so that they do not run into conflicts with each other.
         """
-        lock = self._state.locks.setdefault(self.uid, asyncio.Lock())
+        lock = self._act.locks.setdefault(self.uid, asyncio.Lock())
         async with lock:
             self._refresh()
             await self._write(go_on)
 
     async def _write(self, go_on: GoOn) -> None:
         conflicts = 0
-        async for _ in rounds(self._state.limits):
+        async for _ in rounds(self._view.limits):
             self._check()
             if self._is_complete() and (self._stored or self._adopted):
                 return
@@ -110,15 +109,15 @@ class ClaimWrite:
                 return
             except ConflictError:
                 conflicts += 1
-                self._state.observer.count(CONFLICTS, "claim")
-                if conflicts >= self._state.limits.write_attempts:
+                self._act.observer.count(CONFLICTS, "claim")
+                if conflicts >= self._view.limits.write_attempts:
                     raise BindFailure(self._text("changes too often"), "conflict") from None
                 await self._read(go_on)
             except NotFoundError:
-                self._state.gone(self.claim)
+                self._act.intake.gone(self.claim)
                 raise BindFailure(self._text("got deleted in the meantime"), "conflict") from None
             except OutcomeUnknownError:
-                self._state.observer.count(UNKNOWN, "claim")
+                self._act.observer.count(UNKNOWN, "claim")
                 await self._read(go_on)
             except Unanswered:
                 continue
@@ -128,7 +127,7 @@ class ClaimWrite:
 
     def _refresh(self) -> None:
         """Catch up with what others have learned about the claim."""
-        newest = self._state.cluster.ledger.by_uid(self.uid)
+        newest = self._view.ledger.by_uid(self.uid)
         if newest is not None and newest is not self.claim:
             self._learned(newest)
 
@@ -155,8 +154,8 @@ class ClaimWrite:
         """Whether nobody has written onto the devices since the decision. A write that would have to be taken back is
         better not made: kube-scheduler's own plugin takes a device for free as soon as one of its claims lets it go.
         """
-        if self.hold is not None and not self.touched and self._state.cluster.ledger.contested(self.hold):
-            self._state.observer.count(CONFLICTS, "rival")
+        if self.hold is not None and not self.touched and self._view.ledger.contested(self.hold):
+            self._act.observer.count(CONFLICTS, "rival")
             raise BindFailure(TAKEN, "conflict")
 
     def _shows_ours(self, claim: ResourceClaim) -> bool:
@@ -167,33 +166,32 @@ class ClaimWrite:
         return self.claim.allocation is not None and self.claim.reserved_for(self.consumer.uid)
 
     async def _write_once(self, go_on: GoOn) -> None:
-        state = self._state
         if self._is_complete():
             mark = uuid.uuid4().hex
-            self._learned(await state.ports.annotate(self.claim, {ADOPTED: mark}))
+            self._learned(await self._act.ports.annotate(self.claim, {ADOPTED: mark}))
             self._mark, self._adopted = mark, True
             return
         if self.allocation is not None and FINALIZER not in self.claim.metadata.finalizers:
-            started = state.clock.monotonic()
-            self._learned(await state.ports.add_finalizer(self.claim))
-            state.observer.took(FINALIZER_SECONDS, state.clock.monotonic() - started)
+            started = self._view.clock.monotonic()
+            self._learned(await self._act.ports.add_finalizer(self.claim))
+            self._act.observer.took(FINALIZER_SECONDS, self._view.clock.monotonic() - started)
             self._check()
             go_on()
-        started = state.clock.monotonic()
+        started = self._view.clock.monotonic()
         written = await self._write_status()
-        state.observer.took(STATUS_SECONDS, state.clock.monotonic() - started)
+        self._act.observer.took(STATUS_SECONDS, self._view.clock.monotonic() - started)
         self._stored = True
         self._learned(written)
 
     async def _write_status(self) -> ResourceClaim:
         """The status write. From the moment it is sent until its outcome is known the claim is in doubt."""
-        ports, claim = self._state.ports, self.claim
+        ports, claim = self._act.ports, self.claim
         consumers = claim.status.reserved_for
         if not claim.reserved_for(self.consumer.uid):
             consumers = (*consumers, self.consumer)
         earlier, self._doubtful = self._doubtful, claim.metadata.resource_version
         if self._sent is None:
-            self._sent = self._state.clock.monotonic()
+            self._sent = self._view.clock.monotonic()
         self._mark = claim.metadata.annotations.get(ADOPTED)
         try:
             if self.allocation is None:
@@ -208,13 +206,13 @@ class ClaimWrite:
     async def _read(self, go_on: GoOn, *, insist: bool = False) -> None:
         """The claim as stored now. Raises BindFailure when it is gone, or, without `insist`, cannot be read."""
         meta = self.claim.metadata
-        read = partial(self._state.ports.read_claim, meta.namespace, meta.name)
+        read = partial(self._act.ports.read_claim, meta.namespace, meta.name)
         try:
-            found = await answered(read, self._state.limits, go_on, insist=insist)
+            found = await answered(read, self._view.limits, go_on, insist=insist)
         except ApiError as error:
             raise BindFailure(self._text(f"cannot be read: {_told(error)}")) from None
         if found is None or found.metadata.uid != meta.uid:
-            self._state.gone(self.claim)
+            self._act.intake.gone(self.claim)
             raise BindFailure(self._text("got deleted in the meantime"), "conflict")
         self._learned(found)
 
@@ -228,16 +226,16 @@ class ClaimWrite:
             self._doubtful = ""
         self.claim = claim
         if self.hold is not None and self._shows_ours(claim):
-            self._state.confirm(self.hold, claim)
+            self._act.holds.confirm(self.hold, claim)
         else:
-            self._state.learn(claim)
+            self._act.intake.learn(claim)
 
     # --- back -------------------------------------------------------------------------------------------------------
 
     async def undo(self, *, clear: bool) -> None:
         """Take back what is or may be stored, and let the devices go. Ends when the server has answered."""
         if self.touched or clear:
-            self._state.observer.count(UNDONE, await self._undo(clear))
+            self._act.observer.count(UNDONE, await self._undo(clear))
         self.let_go()
 
     async def _undo(self, clear: bool) -> str:
@@ -246,7 +244,7 @@ class ClaimWrite:
         """
         self._refresh()
         sent = ""
-        async for number in rounds(self._state.limits):
+        async for number in rounds(self._view.limits):
             try:
                 if number or self._doubtful:
                     await self._read(lambda: None, insist=True)
@@ -269,14 +267,14 @@ class ClaimWrite:
 
     async def _undo_once(self, clear: bool) -> str:
         """What was done. Raises ApiError."""
-        ports, claim = self._state.ports, self.claim
+        ports, claim = self._act.ports, self.claim
         if claim.allocation is None:
             if not self._doubtful:
                 return "gone"
             # The status write may still arrive; moving the claim to another version makes it fail.
             self._learned(await ports.remove_finalizer(claim))
             return "fenced"
-        abandoned = clear and self._state.is_settled(claim)
+        abandoned = clear and self._view.settled(claim)
         taken_over = claim.metadata.annotations.get(ADOPTED) != self._mark
         if self.consumer.resource != "pods" or taken_over or not (self._may_be_ours() or abandoned):
             return "left"
@@ -296,7 +294,7 @@ class ClaimWrite:
         """
         if self._sent is None or not self.touched:
             return False
-        return self._state.clock.monotonic() < self._sent + self._state.limits.settled_seconds
+        return self._view.clock.monotonic() < self._sent + self._view.limits.settled_seconds
 
     async def leave(self) -> None:
         """Let everything that is stored stay. The hold ends when it is known what that is."""
@@ -309,7 +307,7 @@ class ClaimWrite:
     def let_go(self) -> None:
         """Release the hold. What is stored stays accounted for."""
         if self.hold is not None:
-            self._state.release(self.hold)
+            self._act.holds.release(self.hold)
             self.hold = None
 
 

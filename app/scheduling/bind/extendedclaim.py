@@ -12,37 +12,37 @@ import structlog
 from app.api.core import Pod
 from app.api.errors import ApiError, ConflictError, OutcomeUnknownError
 from app.api.resource import ResourceClaim
+from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.claimwrite import ClaimWrite
 from app.scheduling.bind.failure import BindFailure
 from app.scheduling.bind.patience import Unanswered, answered, rounds
 from app.scheduling.extended import claim_body, claim_name
 from app.scheduling.outcomes import UNKNOWN
-from app.scheduling.state import State
 
 log = structlog.get_logger(__name__)
 
 IN_THE_WAY = "another claim has the name of the pod's claim for extended resources"
 
 
-async def create(state: State, pod: Pod, write: ClaimWrite, go_on: Callable[[], None]) -> None:
+async def create(act: Actions, pod: Pod, write: ClaimWrite, go_on: Callable[[], None]) -> None:
     """Create the claim and let `write` go on with it. Raises BindFailure."""
     body = claim_body(pod, write.claim)
-    async for _ in rounds(state.limits):
+    async for _ in rounds(act.view.limits):
         go_on()
         try:
-            write.adopt(await state.ports.create_claim(pod.metadata.namespace, body))
+            write.adopt(await act.ports.create_claim(pod.metadata.namespace, body))
             return
         except ConflictError:
             pass
         except OutcomeUnknownError:
-            state.observer.count(UNKNOWN, "create")
+            act.observer.count(UNKNOWN, "create")
         except Unanswered:
             continue
         except ApiError as error:
             raise _refused(pod, error) from None
         try:
             existing = await answered(
-                lambda: state.ports.read_claim(pod.metadata.namespace, claim_name(pod)), state.limits, go_on
+                lambda: act.ports.read_claim(pod.metadata.namespace, claim_name(pod)), act.view.limits, go_on
             )
         except ApiError as error:
             raise _refused(pod, error) from None

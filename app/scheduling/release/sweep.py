@@ -16,8 +16,12 @@ from app.api.core import Pod
 from app.api.errors import ApiError
 from app.api.resource import ResourceClaim
 from app.scheduling import readiness
-from app.scheduling.release.clear import clear
-from app.scheduling.state import State
+from app.scheduling.idle import IdleAllocations
+from app.scheduling.intake import Intake
+from app.scheduling.ports import ClaimWriter
+from app.scheduling.release.clear import Clearer
+from app.scheduling.unseen import Unseen
+from app.scheduling.view import View
 
 GRACE_SECONDS = 60.0
 """Added to the time a foreign scheduler may take to bind a pod after reserving its claims."""
@@ -29,75 +33,81 @@ PHANTOM_SECONDS = 15.0
 class Sweeper:
     """`start` when schedulers begin to ask this replica, `work` every few seconds from then on."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(
+        self, view: View, ports: ClaimWriter, intake: Intake, clearer: Clearer, idle: IdleAllocations, unseen: Unseen
+    ) -> None:
+        self._view = view
+        self._ports = ports
+        self._intake = intake
+        self._clearer = clearer
+        self._idle = idle
+        self._unseen = unseen
         self._offered: LRUCache[str, float] = LRUCache(100_000)
         self._started = 0.0
 
     def start(self) -> None:
         """What another replica has offered before now is not known here: nothing counts as idle before."""
-        self._started = self._state.clock.monotonic()
+        self._started = self._view.clock.monotonic()
 
     def offered(self, claim_uid: str) -> None:
         """A scheduler knows a node for a pod that uses the claim, and may be about to bind it."""
-        self._offered[claim_uid] = self._state.clock.monotonic()
+        self._offered[claim_uid] = self._view.clock.monotonic()
 
     async def work(self) -> None:
         """Clear what nobody has used or was offered a node for, for long enough."""
         await self._forget_phantoms()
-        if self._state.limits.sweep_seconds <= 0:
+        least = self._view.limits.sweep_seconds
+        if least <= 0:
             return
-        now = self._state.clock.monotonic()
-        for uid, quiet in list(self._state.quiet.items()):
-            idle = now - max(quiet.since, self._started, self._offered.get(uid, quiet.since))
-            if idle >= self._state.limits.sweep_seconds:
-                await self._judge(uid, idle)
+        now = self._view.clock.monotonic()
+        for uid, entry in self._idle.entries():
+            seconds = now - max(entry.since, self._started, self._offered.get(uid, entry.since))
+            if seconds >= least:
+                await self._sweep(uid, seconds)
 
     async def _forget_phantoms(self) -> None:
-        """A claim that came and went while the watch was broken, and that we met by a read or write of our own, would
-        hold its devices for ever: the list after the gap does not have it, and nobody reports what was never seen.
-        """
-        state = self._state
-        now = state.clock.monotonic()
-        for uid in [uid for uid, since in state.unseen.items() if now - since >= PHANTOM_SECONDS]:
-            claim = state.cluster.ledger.by_uid(uid)
+        """Look up claims that replies have brought and no watch has shown; some of them may be gone."""
+        for uid in self._unseen.overdue(PHANTOM_SECONDS):
+            claim = self._view.ledger.by_uid(uid)
             if claim is None:
-                state.unseen.pop(uid, None)
+                self._unseen.forget(uid)
                 continue
             try:
-                found = await state.ports.read_claim(claim.metadata.namespace, claim.metadata.name)
+                found = await self._ports.read_claim(claim.metadata.namespace, claim.metadata.name)
             except ApiError:
                 return
             if found is None or found.metadata.uid != uid:
-                state.gone(claim)
+                self._intake.gone(claim)
             else:
-                state.unseen[uid] = now
+                self._unseen.looked_up(uid)
 
-    async def _judge(self, uid: str, idle: float) -> None:
-        state = self._state
-        claim = state.cluster.ledger.by_uid(uid)
+    async def _sweep(self, uid: str, seconds: float) -> None:
+        """Clear the allocation if it is of no use. `seconds`: how long nobody has touched it or was offered a node."""
+        view = self._view
+        claim = view.ledger.by_uid(uid)
         if claim is None or claim.allocation is None:
-            state.quiet.pop(uid, None)
+            self._idle.strike(uid)
             return
-        if state.in_flight(claim):
+        if view.in_flight(claim):
             return
         if not claim.status.reserved_for:
             if claim.metadata.deletion_timestamp:
                 return  # the claim controller's business, as long as nobody has reserved it
-            await clear(state, claim, "idle", "the devices are released: nobody uses the claim")
+            await self._clearer.clear(claim, "idle", "the devices are released: nobody uses the claim")
             return
-        pod = state.pods.get(claim.status.reserved_for[0].uid)
+        pod = view.pods.get(claim.status.reserved_for[0].uid)
         if pod is not None and pod.spec.node_name:
-            state.quiet.pop(uid, None)
-        elif pod is not None and self._abandoned(claim, pod, idle):
-            await clear(state, claim, "abandoned", "the devices are released: the claim's pod was not bound")
+            self._idle.strike(uid)
+        elif pod is not None and self._abandoned(claim, pod, seconds):
+            note = "the devices are released: the claim's pod was not bound"
+            await self._clearer.clear(claim, "abandoned", note)
 
-    def _abandoned(self, claim: ResourceClaim, pod: Pod, idle: float) -> bool:
+    def _abandoned(self, claim: ResourceClaim, pod: Pod, seconds: float) -> bool:
         """A pod that is gone or finished is the claim controller's business."""
-        state = self._state
-        if state.pods.leaving(pod.metadata.uid) or state.running(pod.metadata.uid) is not None:
+        view = self._view
+        if view.pods.leaving(pod.metadata.uid) or pod.metadata.uid in view.binding:
             return False
-        ours = pod.spec.scheduler_name in state.limits.scheduler_names
+        ours = pod.spec.scheduler_name in view.limits.scheduler_names
         if ours and not readiness.awaited(claim):
-            return state.is_settled(claim)
-        return idle >= state.limits.binding_seconds + GRACE_SECONDS
+            return view.settled(claim)
+        return seconds >= view.limits.binding_seconds + GRACE_SECONDS

@@ -22,8 +22,8 @@ from cachetools import LRUCache
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
 from app.scheduling import readiness
-from app.scheduling.release.clear import clear, discard
-from app.scheduling.state import State
+from app.scheduling.release.clear import Clearer
+from app.scheduling.view import View
 
 
 class _Candidate(msgspec.Struct, frozen=True):
@@ -31,26 +31,27 @@ class _Candidate(msgspec.Struct, frozen=True):
     since: float
 
 
-class Deallocations:
+class Unblocker:
     """Candidates by pod UID, each until its pod fits or is gone, however long that takes: a refusal that is remembered
     is not offered again. `work` is called about once a second.
     """
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._candidates: LRUCache[str, _Candidate] = LRUCache(state.limits.remembered_pods)
+    def __init__(self, view: View, clearer: Clearer) -> None:
+        self._view = view
+        self._clearer = clearer
+        self._candidates: LRUCache[str, _Candidate] = LRUCache(view.limits.remembered_pods)
         self._leftovers: dict[str, ResourceClaim] = {}
 
     def offer(self, pod: Pod, names: Sequence[str], stuck: tuple[ResourceClaim, ...]) -> None:
         """A filter of the pod has refused all of `names`; `stuck` are allocated claims that were in the way."""
         probe = bool(pod.status.nominated_node_name) and tuple(names) == (pod.status.nominated_node_name,)
-        if not self._state.limits.deallocate or probe:
+        if not self._view.limits.deallocate or probe:
             return
         if not stuck:
             self.withdraw(pod.metadata.uid)
             return
         known = self._candidates.get(pod.metadata.uid)
-        since = known.since if known is not None and known.claims == stuck else self._state.clock.monotonic()
+        since = known.since if known is not None and known.claims == stuck else self._view.clock.monotonic()
         self._candidates[pod.metadata.uid] = _Candidate(claims=stuck, since=since)
 
     def withdraw(self, pod_uid: str) -> None:
@@ -59,7 +60,7 @@ class Deallocations:
 
     def offer_leftover(self, claim: ResourceClaim) -> None:
         """A claim for extended resources of an earlier attempt, which the pod's next attempt cannot use."""
-        if self._state.limits.deallocate:
+        if self._view.limits.deallocate:
             self._leftovers[claim.metadata.uid] = claim
 
     async def work(self) -> None:
@@ -68,57 +69,58 @@ class Deallocations:
             await self._clear_for(uid)
         for uid, claim in list(self._leftovers.items()):
             owner = claim.metadata.controller
-            if owner is not None and self._state.running(owner.uid) is None:
-                await discard(self._state, self._state.cluster.ledger.by_uid(uid) or claim)
+            if owner is not None and owner.uid not in self._view.binding:
+                await self._clearer.discard(self._view.ledger.by_uid(uid) or claim)
             self._leftovers.pop(uid, None)
 
     async def _clear_for(self, pod_uid: str) -> None:
-        state = self._state
+        view = self._view
         candidate = self._candidates.get(pod_uid)
         if candidate is None:
             return
-        age = state.clock.monotonic() - candidate.since
-        pod = state.pods.get(pod_uid)
-        if state.running(pod_uid) is not None:
+        age = view.clock.monotonic() - candidate.since
+        pod = view.pods.get(pod_uid)
+        if pod_uid in view.binding:
             return
-        if state.pods.leaving(pod_uid) or (pod is not None and pod.spec.node_name):
+        if view.pods.leaving(pod_uid) or (pod is not None and pod.spec.node_name):
             self.withdraw(pod_uid)
-        elif age >= state.limits.deallocate_seconds and pod is not None and reported_unschedulable(pod):
+        elif age >= view.limits.deallocate_seconds and pod is not None and reported_unschedulable(pod):
             for claim in candidate.claims:
                 if self._free_to_clear(claim, pod_uid, age):
                     self.withdraw(pod_uid)
-                    await clear(state, claim, "in_the_way", "the devices are released: the claim's pod fits elsewhere")
+                    note = "the devices are released: the claim's pod fits elsewhere"
+                    await self._clearer.clear(claim, "in_the_way", note)
                     return
 
     def _free_to_clear(self, claim: ResourceClaim, pod_uid: str, age: float) -> bool:
         """Whether the claim is as it was judged, and nobody but the pod counts on it."""
-        state = self._state
-        now = state.cluster.ledger.by_uid(claim.metadata.uid)
-        if now is None or now.metadata.resource_version != claim.metadata.resource_version or state.in_flight(now):
+        view = self._view
+        now = view.ledger.by_uid(claim.metadata.uid)
+        if now is None or now.metadata.resource_version != claim.metadata.resource_version or view.in_flight(now):
             return False
         consumers = [consumer.uid for consumer in now.status.reserved_for]
         if all(uid == pod_uid for uid in consumers):
-            return state.is_settled(now)
+            return view.settled(now)
         # A device in two claims keeps all pods of both from running: those that no pod runs with give way. And pods
         # of which each was reserved for before a crash, on a node where none of them fits, would wait for each other.
-        return age >= state.limits.settled_seconds and self._is_useless(now, consumers)
+        return age >= view.limits.settled_seconds and self._is_useless(now, consumers)
 
     def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
         """Whether no consumer is bound or about to be, and none will be: a device of the claim is in another one too,
         or our schedulers found no node for any of them.
         """
-        state = self._state
-        pods = [state.pods.get(uid) for uid in consumers]
+        view = self._view
+        pods = [view.pods.get(uid) for uid in consumers]
         waiting = all(pod is not None and not pod.spec.node_name for pod in pods)
-        if not waiting or any(map(state.running, consumers)):
+        if not waiting or not view.binding.keys().isdisjoint(consumers):
             return False
-        return bool(state.cluster.ledger.rivals(claim)) or self._fits_nobody(claim, pods)
+        return bool(view.ledger.rivals(claim)) or self._fits_nobody(claim, pods)
 
     def _fits_nobody(self, claim: ResourceClaim, pods: Sequence[Pod | None]) -> bool:
         """Devices that may still become ready are waited for by binds of which no condition of a pod tells."""
-        state = self._state
-        limits = state.limits
-        if readiness.awaited(claim) and not readiness.unavailable(claim, state.clock.wall(), limits.binding_seconds):
+        view = self._view
+        limits = view.limits
+        if readiness.awaited(claim) and not readiness.unavailable(claim, view.clock.wall(), limits.binding_seconds):
             return False
         return all(
             pod is not None and pod.spec.scheduler_name in limits.scheduler_names and reported_unschedulable(pod)

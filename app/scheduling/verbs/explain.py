@@ -9,7 +9,6 @@ that a service can go on between them.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Any, NoReturn, cast
 
 import msgspec
 
@@ -17,15 +16,15 @@ from app.allocation.decisions import Decisions
 from app.allocation.plan import Explanation
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
-from app.devices.cluster import Cluster
+from app.devices.readonly import ReadOnlyCluster
 from app.scheduling import extended
+from app.scheduling.claims import Failure, Refusal
 from app.scheduling.judgement import Subject, judge, subject_of
 from app.scheduling.limits import Limits
-from app.scheduling.outcomes import Silent
-from app.scheduling.ports import Clock, Ports
-from app.scheduling.reservations import Reservations
-from app.scheduling.state import State
-from app.scheduling.wakeups import Wakeups
+from app.scheduling.pods import Pods
+from app.scheduling.ports import Clock
+from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.view import View
 
 EXAMINED = 32
 SHOWN = 5
@@ -64,9 +63,9 @@ class PodExplanation(msgspec.Struct, frozen=True):
         return "\n".join(lines)
 
 
-def explain_pod(state: State, pod: Pod, names: Sequence[str]) -> PodExplanation:
+def explain_pod(view: View, pod: Pod, names: Sequence[str]) -> PodExplanation:
     """Where the pod could go now, and why nowhere else."""
-    steps = explaining(state, pod, names)
+    steps = explaining(view, pod, names)
     while True:
         try:
             next(steps)
@@ -75,14 +74,14 @@ def explain_pod(state: State, pod: Pod, names: Sequence[str]) -> PodExplanation:
             return explanation
 
 
-def explaining(state: State, pod: Pod, names: Sequence[str]) -> Generator[None, None, PodExplanation]:
+def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, None, PodExplanation]:
     """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
-    subject = subject_of(state, pod)
+    subject = subject_of(view, pod)
     fits: list[str] = []
     by_reason: dict[str, list[str]] = {}
     error = ""
     for start in range(0, len(names), PORTION):
-        judgement = judge(state, pod, names[start : start + PORTION])
+        judgement = judge(view, subject, names[start : start + PORTION])
         error = error or judgement.error
         fits.extend(judgement.fits)
         for name, reason in judgement.refused.items():
@@ -90,49 +89,39 @@ def explaining(state: State, pod: Pod, names: Sequence[str]) -> Generator[None, 
         yield
     groups: list[NodeGroup] = []
     for reason, nodes in () if error else by_reason.items():
-        groups.extend((yield from _examined(state, subject, reason, nodes)))
+        groups.extend((yield from _examined(view, subject, reason, nodes)))
     return PodExplanation(
         pod=pod.metadata.key,
         state=_state(pod),
-        claims=_claims(state, pod, subject),
+        claims=_claims(view, pod, subject),
         fits=() if error else tuple(fits),
         groups=tuple(sorted(groups, key=lambda group: -len(group.nodes))),
         error=error,
     )
 
 
-def offline_state(cluster: Cluster, decisions: Decisions, clock: Clock) -> State:
-    """A state to ask questions of, with nobody to write to."""
-    limits, ports = Limits(), cast(Ports, _Nobody())
-    return State(
+def offline_view(cluster: ReadOnlyCluster, decisions: Decisions, clock: Clock) -> View:
+    """What can be known of a cluster that was read once: nobody binds, nobody clears."""
+    limits = Limits()
+    return View(
         cluster=cluster,
         decisions=decisions,
-        ports=ports,
+        pods=Pods(),
         clock=clock,
-        observer=Silent(),
         limits=limits,
-        wakeups=Wakeups(ports.ring, limits, Silent()),
-        reservations=Reservations(limits.tentative_seconds, clock),
+        resources=ResourceNames(cluster.classes, clock, limits),
     )
 
 
-class _Nobody:
-    """Ports of an offline state: asking questions never uses them."""
-
-    async def ring(self) -> None:
-        """Nobody waits for the bell."""
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"an offline state has no port {name}")
-
-
-def _examined(state: State, subject: Any, reason: str, nodes: list[str]) -> Generator[None, None, Sequence[NodeGroup]]:
+def _examined(
+    view: View, subject: Subject | Refusal | Failure, reason: str, nodes: list[str]
+) -> Generator[None, None, Sequence[NodeGroup]]:
     """The nodes of one reason, told apart by what the search says about the first of them."""
     if not isinstance(subject, Subject):
         return [NodeGroup(reason, tuple(nodes))]
     by_details: dict[str, list[str]] = {}
     for name in nodes[:EXAMINED]:
-        by_details.setdefault(_details(state, subject, name), []).append(name)
+        by_details.setdefault(_details(view, subject, name), []).append(name)
         yield
     if len(by_details) == 1:
         return [NodeGroup(reason, tuple(nodes), next(iter(by_details)))]
@@ -142,19 +131,19 @@ def _examined(state: State, subject: Any, reason: str, nodes: list[str]) -> Gene
     return groups
 
 
-def _details(state: State, subject: Subject, name: str) -> str:
+def _details(view: View, subject: Subject, name: str) -> str:
     """The allocator's account without its first line, which names the node."""
-    claims = _pending(state, subject, name)
-    if not claims or name not in state.cluster.nodes:
+    claims = _pending(view, subject, name)
+    if not claims or name not in view.cluster.nodes:
         return ""
-    explanation: Explanation = state.decisions.explain(claims, name)
+    explanation: Explanation = view.decisions.explain(claims, name)
     return "\n".join(explanation.text().splitlines()[1:])
 
 
-def _pending(state: State, subject: Subject, name: str) -> tuple[ResourceClaim, ...]:
+def _pending(view: View, subject: Subject, name: str) -> tuple[ResourceClaim, ...]:
     """What has to be allocated on the node, the claim for extended resources included."""
     pending = subject.claims.pending
-    node = state.cluster.nodes.get(name)
+    node = view.cluster.nodes.get(name)
     if subject.wanted is None or subject.existing is not None or node is None:
         return pending
     resources = extended.through_devices(subject.wanted, node)
@@ -171,7 +160,7 @@ def _state(pod: Pod) -> str:
     return f"pending: {waiting.message}" if waiting is not None and waiting.message else "pending"
 
 
-def _claims(state: State, pod: Pod, subject: Any) -> tuple[str, ...]:
+def _claims(view: View, pod: Pod, subject: Subject | Refusal | Failure) -> tuple[str, ...]:
     if not isinstance(subject, Subject):
         return ()
     return tuple(_claim(claim) for claim in subject.order)

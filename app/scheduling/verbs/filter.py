@@ -9,148 +9,173 @@ the others count as refused. A claim that the pod names and we do not know is re
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
+import msgspec
 from cachetools import TTLCache
 
 from app.api.core import Pod
 from app.api.errors import ApiError
 from app.api.extender import ExtenderArgs, ExtenderFilterResult
-from app.api.resource import ResourceClaim
 from app.scheduling import extended
-from app.scheduling.claims import Refusal, find, named_claims
-from app.scheduling.judgement import judge
+from app.scheduling.claims import Refusal, named_claims
+from app.scheduling.intake import Intake
+from app.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of
 from app.scheduling.outcomes import FILTERED
+from app.scheduling.ports import ClaimWriter, Observer
 from app.scheduling.refusals import Refusals, signature
 from app.scheduling.release.sweep import Sweeper
-from app.scheduling.release.unblock import Deallocations
-from app.scheduling.state import State
+from app.scheduling.release.unblock import Unblocker
+from app.scheduling.reservations import Reservations
 from app.scheduling.verbs.offers import Offers
 from app.scheduling.verbs.prioritize import expect
+from app.scheduling.view import View
+from app.scheduling.wakeups import Wakeups
 
 NEEDS_NAMES = "NodeNames is missing: set nodeCacheCapable to true for this extender in the scheduler's configuration"
 ELSEWHERE = "a bind of the pod to another node is under way"
+
+REMEMBERED_ABSENCES = 10_000
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What answers leave behind for later: who waits, who was offered what, which plans are likely, what stands in the
+    way.
+    """
+
+    wakeups: Wakeups
+    reservations: Reservations
+    unblocker: Unblocker
+    sweeper: Sweeper
 
 
 class Filter:
     """One call at a time per scheduler; several schedulers may call."""
 
-    def __init__(self, state: State, deallocations: Deallocations, sweeper: Sweeper) -> None:
-        self._state = state
-        self._deallocations = deallocations
-        self._sweeper = sweeper
+    def __init__(self, view: View, ports: ClaimWriter, intake: Intake, memory: Memory, observer: Observer) -> None:
+        self._view = view
+        self._ports = ports
+        self._intake = intake
+        self._memory = memory
+        self._observer = observer
         self._refusals = Refusals()
-        self._offers = Offers(state)
+        self._offers = Offers(view)
         self._absent: TTLCache[tuple[str, str], bool] = TTLCache(
-            10_000, state.limits.missing_seconds, timer=state.clock.monotonic
+            REMEMBERED_ABSENCES, view.limits.missing_seconds, timer=view.clock.monotonic
         )
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         """The answer to one call. Never raises for what is in `args` or in the cluster."""
         if args.NodeNames is None:
             return ExtenderFilterResult(Error=NEEDS_NAMES)
-        pod, state = args.Pod, self._state
-        if not state.uses_devices(pod):
-            state.observer.count(FILTERED, "untouched")
+        pod = args.Pod
+        if not self._view.uses_devices(pod):
+            self._observer.count(FILTERED, "untouched")
             return ExtenderFilterResult(NodeNames=list(args.NodeNames))
         await self._learn_missing(pod)
         answer = self._answer(pod, tuple(dict.fromkeys(args.NodeNames)))
         self._offer_leftover(pod)
         return answer
 
-    def _offer_leftover(self, pod: Pod) -> None:
-        """A claim for extended resources that an earlier attempt did not get allocated is of no use to anybody."""
-        state = self._state
-        owned = state.cluster.ledger.owned_by(pod.metadata.uid)
-        existing = extended.existing_claim(pod, owned) if owned else None
-        if existing is not None and existing.allocation is None and state.running(pod.metadata.uid) is None:
-            self._deallocations.offer_leftover(existing)
+    def forget(self, pod_uid: str) -> None:
+        """The pod is gone or bound."""
+        self._refusals.forget(pod_uid)
+
+    # --- claims that are not known ----------------------------------------------------------------------------------
 
     async def _learn_missing(self, pod: Pod) -> None:
         """Read the claims that the pod names and we have not seen: the scheduler's watch may be ahead of ours.
 
         What cannot be read in time counts as missing until the watch brings it.
         """
-        state, namespace = self._state, pod.metadata.namespace
-        names = named_claims(pod)
+        namespace = pod.metadata.namespace
         unseen = [
             name
-            for name, _ in ([] if isinstance(names, Refusal) else names)
-            if state.cluster.ledger.get(namespace, name) is None and (namespace, name) not in self._absent
+            for name in _names(pod)
+            if self._view.ledger.get(namespace, name) is None and (namespace, name) not in self._absent
         ]
         name = ""
         try:
-            async with asyncio.timeout(state.limits.reading_seconds):
+            async with asyncio.timeout(self._view.limits.reading_seconds):
                 for name in unseen:
-                    claim = await state.ports.read_claim(namespace, name)
+                    claim = await self._ports.read_claim(namespace, name)
                     if claim is None:
                         self._absent[namespace, name] = True
                     else:
-                        state.learn(claim)
+                        self._intake.learn(claim)
         except TimeoutError:
             self._absent[namespace, name] = True
         except ApiError:
             return
 
+    def _offer_leftover(self, pod: Pod) -> None:
+        """A claim for extended resources that an earlier attempt did not get allocated is of no use to anybody."""
+        uid = pod.metadata.uid
+        owned = self._view.ledger.owned_by(uid)
+        existing = extended.existing_claim(pod, owned) if owned else None
+        if existing is not None and existing.allocation is None and uid not in self._view.binding:
+            self._memory.unblocker.offer_leftover(existing)
+
+    # --- the answer -------------------------------------------------------------------------------------------------
+
     def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
         """Decide, and remember what later calls need."""
-        state, uid = self._state, pod.metadata.uid
-        state.reservations.drop(uid)
-        running = state.running(uid)
-        if running is not None:
-            return self._only(uid, running, names)
-        generation = state.wakeups.generation
-        found = find(pod, state.cluster.ledger.get, state.features)
-        if isinstance(found, Refusal):
-            self._miss_claims(pod)
-            claims: tuple[ResourceClaim, ...] = ()
+        uid = pod.metadata.uid
+        self._memory.reservations.drop(uid)
+        if uid in self._view.binding:
+            return self._only(uid, self._view.binding[uid], names)
+        generation = self._memory.wakeups.generation
+        found = claims_of(self._view, pod)
+        key = signature(() if isinstance(found, Refusal) else found)
+        known = self._refusals.recall(uid, key, generation, names) if key else None
+        if known is not None:
+            self._observer.count(FILTERED, "repeated")
+            return ExtenderFilterResult(FailedAndUnresolvableNodes=known)
+        subject = subject_of(self._view, pod, found)
+        judgement = judge(self._view, subject, names)
+        offered = self._offers.choose(subject, judgement.fits, len(names))
+        if isinstance(subject, Subject) and offered:
+            self._passed(subject, offered)
         else:
-            claims = found
-        key = signature(claims)
-        if key:
-            known = self._refusals.recall(uid, key, generation, names)
-            if known is not None:
-                state.observer.count(FILTERED, "repeated")
-                return ExtenderFilterResult(FailedAndUnresolvableNodes=known)
-        judgement = judge(state, pod, names)
-        offered = self._offers.choose(pod, judgement.fits, len(names))
-        if offered:
-            self._passed(pod, claims, offered)
-        else:
-            state.wakeups.refused(uid, generation)
-            self._deallocations.offer(pod, names, judgement.stuck)
+            missing = _names(pod) if isinstance(found, Refusal) else ()
+            self._refused(pod, judgement, names, generation, [f"{pod.metadata.namespace}/{name}" for name in missing])
             if key and not judgement.error:
                 self._refusals.remember(uid, key, generation, judgement.refused)
-        state.observer.count(FILTERED, judgement.outcome)
+        self._observer.count(FILTERED, judgement.outcome)
         if judgement.error:
             return ExtenderFilterResult(Error=judgement.error)
         return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=judgement.refused)
 
-    def _miss_claims(self, pod: Pod) -> None:
-        """The pod waits for claims that are not there, or not as they should be: a new one of that name wakes it."""
-        names = named_claims(pod)
-        for name, _ in [] if isinstance(names, Refusal) else names:
-            self._state.missed[f"{pod.metadata.namespace}/{name}"] = True
-
-    def _only(self, uid: str, running: str, names: tuple[str, ...]) -> ExtenderFilterResult:
+    def _only(self, uid: str, node: str, names: tuple[str, ...]) -> ExtenderFilterResult:
         """The scheduler has given up on a bind that is still under way: only that bind's node is of use."""
-        fits = [name for name in names if name == running]
-        refused = {name: ELSEWHERE for name in names if name != running}
+        fits = [name for name in names if name == node]
+        refused = {name: ELSEWHERE for name in names if name != node}
         if not fits:
-            self._state.awaited.add(uid)
-            self._state.wakeups.refused(uid, self._state.wakeups.generation)
-        self._state.observer.count(FILTERED, "fits" if fits else "refused")
+            wakeups = self._memory.wakeups
+            wakeups.refused(uid, wakeups.generation, awaiting=uid)
+        self._observer.count(FILTERED, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
-    def _passed(self, pod: Pod, claims: tuple[ResourceClaim, ...], fits: list[str]) -> None:
-        uid = pod.metadata.uid
-        for claim in claims:
-            self._sweeper.offered(claim.metadata.uid)
-        self._state.wakeups.settled(uid)
-        self._deallocations.withdraw(uid)
+    def _passed(self, subject: Subject, fits: list[str]) -> None:
+        uid, memory = subject.pod.metadata.uid, self._memory
+        for claim in subject.order:
+            memory.sweeper.offered(claim.metadata.uid)
+        memory.wakeups.settled(uid)
+        memory.unblocker.withdraw(uid)
         self._refusals.forget(uid)
         if len(fits) == 1:
-            expect(self._state, pod, fits[0])
+            expect(self._view, memory.reservations, subject, fits[0])
 
-    def forget(self, pod_uid: str) -> None:
-        """The pod is gone or bound."""
-        self._refusals.forget(pod_uid)
+    def _refused(
+        self, pod: Pod, judgement: Judgement, names: tuple[str, ...], generation: int, missing: list[str]
+    ) -> None:
+        """`missing`: claims that are not there, or not as they should be: a new one of that name wakes the pod."""
+        uid = pod.metadata.uid
+        self._memory.wakeups.refused(uid, generation, awaiting=judgement.awaiting, missing=missing)
+        self._memory.unblocker.offer(pod, names, judgement.stuck)
+
+
+def _names(pod: Pod) -> Iterator[str]:
+    """The names of the pod's claims as far as they are known."""
+    named = named_claims(pod)
+    return iter(()) if isinstance(named, Refusal) else (name for name, _ in named)

@@ -16,9 +16,9 @@ are called, so nodes with devices may never be tried; that is why the scheduler 
 
 from __future__ import annotations
 
-from app.api.core import Pod
-from app.scheduling.judgement import Subject, subject_of
-from app.scheduling.state import State
+from app.scheduling.claims import Failure, Refusal
+from app.scheduling.judgement import Subject
+from app.scheduling.view import View
 
 LEAST = 100
 _LEAST_PERCENT = 5
@@ -35,29 +35,26 @@ def enough(nodes: int, percent: int = 0) -> int:
 class Offers:
     """One per service: it remembers whose turn it is."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, view: View) -> None:
+        self._view = view
         self._next = 0
 
-    def choose(self, pod: Pod, fits: list[str], asked: int) -> list[str]:
+    def choose(self, subject: Subject | Refusal | Failure, fits: list[str], asked: int) -> list[str]:
         """The nodes to offer, of those that fit; `asked` is how many the scheduler asked about."""
-        most = enough(asked, self._state.limits.offered_percent)
-        if len(fits) <= most:
+        most = enough(asked, self._view.limits.offered_percent)
+        if len(fits) <= most or not isinstance(subject, Subject):
             return fits
         start = self._next % len(fits)
         self._next = start + most
         turn = fits[start:] + fits[:start]
-        scores = self._scores(pod, turn)
+        scores = self._scores(subject, turn)
         if scores:
             turn.sort(key=lambda name: -scores.get(name, 0))
         return turn[:most]
 
-    def _scores(self, pod: Pod, fits: list[str]) -> dict[str, int]:
+    def _scores(self, subject: Subject, fits: list[str]) -> dict[str, int]:
         """What the alternatives are worth that the pod would get on each node; empty when it has no alternatives."""
-        subject = subject_of(self._state, pod)
-        if not isinstance(subject, Subject):
-            return {}
         pending = subject.claims.pending
         if not any(request.first_available for claim in pending for request in claim.spec.devices.requests):
             return {}
-        return dict(self._state.decisions.scores(pending, fits))
+        return dict(self._view.decisions.scores(pending, fits))

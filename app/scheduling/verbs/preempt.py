@@ -10,18 +10,18 @@ send them.
 from __future__ import annotations
 
 from app.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, Victims
-from app.scheduling.judgement import judge
-from app.scheduling.state import State
+from app.scheduling.judgement import judge, subject_of
+from app.scheduling.view import View
 
 
-def preempt(state: State, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+def preempt(view: View, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
     """The answer to one call: UIDs of victims by node, in the order given."""
     victims = args.NodeNameToMetaVictims
     if victims is None:
         victims = {name: _meta(full) for name, full in (args.NodeNameToVictims or {}).items()}
-    if not state.uses_devices(args.Pod):
+    if not view.uses_devices(args.Pod):
         return ExtenderPreemptionResult(NodeNameToMetaVictims=victims)
-    judgement = judge(state, args.Pod, list(victims))
+    judgement = judge(view, subject_of(view, args.Pod), list(victims))
     kept = {} if judgement.error else {name: victims[name] for name in judgement.fits}
     return ExtenderPreemptionResult(NodeNameToMetaVictims=kept)
 

@@ -10,54 +10,55 @@ only as long as another pod, which is probably about to be bound there, does not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from app.allocation.plan import Plan
-from app.api.core import Pod
 from app.api.extender import ExtenderArgs, HostPriority
-from app.api.resource import ResourceClaim
-from app.devices.ledger import HeldError
+from app.devices.overlay import Overlay
 from app.scheduling.judgement import Decision, Subject, decide, subject_of
-from app.scheduling.reservations import Tentative
-from app.scheduling.state import State
+from app.scheduling.reservations import Reservations, Tentative
+from app.scheduling.view import View
 
 MOST = 10
 
 
-def prioritize(state: State, args: ExtenderArgs, *, advising: bool = False) -> list[HostPriority]:
-    """The answer to one call. `advising`: the scheduler allocates by itself, so nothing is expected of us later."""
+def prioritize(view: View, args: ExtenderArgs, reservations: Reservations | None) -> list[HostPriority]:
+    """The answer to one call. `reservations`: the plans that are likely to be bound, to which that for the best node is
+    added; None when the scheduler allocates by itself, so that nothing is expected of us later.
+    """
     names = tuple(dict.fromkeys(args.NodeNames or ()))
-    pod = args.Pod
     scores = dict.fromkeys(names, 0)
-    if state.uses_devices(pod):
-        subject = subject_of(state, pod)
+    if view.uses_devices(args.Pod):
+        subject = subject_of(view, args.Pod)
         if isinstance(subject, Subject):
-            _prefer_better_alternatives(state, subject, scores)
-            if not advising:
-                _avoid_contested(state, subject, scores)
-                _expect_best(state, pod, scores)
+            _prefer_better_alternatives(view, subject, scores)
+            if reservations is not None:
+                _avoid_contested(view, reservations, subject, scores)
+                _expect_best(view, reservations, subject, scores)
     return [HostPriority(Host=name, Score=score) for name, score in scores.items()]
 
 
-def _prefer_better_alternatives(state: State, subject: Subject, scores: dict[str, int]) -> None:
+def _prefer_better_alternatives(view: View, subject: Subject, scores: dict[str, int]) -> None:
     """Raw scores, brought to 0..10 over these nodes."""
     allocated = [(claim, claim.allocation) for claim in subject.claims.allocated if claim.allocation is not None]
     pending = subject.claims.pending
     if not any(request.first_available for claim in pending for request in claim.spec.devices.requests):
         return
-    already = state.decisions.score(allocated)
-    known = [name for name in scores if name in state.cluster.nodes]
-    raw = {name: already + score for name, score in state.decisions.scores(pending, known).items()}
+    already = view.decisions.score(allocated)
+    known = [name for name in scores if name in view.cluster.nodes]
+    raw = {name: already + score for name, score in view.decisions.scores(pending, known).items()}
     best = max(raw.values(), default=0)
     if best > 0:
         scores.update({name: score * MOST // best for name, score in raw.items()})
 
 
-def _avoid_contested(state: State, subject: Subject, scores: dict[str, int]) -> None:
+def _avoid_contested(view: View, reservations: Reservations, subject: Subject, scores: dict[str, int]) -> None:
     pending = subject.claims.pending
-    others = state.reservations.others(subject.pod.metadata.uid) if pending else {}
+    others = reservations.others(subject.pod.metadata.uid) if pending else {}
     contested = [
-        name for name, plans in others.items() if name in scores and not _fits_beside(state, pending, name, plans)
+        name
+        for name, plans in others.items()
+        if name in scores and not isinstance(view.decisions.over(_beside(view, plans)).plan(pending, name), Plan)
     ]
     if not contested:
         return
@@ -66,32 +67,23 @@ def _avoid_contested(state: State, subject: Subject, scores: dict[str, int]) -> 
     scores.update(dict.fromkeys(contested, 0))
 
 
-def _fits_beside(state: State, pending: Sequence[ResourceClaim], name: str, plans: Sequence[Tentative]) -> bool:
-    """Whether the claims can still be allocated on the node when these plans come true."""
-    holds = []
-    for plan in plans:
-        for claim, allocation in zip(plan.claims, plan.allocations, strict=True):
-            try:
-                holds.append(state.cluster.ledger.hold(claim, allocation, owner=plan.pod_uid))
-            except HeldError:
-                continue  # it has come true already, or never will
-    try:
-        return isinstance(state.decisions.plan(pending, name), Plan)
-    finally:
-        for hold in holds:
-            state.cluster.ledger.release(hold)
+def _beside(view: View, plans: Iterable[Tentative]) -> Overlay:
+    """The cluster as it will be when these plans have come true."""
+    decided = [pair for plan in plans for pair in zip(plan.claims, plan.allocations, strict=True)]
+    return view.overlay().beside(decided)
 
 
-def _expect_best(state: State, pod: Pod, scores: dict[str, int]) -> None:
+def _expect_best(view: View, reservations: Reservations, subject: Subject, scores: dict[str, int]) -> None:
     best = max(scores.values(), default=0)
     favourites = [name for name, score in scores.items() if score == best]
     if best > 0 and len(favourites) == 1:
-        expect(state, pod, favourites[0])
+        expect(view, reservations, subject, favourites[0])
 
 
-def expect(state: State, pod: Pod, name: str) -> None:
+def expect(view: View, reservations: Reservations, subject: Subject, name: str) -> None:
     """The scheduler will probably choose this node: let other pods prefer nodes where both fit."""
-    decision = decide(state, pod, name)
+    decision = decide(view, subject, name)
     if isinstance(decision, Decision) and decision.pending:
-        plan = Tentative(pod_uid=pod.metadata.uid, node=name, claims=decision.pending, allocations=decision.allocations)
-        state.reservations.put(plan)
+        uid = subject.pod.metadata.uid
+        plan = Tentative(pod_uid=uid, node=name, claims=decision.pending, allocations=decision.allocations)
+        reservations.put(plan)

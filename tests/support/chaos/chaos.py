@@ -199,9 +199,9 @@ class Chaos:
 
     def check_holds(self) -> None:
         for service in self.services:
-            state = service.extender.state
-            for hold in state.cluster.ledger.holds():
-                if state.running(hold.owner) is None and hold.written_version is None:
+            view = service.extender.view
+            for hold in view.ledger.holds():
+                if hold.owner not in view.binding and hold.written_version is None:
                     self.world.api.violations.append(f"a hold of {hold.owner} has outlived its bind")
 
     async def end(self) -> None:
@@ -229,7 +229,7 @@ class Chaos:
         """What is under way may differ from what is seen for a moment, never for long."""
         for _ in range(30):
             doubles = {"/".join(device) for device in self.world.api.doubles()}
-            audits = [service.extender.state.cluster.ledger.violations() for service in self.services]
+            audits = [service.extender.view.ledger.violations() for service in self.services]
             found = [{one.subject for one in audit if one.kind == "device"} for audit in audits]
             if all(subjects == doubles for subjects in found):
                 self.counts["doubled by strangers"] += len(doubles)
@@ -244,7 +244,7 @@ class Chaos:
         wrong += [f"{device} is in two claims" for device in api.doubles()]
         wrong += self.hardware.overdrawn(lambda claim: True)
         for service in self.services:
-            wrong += [f"{hold.owner} still holds devices" for hold in service.extender.state.cluster.ledger.holds()]
+            wrong += [f"{hold.owner} still holds devices" for hold in service.extender.view.ledger.holds()]
             if service.extender.binds_under_way:
                 wrong.append("a bind is still under way")
             if service.counted.get(("bound", "broken")):

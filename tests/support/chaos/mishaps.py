@@ -93,9 +93,9 @@ class Mishaps:
     def depose(self) -> None:
         """A replica loses the lease for a while."""
         self.counts["replica deposed"] += 1
-        state = self._one().extender.state
-        state.leading = lambda: False
-        asyncio.get_running_loop().call_later(self._dice.random() * 3, setattr, state, "leading", lambda: True)
+        extender = self._one().extender
+        extender.fence(lambda: False)
+        asyncio.get_running_loop().call_later(self._dice.random() * 3, extender.fence, lambda: True)
 
     def intrude(self) -> None:
         """A stranger allocates: now, or in the moment before one of our writes is looked at."""
@@ -126,4 +126,4 @@ class Mishaps:
             service.client.kill_at = service.client.kill_on = None
             service.client.down_until = 0.0
             service.watch.reconnect()
-            service.extender.state.leading = lambda: True
+            service.extender.fence(lambda: True)

@@ -122,7 +122,7 @@ class Watch:
             self.sink.poison(type(obj).__name__, obj.metadata.key, "cannot be decoded")
         else:
             self.sink.apply(obj)
-            self.sink.state.cluster.heal(type(obj).__name__, obj.metadata.key)
+            self.sink.heal(type(obj).__name__, obj.metadata.key)
 
 
 def _is_over(obj: Any) -> bool:

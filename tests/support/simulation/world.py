@@ -32,7 +32,7 @@ class Service:
     def __init__(self, world: World, lag: float, limits: Limits, features: FeatureGates) -> None:
         self.client = Client(world.api)
         self.counted: dict[tuple[str, str], int] = {}
-        cluster = Cluster(features)
+        self.cluster = cluster = Cluster(features)
         serial = iter(range(10**9))
         self.decisions = Decisions(cluster, share_ids=lambda: f"00000000-0000-4000-8000-{next(serial):012d}")
         self.extender = Extender(cluster, self.decisions, self.client, limits=limits, clock=world.clock, observer=self)

@@ -1,0 +1,97 @@
+"""The cluster as questions may use it: everything that answers, nothing that writes.
+
+`Cluster`, `Inventory` and `Ledger` fulfil these protocols. Who is handed one of them cannot change what it stands for
+without mypy's objection; that asking has no effect is what their methods promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from app.api.core import Node
+from app.api.features import FeatureGates
+from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.devices.audit import Violation
+from app.devices.holdings import PoolHoldings
+from app.devices.ledger import Hold
+from app.devices.nodes import SeenNode
+from app.devices.nodeview import NodeView
+from app.devices.usage import DeviceUse
+from app.devices.uses import PoolID, Uses
+
+
+class ReadOnlyLedger(Protocol):
+    """Who holds which device. See `Ledger` for what the answers mean."""
+
+    def get(self, namespace: str, name: str) -> ResourceClaim | None: ...
+
+    def by_uid(self, uid: str) -> ResourceClaim | None: ...
+
+    def claims(self) -> Iterable[ResourceClaim]: ...
+
+    def owned_by(self, pod_uid: str) -> Sequence[ResourceClaim]: ...
+
+    def seen(self, claim_uid: str) -> int: ...
+
+    def held(self, claim_uid: str) -> Hold | None: ...
+
+    def holds(self) -> Sequence[Hold]: ...
+
+    def uses(self, claim_uid: str) -> Uses: ...
+
+    def holdings(self, pool: PoolID) -> PoolHoldings | None: ...
+
+    def in_use(self, pool: PoolID) -> Mapping[str, DeviceUse]: ...
+
+    def rivals(self, claim: ResourceClaim) -> Sequence[ResourceClaim]: ...
+
+    def contested(self, hold: Hold) -> bool: ...
+
+    def is_unverifiable(self, claim: ResourceClaim) -> bool: ...
+
+    def violations(self) -> Sequence[Violation]: ...
+
+    def violations_of(self, claim: ResourceClaim) -> Sequence[Violation]: ...
+
+
+class ReadOnlyInventory(Protocol):
+    """What devices exist. See `Inventory`."""
+
+    def view(self, node: str) -> NodeView | None: ...
+
+    def would_see(self, node: Node, slices: Sequence[ResourceSlice]) -> SeenNode: ...
+
+    def seers(self, pool: PoolID) -> Iterable[str]: ...
+
+    def slices(self) -> Iterator[ResourceSlice]: ...
+
+    def problems(self) -> Iterator[tuple[str, str]]: ...
+
+
+class ReadOnlyCluster(Protocol):
+    """All state that decisions read. See `Cluster`."""
+
+    @property
+    def features(self) -> FeatureGates: ...
+
+    @property
+    def classes(self) -> Mapping[str, DeviceClass]: ...
+
+    @property
+    def nodes(self) -> Mapping[str, Node]: ...
+
+    @property
+    def knows(self) -> Callable[[str], bool]: ...
+
+    @property
+    def inventory(self) -> ReadOnlyInventory: ...
+
+    @property
+    def ledger(self) -> ReadOnlyLedger: ...
+
+    @property
+    def unreadable(self) -> Mapping[str, str]: ...
+
+    @property
+    def problems(self) -> Mapping[str, str]: ...

@@ -1,0 +1,111 @@
+"""What is learned of the cluster: from the watches, and from the replies to reads and writes of our own.
+
+Promises: the one writer of the cluster, of the pods, and of what is remembered about claims. Every change that may let
+a refused pod fit is an improvement, whatever brought it; who waits for a claim or a pod is notified of each version.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.api.core import Node, Pod
+from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.devices.cluster import Cluster
+from app.scheduling.changes import Changes
+from app.scheduling.idle import IdleAllocations
+from app.scheduling.pods import Pods
+from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.unseen import Unseen
+from app.scheduling.wakeups import Wakeups
+
+Watched = Node | Pod | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
+
+
+class Intake(msgspec.Struct, frozen=True, kw_only=True):
+    """See the module."""
+
+    cluster: Cluster
+    pods: Pods
+    wakeups: Wakeups
+    changes: Changes
+    idle: IdleAllocations
+    unseen: Unseen
+    resources: ResourceNames
+
+    # --- from the watches -------------------------------------------------------------------------------------------
+
+    def apply(self, obj: Watched) -> None:
+        """A new or changed object."""
+        if isinstance(obj, Pod):
+            self.pods.apply(obj)
+            self.changes.notify(obj.metadata.uid)
+            return
+        if isinstance(obj, ResourceClaim):
+            self._observe(obj, watched=True)
+            self.idle.observe(obj)
+            return
+        improved = self.cluster.apply(obj)
+        if isinstance(obj, DeviceClass):
+            self.resources.class_seen(obj)
+        if improved:
+            self.wakeups.improved()
+
+    def remove(self, obj: Watched) -> None:
+        """A deleted object."""
+        if isinstance(obj, Pod):
+            self.pods.remove(obj)
+            self.changes.notify(obj.metadata.uid)
+            return
+        improved = self.cluster.remove(obj)
+        if isinstance(obj, DeviceClass):
+            self.resources.classes_changed()
+        if isinstance(obj, ResourceClaim):
+            self.idle.strike(obj.metadata.uid)
+            self.unseen.forget(obj.metadata.uid)
+            self.changes.notify(obj.metadata.uid)
+        if improved:
+            self.wakeups.improved()
+
+    def poison(self, kind: str, key: str, problem: str) -> None:
+        """An object (`namespace/name` or `name`) that cannot be read."""
+        improved = self.cluster.poison(kind, key, problem)
+        if kind == DeviceClass.__name__:
+            self.resources.classes_changed()
+        if improved:
+            self.wakeups.improved()
+
+    def heal(self, kind: str, key: str) -> None:
+        """An object that could not be read can be again, or is gone."""
+        self.cluster.heal(kind, key)
+
+    # --- from replies -----------------------------------------------------------------------------------------------
+
+    def learn(self, claim: ResourceClaim) -> None:
+        """The reply to a read or write of ours: newer than what the watch brought, perhaps."""
+        self._observe(claim, watched=False)
+
+    def learn_pod(self, pod: Pod) -> None:
+        """The reply to a read of ours; the watch may be ahead of it."""
+        self.pods.learn(pod)
+
+    def gone(self, claim: ResourceClaim) -> None:
+        """A read or write of ours found the claim gone."""
+        meta = claim.metadata
+        self.unseen.forget(meta.uid)
+        if self.cluster.ledger.forget(meta.namespace, meta.name, meta.uid):
+            self.wakeups.improved()
+        self.changes.notify(meta.uid)
+
+    def _observe(self, claim: ResourceClaim, *, watched: bool) -> None:
+        """A claim that is seen for the first time helps only the pods that miss it; it must not wake all others."""
+        meta = claim.metadata
+        new = self.cluster.ledger.by_uid(meta.uid) is None
+        improved = self.cluster.apply(claim) if watched else self.cluster.learn(claim)
+        if watched or self.cluster.ledger.seen(meta.uid):
+            self.unseen.forget(meta.uid)
+        else:
+            self.unseen.replied(meta.uid)
+        missed = self.wakeups.appeared(meta.key)
+        if missed or (improved and not new):
+            self.wakeups.improved()
+        self.changes.notify(meta.uid)

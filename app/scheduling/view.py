@@ -1,0 +1,112 @@
+"""The state of the cluster as questions see it: judging, explaining and insight ask here.
+
+Promises: read-only. Asking changes nothing, not even what is remembered: no refusal is forgotten, nobody is woken, no
+time is noted. What it shows is live: it changes between two awaits when the watches bring something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Protocol
+
+import msgspec
+
+from app.allocation.decisions import Decisions
+from app.api.core import Pod
+from app.api.features import FeatureGates
+from app.api.resource import ResourceClaim
+from app.devices.overlay import Overlay
+from app.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
+from app.scheduling import extended
+from app.scheduling.limits import Limits
+from app.scheduling.ports import Clock
+from app.scheduling.resourcenames import ResourceNames
+
+_NOT_BINDING: Mapping[str, str] = {}
+_NOT_CLEARING: Set[str] = frozenset()
+
+
+class KnownPods(Protocol):
+    """The pods as far as they are known. See `Pods`."""
+
+    def get(self, uid: str) -> Pod | None: ...
+
+    def named(self, namespace: str, name: str) -> Pod | None: ...
+
+    def leaving(self, uid: str) -> bool: ...
+
+    def __iter__(self) -> Iterator[Pod]: ...
+
+    def __len__(self) -> int: ...
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be known at this moment. `binding` and `clearing` are live, too."""
+
+    cluster: ReadOnlyCluster
+    decisions: Decisions
+    pods: KnownPods
+    clock: Clock
+    limits: Limits
+    resources: ResourceNames
+    binding: Mapping[str, str] = _NOT_BINDING
+    """By pod UID: the node of a bind that is under way."""
+    clearing: Set[str] = _NOT_CLEARING
+    """UIDs of claims whose allocation is being taken back."""
+    settled: Callable[[ResourceClaim], bool] = lambda claim: False
+    """True when no bind relies on the claim's allocation any more, not even one of another replica."""
+
+    @property
+    def features(self) -> FeatureGates:
+        return self.cluster.features
+
+    @property
+    def ledger(self) -> ReadOnlyLedger:
+        return self.cluster.ledger
+
+    def overlay(self) -> Overlay:
+        """The state as it is, to put hypothetical states over. Decide on them with `decisions.over`."""
+        return Overlay(self.cluster)
+
+    def in_flight(self, claim: ResourceClaim) -> bool:
+        """True while the claim is about to be allocated or deallocated."""
+        uid = claim.metadata.uid
+        return uid in self.clearing or (claim.allocation is None and self.ledger.held(uid) is not None)
+
+    def is_doubtful(self, claim: ResourceClaim) -> bool:
+        """True when it cannot be told now if the allocation gives something away twice. One that a pod runs with has
+        been verified before.
+        """
+        if not self.ledger.is_unverifiable(claim):
+            return False
+        pods = [self.pods.get(entry.uid) for entry in claim.status.reserved_for]
+        return not any(pod is not None and pod.spec.node_name for pod in pods)
+
+    def is_being_bound(self, claim: ResourceClaim) -> bool:
+        """True while a bind of ours is about to rely on the claim, or to take it back."""
+        for consumer in claim.status.reserved_for:
+            pod = self.pods.get(consumer.uid)
+            if consumer.uid in self.binding and not (pod is not None and pod.spec.node_name):
+                return True
+        return False
+
+    def wanted(self, pod: Pod) -> extended.Wanted | None:
+        """The extended resources of the pod that devices may provide; None for almost all pods."""
+        if not self.features.DRAExtendedResource:
+            return None
+        return self.resources.wanted(pod)
+
+    def unprovided(self, pod: Pod, node: str) -> frozenset[str]:
+        """The extended resources that the pod asks for and that neither the node nor a known class provides."""
+        if not self.features.DRAExtendedResource or not pod.spec.containers or self.wanted(pod) is not None:
+            return frozenset()
+        return extended.unprovided(pod, self.cluster.nodes.get(node))
+
+    @property
+    def classes_unreadable(self) -> bool:
+        """True when a device class cannot be read: nobody knows which resource it stands behind."""
+        return any(name.startswith("DeviceClass ") for name in self.cluster.unreadable)
+
+    def uses_devices(self, pod: Pod) -> bool:
+        """True when there is anything to decide for the pod."""
+        return bool(pod.spec.resource_claims) or self.wanted(pod) is not None
