@@ -32,6 +32,7 @@ from app.api.resource import (
     ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
+from tests.support.simulation import strategy
 from tests.support.simulation.api import Api
 
 When = Literal["before", "after", "late"]
@@ -162,19 +163,24 @@ class Client:
             raise ConflictError(409, "Conflict", "resourceVersion")
         return stored
 
-    def _put_status(self, stored: ResourceClaim, status: ResourceClaimStatus, operation: str) -> ResourceClaim:
-        before = stored.status
-        if before.allocation is not None and status.allocation is not None and before.allocation != status.allocation:
-            raise RejectedError(422, "Invalid", "allocation is immutable")
-        if status.reserved_for and status.allocation is None:
-            raise RejectedError(422, "Invalid", "reservedFor without allocation")
-        uids = [entry.uid for entry in status.reserved_for]
-        if len(uids) > 256 or len(set(uids)) != len(uids):
-            raise RejectedError(422, "Invalid", "reservedFor")
-        if status == before:
-            return stored
-        changed: ResourceClaim = self.api.put(msgspec.structs.replace(stored, status=status), operation)
-        return changed
+    async def _change(self, operation: str, change: Callable[[], ResourceClaim]) -> ResourceClaim:
+        """Store what `change` makes of a claim. What changes nothing makes no version; what was kept only by its last
+        finalizer is gone.
+        """
+
+        def commit() -> ResourceClaim:
+            changed = change()
+            stored = self.api.objects[ResourceClaim, changed.metadata.key]
+            if changed == stored:
+                return changed
+            if changed.metadata.deletion_timestamp and not changed.metadata.finalizers:
+                self.api.drop(stored, operation)
+                return changed
+            result: ResourceClaim = self.api.put(changed, operation)
+            return result
+
+        result: ResourceClaim = await self._call(operation, commit)
+        return result
 
     async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
         result: ResourceClaim | None = await self._call(
@@ -183,28 +189,18 @@ class Client:
         return result
 
     async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        def commit() -> ResourceClaim:
-            stored = self._stored(claim)
-            meta = msgspec.structs.replace(stored.metadata, finalizers=(*claim.metadata.finalizers, FINALIZER))
-            changed: ResourceClaim = self.api.put(msgspec.structs.replace(stored, metadata=meta), "add_finalizer")
-            return changed
+        def change() -> ResourceClaim:
+            return strategy.with_finalizer(self._stored(claim), FINALIZER)
 
-        result: ResourceClaim = await self._call("add_finalizer", commit)
-        return result
+        return await self._change("add_finalizer", change)
 
     async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
-        def commit() -> ResourceClaim:
+        def change() -> ResourceClaim:
             stored = self._stored(claim)
             rest = tuple(name for name in stored.metadata.finalizers if name != FINALIZER)
-            meta = msgspec.structs.replace(stored.metadata, finalizers=rest)
-            if meta.deletion_timestamp and not rest:
-                self.api.drop(stored, "remove_finalizer")
-                return stored
-            changed: ResourceClaim = self.api.put(msgspec.structs.replace(stored, metadata=meta), "remove_finalizer")
-            return changed
+            return strategy.with_metadata(stored, finalizers=rest)
 
-        result: ResourceClaim = await self._call("remove_finalizer", commit)
-        return result
+        return await self._change("remove_finalizer", change)
 
     async def write_status(
         self,
@@ -213,38 +209,33 @@ class Client:
         allocation: AllocationResult | UnsetType | None = UNSET,
         reserved_for: Sequence[ResourceClaimConsumerReference],
     ) -> ResourceClaim:
-        def commit() -> ResourceClaim:
+        def change() -> ResourceClaim:
             stored = self._stored(claim)
             kept = stored.status.allocation if isinstance(allocation, UnsetType) else allocation
             status = msgspec.structs.replace(stored.status, allocation=kept, reserved_for=tuple(reserved_for))
-            return self._put_status(stored, status, "write_status")
+            return strategy.with_status(stored, status)
 
-        result: ResourceClaim = await self._call("write_status", commit)
-        return result
+        return await self._change("write_status", change)
 
     async def annotate(self, claim: ResourceClaim, annotations: Mapping[str, str]) -> ResourceClaim:
-        def commit() -> ResourceClaim:
+        def change() -> ResourceClaim:
             stored = self._stored(claim)
-            meta = msgspec.structs.replace(stored.metadata, annotations={**stored.metadata.annotations, **annotations})
-            changed: ResourceClaim = self.api.put(msgspec.structs.replace(stored, metadata=meta), "annotate")
-            return changed
+            return strategy.with_metadata(stored, annotations={**stored.metadata.annotations, **annotations})
 
-        result: ResourceClaim = await self._call("annotate", commit)
-        return result
+        return await self._change("annotate", change)
 
     async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
-        result: ResourceClaim = await self._call(
-            "deallocate", lambda: self._put_status(self._stored(claim), ResourceClaimStatus(), "deallocate")
+        return await self._change(
+            "deallocate", lambda: strategy.with_status(self._stored(claim), ResourceClaimStatus())
         )
-        return result
 
     async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
         def commit() -> ResourceClaim:
-            claim = convert(ResourceClaim, to_builtins(body))
+            claim = strategy.with_defaults(convert(ResourceClaim, to_builtins(body)))
+            claim = strategy.with_metadata(claim, namespace=namespace, uid=f"uid-created-{self.api.version}")
             if (ResourceClaim, claim.metadata.key) in self.api.objects:
                 raise ConflictError(409, "AlreadyExists", claim.metadata.key)
-            meta = msgspec.structs.replace(claim.metadata, uid=f"uid-created-{self.api.version}")
-            created: ResourceClaim = self.api.put(msgspec.structs.replace(claim, metadata=meta), "create_claim")
+            created: ResourceClaim = self.api.put(claim, "create_claim")
             return created
 
         result: ResourceClaim = await self._call("create_claim", commit)
@@ -256,6 +247,8 @@ class Client:
                 stored = self._stored(claim)
             except NotFoundError:
                 return
+            except RejectedError as error:  # a deletion has preconditions of its own
+                raise ConflictError(409, "Conflict", error.message) from None
             self.api.delete_claim(stored)
 
         await self._call("delete_claim", commit)
@@ -273,7 +266,9 @@ class Client:
                 raise NotFoundError(404, "NotFound", name)
             if pod.metadata.uid != uid or pod.spec.node_name or pod.metadata.deletion_timestamp:
                 raise ConflictError(409, "Conflict", name)
-            self.api.put(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)), "bind")
+            scheduled = strategy.is_scheduled(pod)
+            spec = msgspec.structs.replace(scheduled.spec, node_name=node)
+            self.api.put(msgspec.structs.replace(scheduled, spec=spec), "bind")
 
         await self._call("bind_pod", commit)
 
@@ -283,9 +278,10 @@ class Client:
             if stored is None:
                 raise NotFoundError(404, "NotFound", pod.metadata.key)
             if stored.metadata.uid != pod.metadata.uid:
-                raise ConflictError(409, "Conflict", pod.metadata.key)
-            merged = convert(Pod, to_builtins(stored) | {"status": to_builtins(stored.status) | to_builtins(status)})
-            self.api.put(merged, "patch_pod_status")
+                raise RejectedError(422, "Invalid", "uid")
+            patched = strategy.with_pod_status(stored, to_builtins(status))
+            if patched != stored:
+                self.api.put(patched, "patch_pod_status")
 
         await self._call("patch_pod_status", commit)
 
