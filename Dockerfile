@@ -2,20 +2,23 @@
 # The base image carries the Python that the lock files were resolved for.
 FROM python:3.13-slim AS build
 WORKDIR /src
-COPY requirements/runtime.lock requirements/
-RUN python -m venv /opt/dra-extender \
- && /opt/dra-extender/bin/pip install --no-cache-dir --require-hashes -r requirements/runtime.lock
-COPY pyproject.toml README.md LICENSE ./
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+COPY requirements/build.lock requirements/runtime.lock requirements/
+RUN pip install --require-hashes -r requirements/build.lock \
+ && python -m venv --without-pip /opt/dra-extender \
+ && pip --python /opt/dra-extender install --require-hashes -r requirements/runtime.lock
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY app app
 COPY manifests/samples manifests/samples
-RUN python -m venv /tmp/builder \
- && /tmp/builder/bin/pip install --no-cache-dir build hatchling \
- && /tmp/builder/bin/python -m build --wheel --no-isolation --outdir /tmp/dist \
- && /opt/dra-extender/bin/pip install --no-cache-dir --no-deps /tmp/dist/*.whl \
- && /opt/dra-extender/bin/python -m compileall -q /opt/dra-extender
+# The wheel is the one that everybody installs; a service needs neither the demo nor the embedded cluster.
+RUN python -m hatchling build -t wheel -d /tmp/dist \
+ && pip --python /opt/dra-extender install --no-index --no-deps /tmp/dist/*.whl \
+ && cd /opt/dra-extender/lib/python3*/site-packages \
+ && rm -r app/demo app/embedded
 
 FROM python:3.13-slim
 LABEL org.opencontainers.image.title="dra-extender" \
+      org.opencontainers.image.source="https://github.com/dra-extender/dra-extender" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/dra-extender /opt/dra-extender
 ENV PATH=/opt/dra-extender/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

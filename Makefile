@@ -11,10 +11,10 @@ help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /\1\t/' | sort | awk -F'\t' '{printf "  %-16s %s\n", $$1, $$2}'
 
 # What runs the product, and what works on it. Each is installed from its lock file, once.
-$(VENV)/runtime.stamp: requirements/runtime.lock pyproject.toml
+$(VENV)/demo.stamp: requirements/demo.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked dependencies into $(VENV) (once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/runtime.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/demo.lock
 	@touch $@
 
 $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml
@@ -22,10 +22,10 @@ $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml
 	@echo "installing the locked development dependencies into $(VENV) (once) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	@touch $@ $(VENV)/runtime.stamp
+	@touch $@ $(VENV)/demo.stamp
 
 .PHONY: demo
-demo: $(VENV)/runtime.stamp ## The main job, live: an embedded cluster, the service and the sample pods (DEMO_ARGS=--once)
+demo: $(VENV)/demo.stamp ## The main job, live: an embedded cluster, the service and the sample pods (DEMO_ARGS=--once)
 	@$(BIN)/python -m app.cli demo $(DEMO_ARGS)
 
 .PHONY: test
@@ -89,7 +89,11 @@ check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, know
 format: $(VENV)/dev.stamp ## Format the source, and fix what ruff can fix
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
+# dev.lock holds everything; the others take its versions.
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 .PHONY: lock
-lock: ## Resolve the lock files anew (needs uv)
-	uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --upgrade -o requirements/dev.lock
-	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -c requirements/dev.lock -o requirements/runtime.lock
+lock: ## Resolve the lock files after a change of pyproject.toml (needs uv; LOCK_ARGS=--upgrade: newest versions)
+	$(LOCK) pyproject.toml --extra demo --group dev $(LOCK_ARGS) -o requirements/dev.lock
+	$(LOCK) pyproject.toml --extra demo -c requirements/dev.lock -o requirements/demo.lock
+	$(LOCK) pyproject.toml -c requirements/dev.lock -o requirements/runtime.lock
+	$(LOCK) --group build -c requirements/dev.lock -o requirements/build.lock

@@ -21,8 +21,8 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
-from app.cli.companion import Companion
-from app.cli.show import selector_problem, service_command
+from app.demo.companion import Companion
+from app.demo.show import selector_problem, service_command
 from app.embedded.cluster import EmbeddedCluster
 from app.service import logs
 

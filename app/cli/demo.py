@@ -1,4 +1,7 @@
-"""`dra-extender demo`: the flags. What happens then is in show.py, which takes a moment to load."""
+"""`dra-extender demo`: the flags. What happens then is in `app.demo`, which takes a moment to load.
+
+Promises: nothing else imports `app.demo`, and this command does so when it runs, because container images leave it out.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+_ABSENT = """\
+dra-extender: this installation has no demo: {} is missing. Container images leave the embedded cluster out.
+Run `make demo` in a checkout of the source, or install the package with its extra: pip install 'dra-extender[demo]'"""
 
 
 def demo(
@@ -25,8 +32,13 @@ def demo(
     """Show the main job live: a cluster in this process, the service beside it, pods that need devices."""
     import uvloop
 
-    from app.cli.show import Options, Show, console
     from app.service import logs
+
+    try:
+        from app.demo.show import Options, Show, console
+    except ModuleNotFoundError as absence:
+        typer.secho(_ABSENT.format(absence.name), err=True, fg=typer.colors.RED)
+        raise typer.Exit(2) from None
 
     logs.configure("error")
     options = Options(nodes, devices, port, service_port, directory, with_samples, once, timeout)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import typer
 
 from app.cli import allocate, audit, demo, explain, selector, serve, version
@@ -21,7 +24,7 @@ app = typer.Typer(
     help="Devices for pods beside a stock kube-scheduler: an extender that picks the node and the exact devices.",
     no_args_is_help=True,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -31,5 +34,5 @@ for _name, _command in _COMMANDS.items():
 
 
 def main() -> None:
-    """The entry point of `dra-extender` and `kubectl-dra`."""
-    app()
+    """The entry point of `dra-extender` and `kubectl-dra`; the help has the name that people type."""
+    app(prog_name="kubectl dra" if Path(sys.argv[0]).stem == "kubectl-dra" else "dra-extender")

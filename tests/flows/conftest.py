@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.show import selector_problem
+from app.demo.show import selector_problem
 from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.objects import FullPod
 from app.embedded.scheduler import Call

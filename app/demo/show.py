@@ -20,9 +20,9 @@ from rich.console import Console
 from rich.live import Live
 
 from app.cel import CelCompileError, compile_selector
-from app.cli import board
-from app.cli.board import Header, Row
-from app.cli.companion import Companion
+from app.demo import board
+from app.demo.board import Header, Row
+from app.demo.companion import Companion
 from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.manifests import FIRST_SAMPLES, samples
 

@@ -10,8 +10,8 @@ from rich.console import Console, RenderableType
 
 from app.api.decoding import convert
 from app.api.resource import ResourceClaim
-from app.cli import board
-from app.cli.board import EXPECTED, Header, Row
+from app.demo import board
+from app.demo.board import EXPECTED, Header, Row
 from app.embedded.objects import FullPod
 
 MESSAGE = (

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import companion as module
-from app.cli.companion import Companion, ending
+from app.demo import companion as module
+from app.demo.companion import Companion, ending
 
 SLEEPER = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
 

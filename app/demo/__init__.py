@@ -1,0 +1,1 @@
+"""The demo: one run of the embedded cluster with the service beside it, and how it looks on a terminal."""
