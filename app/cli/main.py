@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -28,6 +29,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@app.callback()
+def dra_extender(
+    version_only: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=version.print_and_exit, help="print the version and exit"),
+    ] = False,
+) -> None:
+    """The flags before the name of a command."""
+
 
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)

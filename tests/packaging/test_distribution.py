@@ -141,6 +141,7 @@ def test_the_image_has_no_embedded_cluster(image: Path) -> None:
     ("arguments", "words"),
     [
         (["version"], metadata.version("dra-extender")),
+        (["--version"], metadata.version("dra-extender")),
         (["serve", "--dry-run"], "listen: 127.0.0.1:8888"),
         (["explain", "--help"], "Usage: dra-extender explain"),
         (["audit", "--help"], "Usage: dra-extender audit"),
