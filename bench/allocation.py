@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from app.allocation.allocator import Allocator
-from app.allocation.plan import STEP_BUDGET, Failure, Plan, Refusal
+from app.allocation.plan import Failure, Plan, Refusal
 from app.allocation.requests import prepare
 from app.allocation.scenario import Scenario, decide
 from app.devices.holdings import NodeHoldings, holdings_of
@@ -59,14 +59,14 @@ def vectors(name: str) -> Iterator[dict[str, Any]]:
 
 def costs(scenario: Scenario, runs: int) -> tuple[float, float, Plan | Refusal | Failure]:
     """(decide, search) in milliseconds, and the answer."""
-    answer = decide(scenario, STEP_BUDGET)
-    whole = timed(lambda: decide(scenario, STEP_BUDGET), runs=runs).median
+    allocator = Allocator()
+    answer = decide(scenario, allocator)
+    whole = timed(lambda: decide(scenario, allocator), runs=runs).median
     prepared = prepare(scenario.claims, scenario.classes, scenario.features)
     if isinstance(prepared, Failure):
         return whole, whole, answer
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
     holdings = NodeHoldings(view, holdings_of(scenario.allocated, scenario.features))
-    allocator = Allocator()
     allocator.allocate(prepared, view, holdings)
     return whole, timed(lambda: allocator.allocate(prepared, view, holdings), runs=runs).median, answer
 

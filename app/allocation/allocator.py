@@ -14,8 +14,10 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 
 from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Refusal, undecided
+from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.proofs.pruning import Pruning
 from app.allocation.requests import PreparedClaims
 from app.allocation.result import ShareIDs, allocations
@@ -33,9 +35,16 @@ def random_share_ids() -> str:
 class Allocator:
     """Decides nodes one by one. Keeps nothing between calls."""
 
-    def __init__(self, *, step_budget: int = STEP_BUDGET, share_ids: ShareIDs = random_share_ids) -> None:
+    def __init__(
+        self,
+        *,
+        step_budget: int = STEP_BUDGET,
+        share_ids: ShareIDs = random_share_ids,
+        proofs: Collection[Proof] = ALL,
+    ) -> None:
         self._budget = step_budget
         self._share_ids = share_ids
+        self._proofs = proofs
 
     def allocate(self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings) -> Plan | Refusal | Failure:
         """Devices for all claims on the node of the view, given what is held there already."""
@@ -60,7 +69,7 @@ class Allocator:
         search = Search(task, self._budget)
         outcome = search.run()
         if outcome is Outcome.UNDECIDED and search.steps <= self._budget:
-            search = Search(task, self._budget, Pruning(task))
+            search = Search(task, self._budget, Pruning(task, self._proofs))
             outcome = search.run()
         return search, outcome
 

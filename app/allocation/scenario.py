@@ -51,21 +51,21 @@ def answer(case: Mapping[str, Any], *, step_budget: int = STEP_BUDGET, reasons: 
     except (DecodeError, ValueError, TypeError, AttributeError) as problem:
         return _answer(str(case.get("name", "")), Failure(str(problem)), 0)
     started = perf_counter_ns()
-    decision = decide(scenario, step_budget)
+    decision = decide(scenario, Allocator(step_budget=step_budget))
     found = _answer(scenario.name, decision, (perf_counter_ns() - started) // 1000)
     if reasons and not isinstance(decision, Plan):
         found["reasons"] = _reasons(scenario, step_budget)
     return found
 
 
-def decide(scenario: Scenario, step_budget: int) -> Plan | Refusal | Failure:
+def decide(scenario: Scenario, allocator: Allocator) -> Plan | Refusal | Failure:
     """The decision itself."""
     prepared = prepare(scenario.claims, scenario.classes, scenario.features)
     if isinstance(prepared, Failure):
         return prepared
     view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
     holdings = NodeHoldings(view, holdings_of(scenario.allocated, scenario.features))
-    return Allocator(step_budget=step_budget).allocate(prepared, view, holdings)
+    return allocator.allocate(prepared, view, holdings)
 
 
 def features_of(names: Sequence[str] | None) -> FeatureGates:

@@ -6,15 +6,17 @@ import copy
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.allocation.allocator import Allocator
-from app.allocation.plan import Failure
+from app.allocation.plan import Failure, Plan, Refusal, undecided
+from app.allocation.proofs.proof import Proof
 from app.allocation.proofs.pruning import Pruning
 from app.allocation.requests import prepare
-from app.allocation.scenario import Scenario
+from app.allocation.scenario import Scenario, decide
 from app.allocation.search import Outcome, Search
 from app.allocation.state import State
 from app.allocation.task import Failed, Task
@@ -25,6 +27,8 @@ from tests.support.allocation.scenarios import NODE, allocated, claim, device, d
 from tests.support.allocation.strategies import scenarios
 
 Json = dict[str, Any]
+STEPS = 5000
+"""Enough for nearly all of these scenarios without any proof."""
 
 
 def task_of(case: Json) -> Task | None:
@@ -77,6 +81,17 @@ def test_a_search_that_finds_nothing_leaves_no_trace(case: Json) -> None:
         while search.state.taken:
             search.state.give_back()
         assert snapshot(search.state) == before
+
+
+@settings(max_examples=150, deadline=None)
+@given(scenarios(), st.sets(st.sampled_from(Proof)))
+def test_every_choice_of_proofs_leads_to_the_same_answer(case: Json, proofs: set[Proof]) -> None:
+    def answered(allocator: Allocator) -> Plan | Refusal | Failure:
+        return msgspec.structs.replace(decide(Scenario(case), allocator), steps=0)
+
+    found = answered(Allocator(step_budget=STEPS, share_ids=str, proofs=proofs))
+    if found != Refusal(undecided(STEPS), 0):
+        assert found == answered(Allocator(share_ids=str))
 
 
 @settings(max_examples=150, deadline=None)

@@ -14,7 +14,7 @@ the first solution in the documented order is never cut off. Cheap bounds come f
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Final
 
 from app.allocation.constraints import Constraint
@@ -22,9 +22,11 @@ from app.allocation.proofs.assignment import assignable
 from app.allocation.proofs.budgets import CounterBudgets
 from app.allocation.proofs.demands import Demand, Unmet, demands
 from app.allocation.proofs.pieces import Pieces
+from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.search import Place
 from app.allocation.state import State
 from app.allocation.task import Task
+from app.api.resource import MAX_RESULTS
 
 REQUESTS_PER_STEP: Final = 32
 """Looking at so many requests counts as a step of its own."""
@@ -35,13 +37,18 @@ class Bounds:
     state was refuted.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, proofs: Collection[Proof] = ALL) -> None:
         self.reason = ""
         self.blocking = 0
         """The request the latest refutation is about, or the first of those it is about."""
         self._task = task
-        self._budgets = CounterBudgets(task) if task.counters is not None else None
-        self._pieces = Pieces(task)
+        self._counts = Proof.COUNTS in proofs
+        self._limit = MAX_RESULTS if Proof.LIMIT in proofs else None
+        self._matches = _constraints(task, match=True, known=Proof.MATCH in proofs)
+        self._distincts = _constraints(task, match=False, known=Proof.DISTINCT in proofs)
+        self._hall = Proof.HALL in proofs
+        self._budgets = CounterBudgets(task) if task.counters is not None and Proof.BUDGETS in proofs else None
+        self._pieces = Pieces(task, proofs)
         self._looks = 0
         self._viable: dict[Hashable, int] = {}
         """For claims of one shape, the devices that can serve the first matchAttribute: equal claims are common."""
@@ -55,13 +62,17 @@ class Bounds:
         self._looks += (end - place.request) // REQUESTS_PER_STEP
         found = demands(self._task, state, place, end)
         if isinstance(found, Unmet):
-            self.blocking, self.reason = found.request, found.rule
+            self.blocking, self.reason = found.request, "not enough devices are left"
+            return self._counts
+        large = self._too_large(state, found)
+        if large is not None:
+            self.blocking, self.reason = large, f"a claim can have {MAX_RESULTS} devices at most"
             return True
         self.blocking = place.request
         narrowed = self.narrow(state, found)
         if narrowed is None:
             return True
-        if not assignable(_exclusive(narrowed, self._task.shareable)):
+        if not self._assignable(narrowed):
             self.reason = "there are not enough devices for all requests together"
             return True
         if self._budgets is not None and not self._budgets.suffice(state, narrowed):
@@ -71,6 +82,21 @@ class Bounds:
         if reason:
             self.reason = reason
         return bool(reason)
+
+    def _too_large(self, state: State, found: list[Demand]) -> int | None:
+        """The request that gives its claim more results than it may have."""
+        if self._limit is not None:
+            counts: dict[int, int] = {}
+            for demand in found:
+                claim = demand.claim
+                counts[claim] = counts.get(claim, state.counts[claim]) + demand.need
+                if counts[claim] > self._limit:
+                    return demand.request
+        return None
+
+    def _assignable(self, members: list[Demand]) -> bool:
+        """Whether all members may have devices of their own."""
+        return not self._hall or assignable(_exclusive(members, self._task.shareable))
 
     # --- constraints -------------------------------------------------------------------------------------------------
 
@@ -83,18 +109,16 @@ class Bounds:
             by_claim[demand.claim].append(demand)
         narrowed: list[Demand] = []
         for claim, members in by_claim.items():
-            constraints = self._task.claim_constraints[claim]
-            result = self._narrow_claim(state, members, constraints) if constraints else members
+            result = self._narrow_claim(state, claim, members)
             if result is None:
                 self.blocking, self.reason = members[0].request, "no devices satisfy the constraints of the claim"
                 return None
             narrowed.extend(result)
         return narrowed
 
-    def _narrow_claim(self, state: State, members: list[Demand], constraints: range) -> list[Demand] | None:
-        every = self._task.constraints
-        matches = [index for index in constraints if every[index].match]
-        distincts = [index for index in constraints if not every[index].match]
+    def _narrow_claim(self, state: State, claim: int, members: list[Demand]) -> list[Demand] | None:
+        every, constraints = self._task.constraints, self._task.claim_constraints[claim]
+        matches, distincts = self._matches[claim], self._distincts[claim]
         if not matches:
             return members if self._diverse(members, distincts) else None
         first, rest = matches[0], matches[1:]
@@ -116,7 +140,7 @@ class Bounds:
     def _consistent(self, state: State, members: list[Demand], matches: list[int], distincts: list[int]) -> bool:
         """Whether some choice of values for the remaining matchAttributes leaves everybody enough devices."""
         if not matches:
-            return self._diverse(members, distincts) and assignable(_exclusive(members, self._task.shareable))
+            return self._diverse(members, distincts) and self._assignable(members)
         first, rest = matches[0], matches[1:]
         for group in _groups(self._task.constraints[first], state.pins[first].tokens):
             inside = _within(members, group, first)
@@ -139,6 +163,12 @@ class Bounds:
                 if values < need:
                     return False
         return True
+
+
+def _constraints(task: Task, *, match: bool, known: bool) -> list[list[int]]:
+    """The matchAttributes of each claim, or the distinctAttributes."""
+    every = task.constraints
+    return [[index for index in part if known and every[index].match == match] for part in task.claim_constraints]
 
 
 def _groups(constraint: Constraint, pinned: Sequence[int] | None) -> Iterable[int]:

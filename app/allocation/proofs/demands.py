@@ -12,7 +12,6 @@ from typing import NamedTuple
 from app.allocation.search import Place
 from app.allocation.state import State
 from app.allocation.task import Option, Task
-from app.api.resource import MAX_RESULTS
 
 
 class Choice(NamedTuple):
@@ -64,17 +63,15 @@ class Demand:
 
 
 class Unmet(NamedTuple):
-    """The request that has too few devices left, or whose claim gets too many results."""
+    """The request that has too few devices left."""
 
     request: int
-    rule: str
 
 
 def demands(task: Task, state: State, place: Place, end: int) -> list[Demand] | Unmet:
     """All demands from the place on, those of requests before `end`, or the first that cannot be met on its own."""
     dry = dry_devices(task, state)
     found: list[Demand] = []
-    counts: dict[int, int] = {}
     for request in range(place.request, end):
         current = place.option if request == place.request else None
         if current is not None:
@@ -83,13 +80,8 @@ def demands(task: Task, state: State, place: Place, end: int) -> list[Demand] | 
         else:
             choices = list(_choices(task, state, request, dry))
         if not choices:
-            return Unmet(request, "not enough devices are left")
-        demand = Demand(request, choices[0].option.claim, choices)
-        claim = demand.claim
-        counts[claim] = counts.get(claim, state.counts[claim]) + demand.need
-        if counts[claim] > MAX_RESULTS:
-            return Unmet(request, f"a claim can have {MAX_RESULTS} devices at most")
-        found.append(demand)
+            return Unmet(request)
+        found.append(Demand(request, choices[0].option.claim, choices))
     return found
 
 

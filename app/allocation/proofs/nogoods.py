@@ -13,9 +13,10 @@ descriptions can be exchanged. Devices that are linked to no other are only coun
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 
 from app.allocation.constraints import AttributeTable
+from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.search import Place
 from app.allocation.selection import judge
 from app.allocation.state import State
@@ -58,9 +59,9 @@ class _Layout:
 class Nogoods:
     """The failed states of one search."""
 
-    def __init__(self, task: Task) -> None:
-        self.hits = 0
+    def __init__(self, task: Task, proofs: Collection[Proof] = ALL) -> None:
         self._task = task
+        self._exchange = Proof.EXCHANGE in proofs
         self._failed: dict[Hashable, set[Hashable]] = defaultdict(set)
         self._count = 0
         self._layouts: dict[int, _Layout] = {}
@@ -69,10 +70,7 @@ class Nogoods:
     def holds(self, state: State, place: Place) -> bool:
         """Whether the state is known to fail."""
         known = self._failed.get(_kind(place))
-        if not known or self._key(state, place) not in known:
-            return False
-        self.hits += 1
-        return True
+        return known is not None and self._key(state, place) in known
 
     def add(self, state: State, place: Place) -> None:
         """The state failed."""
@@ -170,7 +168,7 @@ class Nogoods:
         used = [option.usable for option in options] + [option.objectionable for option in options]
         wanted = [sum(1 << device for device in option.devices) for option in options if option.all]
         masks = [*dict.fromkeys(used), *dict.fromkeys(wanted), task.holdings.owned, task.overdrawn]
-        ordered = 0
+        ordered = 0 if self._exchange else -1
         for option in options:
             if option.all and option.constraints:
                 ordered |= sum(1 << device for device in option.devices)

@@ -11,12 +11,13 @@ is a proof. Three kinds of pieces are looked at, each only where a task has them
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from app.allocation.constraints import AttributeTable
 from app.allocation.proofs.bins import MAX_ITEMS, Packing, Row, Size, flat
 from app.allocation.proofs.demands import Choice, Demand
+from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.proofs.sums import Filling
 from app.allocation.requests import Filter
 from app.allocation.selection import judge
@@ -43,10 +44,14 @@ MAX_KINDS: Final = 4
 class Pieces:
     """All three questions for one task. `steps` counts placements."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, proofs: Collection[Proof] = ALL) -> None:
         self.steps = 0
         self._task = task
-        self._clusters = _clusters(task)
+        self._shares = task.shareable != 0 and Proof.SHARES in proofs
+        self._groups = bool(task.constraints) and Proof.GROUPS in proofs
+        self._clusters = _clusters(task) if Proof.SETS in proofs else []
+        self._sums = Proof.SUMS in proofs
+        self._bins = Proof.BINS in proofs
         self._takes: dict[tuple[Filter, int], Size] = {}
         self._filling = Filling()
         self._fillings = FILLINGS
@@ -54,9 +59,9 @@ class Pieces:
 
     def refutes(self, state: State, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
         """Why there is no solution, as far as packing can tell; empty when it cannot."""
-        if self._task.shareable and not self._shares_fit(state, narrowed):
+        if self._shares and not self._shares_fit(state, narrowed):
             return "the capacity left does not suffice for all shares together"
-        if self._task.constraints and not self._groups_fit(found, narrowed):
+        if self._groups and not self._groups_fit(found, narrowed):
             return "no distribution of the claims over groups of matching devices is possible"
         if len(self._clusters) > 1 and not self._sets_fit(state, narrowed):
             return "no distribution of the requests over counter sets is possible"
@@ -66,13 +71,15 @@ class Pieces:
         """Questions that turn out to be too hard make the next ones give up earlier."""
         if len(items) > MAX_ITEMS:
             return True
-        sizes = flat(items, room)
+        sizes = flat(items, room) if self._sums else None
         if sizes is not None:
             before, limit = self._filling.steps, self._fillings
             fits = self._filling.feasible(sizes, [left[0] for left in room], limit)
             steps = self._filling.steps - before
             if steps > limit:
                 self._fillings = max(limit // 4, LEAST)
+        elif not self._bins:
+            return True
         else:
             packing = Packing(items, room, self._placements)
             fits = packing.feasible()
@@ -173,11 +180,11 @@ class Pieces:
         return not large or self._fits(items, room)
 
     def _common_table(self, found: Sequence[Demand]) -> AttributeTable | None:
-        """The attribute that most claims want to match, if any."""
+        """The attribute that most claims want to match, the first of those, if any."""
         tables: Counter[AttributeTable] = Counter()
         for claim in {demand.claim for demand in found}:
             constraints = (self._task.constraints[index] for index in self._task.claim_constraints[claim])
-            tables.update({constraint.table for constraint in constraints if constraint.match})
+            tables.update([*dict.fromkeys(constraint.table for constraint in constraints if constraint.match)])
         if not tables:
             return None
         table = tables.most_common(1)[0][0]

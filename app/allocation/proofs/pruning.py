@@ -9,8 +9,11 @@ be met: then it matters for the further order whether a part ends for this or fo
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from app.allocation.proofs.bounds import Bounds
 from app.allocation.proofs.nogoods import Nogoods
+from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.search import Place
 from app.allocation.state import State
 from app.allocation.task import Task
@@ -19,11 +22,12 @@ from app.allocation.task import Task
 class Pruning:
     """The judge of one search. `reason` tells why the latest place was hopeless, `blocking` at which request."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, proofs: Collection[Proof] = ALL) -> None:
         self._own_steps = 0
         self._task = task
-        self._bounds = None if task.fragile and task.bulky else Bounds(task)
-        self._nogoods = Nogoods(task)
+        blind = task.fragile and (task.bulky or Proof.AHEAD not in proofs)
+        self._bounds = None if blind else Bounds(task, proofs)
+        self._nogoods = Nogoods(task, proofs) if Proof.NOGOODS in proofs else None
 
     @property
     def steps(self) -> int:
@@ -40,7 +44,7 @@ class Pruning:
     def hopeless(self, state: State, place: Place) -> bool:
         """See `search.Judge`."""
         self._own_steps += 1
-        if self._nogoods.holds(state, place):
+        if self._nogoods is not None and self._nogoods.holds(state, place):
             return True
         if self._bounds is None:
             return False
@@ -50,4 +54,5 @@ class Pruning:
 
     def failed(self, state: State, place: Place) -> None:
         """See `search.Judge`."""
-        self._nogoods.add(state, place)
+        if self._nogoods is not None:
+            self._nogoods.add(state, place)
