@@ -33,9 +33,8 @@ app = typer.Typer(
 
 @app.callback()
 def dra_extender(
-    version_only: Annotated[
-        bool,
-        typer.Option("--version", is_eager=True, callback=version.print_and_exit, help="print the version and exit"),
+    asked: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=version.print_if, help="print the version and exit")
     ] = False,
 ) -> None:
     """The flags before the name of a command."""
