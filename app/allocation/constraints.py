@@ -98,8 +98,8 @@ def _tokens(model: DeviceModel, name: str, lists: bool) -> tuple[Token, ...] | N
     """None when the device does not have the attribute, nothing when its type is unknown."""
     key = "attribute", name, lists
     if key not in model.memo:
-        present, value = model.attribute(name)
-        return model.remember(key, _split(value, lists) if present else None)
+        attribute = model.traits.attribute(name)
+        return model.remember(key, None if attribute is None else _split(attribute.value, lists))
     found: tuple[Token, ...] | None = model.memo[key]
     return found
 

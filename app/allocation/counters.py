@@ -44,9 +44,9 @@ class CounterLayout:
         mask = 0
         offset = view.offsets[index]
         for position, device in enumerate(view.pools[index].devices, offset):
-            if device.model.consumes:
+            if device.model.traits.consumes:
                 charge: dict[int, int] = {}
-                for set_name, counter, amount in device.model.consumes:
+                for set_name, counter, amount in device.model.traits.consumes:
                     number = numbers[set_name, counter]
                     charge[number] = charge.get(number, 0) + amount
                 self.charges[position] = tuple(charge.items())

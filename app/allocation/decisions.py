@@ -9,24 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from typing import Final
 
 from cachetools import LRUCache
 
 from app.allocation.allocator import Allocator, random_share_ids
-from app.allocation.cache.lens import Lens, LensKey
+from app.allocation.cache.lens import Focus, Lens, focus
 from app.allocation.cache.reduction import Reads, Reduction, reads_of
 from app.allocation.cache.verdicts import UNKNOWN_NODE, Search, Table, Verdicts
 from app.allocation.explanation import explain
 from app.allocation.plan import STEP_BUDGET, Explanation, Failure, Plan, Refusal
 from app.allocation.requests import Filter, PreparedClaims, prepare
-from app.allocation.score import score
-from app.api.resource import AllocationResult, ResourceClaim
-from app.devices.blocks import digest
+from app.allocation.score import Allocated, PrioritizedList, Scorer
+from app.api.resource import ResourceClaim
 from app.devices.cluster import Cluster
+from app.devices.content import digest
 from app.devices.holdings import NodeHoldings
 from app.devices.nodeview import NodeView
 from app.devices.overlay import Overlay
 from app.devices.poolstate import PoolStates
+
+PRIORITIZED_LIST: Final = PrioritizedList()
 
 REMEMBERED_TABLES = 256
 REMEMBERED_LENSES = 256
@@ -42,13 +45,15 @@ class _Memory:
     def __init__(self) -> None:
         self.searches = 0
         self.tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_TABLES)
-        self.lenses: LRUCache[LensKey, Lens] = LRUCache(REMEMBERED_LENSES)
+        self.scored_tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_TABLES)
+        """For a scorer that tells nodes apart which are one to the search."""
+        self.lenses: LRUCache[Focus, Lens] = LRUCache(REMEMBERED_LENSES)
         self.reductions: LRUCache[Reads, Reduction] = LRUCache(REMEMBERED_REDUCTIONS)
         self.states = PoolStates()
 
 
 class Decisions:
-    """See the module. `share_ids` makes a new share ID (a UUID) at each call."""
+    """See the module. `share_ids` makes a new share ID (a UUID) at each call; `scorer` rates nodes that fit."""
 
     def __init__(
         self,
@@ -56,7 +61,9 @@ class Decisions:
         *,
         step_budget: int = STEP_BUDGET,
         share_ids: Callable[[], str] = random_share_ids,
+        scorer: Scorer = PRIORITIZED_LIST,
     ) -> None:
+        self.scorer = scorer
         self._cluster = cluster
         self._step_budget = step_budget
         self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
@@ -93,30 +100,33 @@ class Decisions:
         names = nodes if isinstance(nodes, list | tuple) else list(nodes)
         if not claims:
             return dict.fromkeys(names, 0)
-        table = self._table(claims)
+        table = self._table(claims, scored=True)
         return {} if isinstance(table, Failure) else table.scores(names, self._search(claims), self._overlay)
 
-    def _table(self, claims: Sequence[ResourceClaim]) -> Table | Failure:
+    def _table(self, claims: Sequence[ResourceClaim], *, scored: bool = False) -> Table | Failure:
         classes = self._cluster.inventory.classes
         signature = (
             tuple(digest(claim.spec) for claim in claims),
             tuple(classes.stamp(name) for name in _class_names(claims)),
         )
-        table = self._memory.tables.get(signature)
+        scorer = self.scorer if scored and (self.scorer.reads_use or self.scorer.attributes) else None
+        tables = self._memory.tables if scorer is None else self._memory.scored_tables
+        table = tables.get(signature)
         if table is None:
             prepared = self._prepare(claims)
-            table = prepared if isinstance(prepared, Failure) else self._table_of(prepared)
-            self._memory.tables[signature] = table
+            table = prepared if isinstance(prepared, Failure) else self._table_of(prepared, scorer)
+            tables[signature] = table
         return table
 
-    def _table_of(self, prepared: PreparedClaims) -> Table:
-        key = Lens.key(prepared)
-        lens = self._memory.lenses.get(key)
+    def _table_of(self, prepared: PreparedClaims, scorer: Scorer | None) -> Table:
+        return Table(self._lens(focus(prepared, scorer)), self._cluster.inventory.nodes, self._cluster.ledger)
+
+    def _lens(self, focus: Focus) -> Lens:
+        lens = self._memory.lenses.get(focus)
         if lens is None:
-            lens = self._memory.lenses[key] = Lens(
-                *key, reduction=self._reduction(*key[:2]), states=self._memory.states
-            )
-        return Table(prepared, lens, self._cluster.inventory.nodes, self._cluster.ledger)
+            reduction = self._reduction(focus.filters, focus.attributes)
+            lens = self._memory.lenses[focus] = Lens(focus, reduction=reduction, states=self._memory.states)
+        return lens
 
     def _reduction(self, filters: Sequence[Filter], attributes: Sequence[str]) -> Reduction:
         reads = reads_of(filters, attributes)
@@ -134,11 +144,11 @@ class Decisions:
         """A fresh search, prepared when it is needed."""
         prepared: list[PreparedClaims | Failure] = []
 
-        def search(node: str) -> Plan | Refusal | Failure:
+        def search(node: str) -> tuple[Plan | Refusal | Failure, int]:
             self._memory.searches += 1
             if not prepared:
                 prepared.append(self._prepare(claims))
-            return self._allocate(prepared[0], node)
+            return self._allocate(prepared[0], node, claims)
 
         return search
 
@@ -146,27 +156,37 @@ class Decisions:
 
     def plan(self, claims: Sequence[ResourceClaim], node: str) -> Plan | Refusal | Failure:
         """How to allocate the claims on the node now."""
-        return self._allocate(self._prepare(claims), node)
+        return self._allocate(self._prepare(claims), node)[0]
 
     def explain(self, claims: Sequence[ResourceClaim], node: str) -> Explanation:
         """Why the node can or cannot have the claims."""
-        view = self._overlay.view(node) or NodeView(node, (), UNKNOWN_NODE)
+        view = self._view(node)
         return explain(self._prepare(claims), view, self._holdings(view), self._step_budget)
 
-    def score(self, allocated: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int:
-        """The raw score of one node, not normalised, when the pod's claims are allocated like this."""
-        return score(allocated)
+    def settled_score(self, allocated: Allocated) -> int:
+        """What the pod's allocated claims add to the raw score of every node."""
+        return self.scorer.settled(allocated)
 
     def _prepare(self, claims: Sequence[ResourceClaim]) -> PreparedClaims | Failure:
         return prepare(claims, self._cluster.classes, self._cluster.features)
 
-    def _allocate(self, prepared: PreparedClaims | Failure, node: str) -> Plan | Refusal | Failure:
+    def _allocate(
+        self, prepared: PreparedClaims | Failure, node: str, rated: Sequence[ResourceClaim] = ()
+    ) -> tuple[Plan | Refusal | Failure, int]:
+        """The decision, and the raw score of the allocations of the claims to be rated."""
         if isinstance(prepared, Failure):
-            return prepared
+            return prepared, 0
         view = self._overlay.view(node)
         if view is None:
-            return Refusal(UNKNOWN_NODE, 0)
-        return self._allocator.allocate(prepared, view, self._holdings(view))
+            return Refusal(UNKNOWN_NODE, 0), 0
+        holdings = self._holdings(view)
+        found = self._allocator.allocate(prepared, view, holdings)
+        if isinstance(found, Plan) and rated:
+            return found, self.scorer.score(zip(rated, found.allocations, strict=True), view, holdings)
+        return found, 0
+
+    def _view(self, node: str) -> NodeView:
+        return self._overlay.view(node) or NodeView(node, (), UNKNOWN_NODE)
 
     def _holdings(self, view: NodeView) -> NodeHoldings:
         holdings = self._overlay.holdings

@@ -53,8 +53,8 @@ def _result(task: Task, item: Taken, device: PooledDevice, share_ids: ShareIDs) 
         name,
         admin_access=True if item.option.admin else None,
         tolerations=item.option.ask.tolerations,
-        binding_conditions=device.model.binding_conditions,
-        binding_failure_conditions=device.model.binding_failure_conditions,
+        binding_conditions=device.model.traits.binding_conditions,
+        binding_failure_conditions=device.model.traits.binding_failure_conditions,
         share_id=share_ids() if shared else None,
         consumed_capacity=dict(item.takes or ()),
     )
@@ -66,7 +66,7 @@ def _node_selector(task: Task, claim: PreparedClaim, devices: Sequence[PooledDev
     labels: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
     for device in devices:
         selection: NodeSelection = device.selection
-        if selection.node_name or device.model.binds_to_node:
+        if selection.node_name or device.model.traits.binds_to_node:
             return _one_node(task.view.node)
         if selection.node_selector is None:
             continue

@@ -1,23 +1,73 @@
-"""How well a node suits a pod: earlier alternatives of prioritized requests count more.
+"""How well a node suits a pod: scorers, and the one that Kubernetes has.
 
-Rules: Kubernetes 1.36, plugins/dynamicresources/dynamicresources.go (computeScore). Nothing else, such as how full a
-node is, takes part.
+A scorer sees what the allocator found for a node and, when it says so, what else the node has. It says what it reads,
+because nodes that look the same to it share one score: a scorer that reads more than it declares gets stale answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
 
 from app.api.resource import AllocationResult, ResourceClaim
+from app.devices.holdings import NodeHoldings
+from app.devices.nodeview import NodeView
 
 FIRST_ALTERNATIVE: Final = 8
 """What the first of at most eight alternatives is worth."""
 
+Allocated = Iterable[tuple[ResourceClaim, AllocationResult]]
+"""Claims with their planned or stored allocations."""
 
-def score(claims: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int:
-    """The raw score of a node, for all claims of the pod with their (planned or stored) allocations."""
-    return sum(_claim_score(claim, allocation) for claim, allocation in claims)
+
+class Scorer(Protocol):
+    """Rates the plan for a pod on a node; more is better. Pure.
+
+    Reads the traits of devices in the plan, their attributes as far as `attributes` names them (full names), and, with
+    `reads_use`, those of all devices of the node, which of them are in use, and how much capacity and counters are
+    left. Never names of nodes, pools and devices.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def attributes(self) -> Sequence[str]: ...
+
+    @property
+    def reads_use(self) -> bool: ...
+
+    def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
+        """False when all nodes get the same score for claims like these."""
+
+    def settled(self, allocated: Allocated) -> int:
+        """What claims that are allocated already contribute, wherever the pod goes."""
+
+    def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
+        """The raw score, not normalised, of a node on which the pending claims would be allocated like this, given what
+        is held there before.
+        """
+
+
+class PrioritizedList:
+    """Earlier alternatives of prioritized requests count more.
+
+    Rules: Kubernetes 1.36, plugins/dynamicresources/dynamicresources.go (computeScore). Nothing else, such as how full
+    a node is, takes part.
+    """
+
+    name: Final = "prioritized list"
+    attributes: Final = ()
+    reads_use: Final = False
+
+    def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
+        return any(request.first_available for claim in pending for request in claim.spec.devices.requests)
+
+    def settled(self, allocated: Allocated) -> int:
+        return sum(_claim_score(claim, allocation) for claim, allocation in allocated)
+
+    def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
+        return self.settled(planned)
 
 
 def _claim_score(claim: ResourceClaim, allocation: AllocationResult) -> int:

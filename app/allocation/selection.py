@@ -21,6 +21,7 @@ from app.api.features import FeatureGates
 from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Program, compile_selector
 from app.devices.models import DeviceModel
 from app.devices.nodeview import NodeView
+from app.devices.traits import Traits
 
 Rule = Literal[
     "binding conditions", "class", "selector", "node", "capacity", "counters", "taint", "in use", "constraint", "error"
@@ -116,7 +117,8 @@ def judge(model: DeviceModel, filter: Filter) -> Judgement:
 
 def _judge(model: DeviceModel, filter: Filter) -> Judgement:
     features = filter.features
-    if model.binding_conditions and not features.binding_conditions:
+    traits = model.traits
+    if traits.binding_conditions and not features.binding_conditions:
         return _NOT_SELECTED["binding conditions"]
     selectors: tuple[_Selector, ...] = filter.compiled if filter.compiled is not None else _compile(filter)
     for selector in selectors:
@@ -126,18 +128,18 @@ def _judge(model: DeviceModel, filter: Filter) -> Judgement:
         if answer is not True:
             return Judgement("error", False, None, Objection(selector.source, selector.index, answer))
     takes: Consumed | None = ()
-    if features.DRAConsumableCapacity and (model.capacity or filter.capacity):
-        takes = consumed(model.capacity, filter.capacity)
-    lost = _loss(model, filter, takes)
+    if features.DRAConsumableCapacity and (traits.capacity or filter.capacity):
+        takes = consumed(traits.capacity, filter.capacity)
+    lost = _loss(traits, filter, takes)
     return _PLAIN if lost is None and takes == () else Judgement(lost, True, takes)
 
 
-def _loss(model: DeviceModel, filter: Filter, takes: Consumed | None) -> Rule | None:
+def _loss(traits: Traits, filter: Filter, takes: Consumed | None) -> Rule | None:
     if takes is None:
         return "capacity"
-    if model.device.consumes_counters and not filter.features.DRAPartitionableDevices:
+    if traits.partition and not filter.features.DRAPartitionableDevices:
         return "counters"
-    if model.taints and filter.features.DRADeviceTaints and not tolerated(model.taints, filter.tolerations):
+    if traits.taints and filter.features.DRADeviceTaints and not tolerated(traits.taints, filter.tolerations):
         return "taint"
     return None
 
@@ -188,8 +190,9 @@ def _device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
     key = "view", features.DRAListTypeAttributes, features.DRAConsumableCapacity
     found: DeviceView | None = model.memo.get(key)
     if found is None:
-        gates = cel_gates(features)
-        found = model.remember(key, DeviceView.build(model.driver, model.attributes, model.amounts, model.multi, gates))
+        traits, gates = model.traits, cel_gates(features)
+        built = DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
+        found = model.remember(key, built)
     return found
 
 

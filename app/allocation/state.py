@@ -94,7 +94,7 @@ class State:
             return True
         model = self.task.view.devices[device].model
         takes = judge(model, option.ask.filter).takes or ()
-        return fits(model.capacity, takes, self.task.holdings.shared.get(device, NO_AMOUNTS), attempt)
+        return fits(model.traits.capacity, takes, self.task.holdings.shared.get(device, NO_AMOUNTS), attempt)
 
     def take(self, option: Option, device: int) -> None:
         """Take a device that is allowed and affordable."""

@@ -141,7 +141,7 @@ class Task:
                 if mask >> device & 1:
                     model = self.view.devices[device].model
                     takes = judge(model, ask.filter).takes
-                    if takes is None or not fits(model.capacity, takes, amounts):
+                    if takes is None or not fits(model.traits.capacity, takes, amounts):
                         mask &= ~(1 << device)
         return mask
 

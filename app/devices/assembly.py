@@ -13,10 +13,11 @@ from itertools import chain
 
 from app.api.features import FeatureGates
 from app.api.resource import ResourceSlice
-from app.devices.models import DeviceModel, ModelSource, consumption
+from app.devices.models import ModelSource
 from app.devices.nodeselection import NodeSelection
 from app.devices.nodeselector import NodeSelectorError
 from app.devices.pools import Pool, PooledDevice
+from app.devices.traits import consumption
 from app.devices.uses import PoolID
 
 
@@ -56,7 +57,7 @@ def gather_pool(
     node: str,
     labels: Mapping[str, str],
     features: FeatureGates,
-    model_of: ModelSource = DeviceModel,
+    model_of: ModelSource,
     peers: Peers | None = None,
 ) -> Pool | None:
     """The pool as the node sees it, from all slices of the pool in the cluster; None when the node does not see it.

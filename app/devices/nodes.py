@@ -191,7 +191,7 @@ class Nodes(Mapping[str, Node]):
         counters = published.open_slices()
         if not counters:
             return None
-        pool = gather_pool(published.id, counters, "", {}, self._features, peers=published.peers)
+        pool = gather_pool(published.id, counters, "", {}, self._features, _no_model, published.peers)
         return Sight(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
 
     def use_changed(self, pool: PoolID) -> None:
@@ -322,6 +322,10 @@ class Nodes(Mapping[str, Node]):
             return Sight(gather_pool(published.id, slices, name, labels, self._features, model_of, published.peers))
         except GatherError as problem:
             return Sight(None, str(problem))
+
+
+def _no_model(driver: str, device: Device) -> DeviceModel:
+    raise AssertionError(f"device {device.name} of driver {driver} in a slice of counters")
 
 
 def _by_pool(item: tuple[PoolID, Sight]) -> PoolID:

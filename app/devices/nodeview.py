@@ -78,9 +78,9 @@ class NodeView:
     def _look(self) -> tuple[int, int]:
         multi = consuming = 0
         for index, device in enumerate(self.devices):
-            if device.model.multi:
+            if device.model.traits.multi:
                 multi |= 1 << index
-            if device.model.consumes:
+            if device.model.traits.consumes:
                 consuming |= 1 << index
         self._traits = multi, consuming
         return self._traits

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from app.api.resource import DeviceID
-from app.devices.models import Consumption, DeviceModel
+from app.devices.models import DeviceModel
 from app.devices.nodeselection import NodeSelection
+from app.devices.traits import Consumption
 from app.devices.uses import PoolID
 
 
@@ -59,7 +60,7 @@ class Pool:
         """Devices whose own node selection cannot be understood, with the reason."""
         self.incomplete = incomplete
         self.invalid = invalid
-        self.late = any(device.model.binding_conditions for device in devices)
+        self.late = any(device.model.traits.binding_conditions for device in devices)
         """Pools with binding conditions are searched last."""
 
     @property

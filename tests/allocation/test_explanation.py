@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.allocation.scenario import answer
-from app.allocation.score import score
+from app.allocation.score import PrioritizedList
 from app.api.decoding import convert
 from app.api.resource import AllocationResult, ResourceClaim
 from tests.support.allocation.scenarios import (
@@ -148,4 +148,4 @@ def test_earlier_alternatives_score_more(chosen: list[str], expected: int) -> No
     item = claim(first_available("r", ask(), ask()), request("s"), first_available("t", ask(), ask(), ask()))
     results = [{"request": name, "driver": "d", "pool": "p", "device": "x"} for name in chosen]
     allocation = convert(AllocationResult, {"devices": {"results": results}})
-    assert score([(convert(ResourceClaim, item), allocation)]) == expected
+    assert PrioritizedList().settled([(convert(ResourceClaim, item), allocation)]) == expected

@@ -18,7 +18,7 @@ from app.allocation.allocator import Allocator
 from app.allocation.decisions import Decisions
 from app.allocation.plan import Failure, Plan, Refusal
 from app.allocation.requests import prepare
-from app.allocation.score import score as raw_score
+from app.allocation.score import PrioritizedList
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.features import FeatureGates
@@ -385,7 +385,7 @@ class VerdictMachine(RuleBasedStateMachine):
                 refused[name] = answer.reason
             else:
                 fits.append(name)
-                scores[name] = raw_score(zip(claims, answer.allocations, strict=True))
+                scores[name] = PrioritizedList().settled(zip(claims, answer.allocations, strict=True))
         return fits, refused, scores, ""
 
     @invariant()

@@ -187,7 +187,7 @@ class TestTaintRules:
         cluster.apply(convert(DeviceTaintRule, {"metadata": {"name": "r"}, "spec": spec}))
         view = cluster.inventory.view("n")
         assert view is not None
-        assert {device.id[2] for device in view.devices if device.model.taints} == tainted
+        assert {device.id[2] for device in view.devices if device.model.traits.taints} == tainted
 
     def test_rules_do_nothing_while_the_gate_is_off(self, make_slice: SliceBuilder, make_node: NodeBuilder) -> None:
         cluster = Cluster(FeatureGates(DRADeviceTaintRules=False))
@@ -195,7 +195,7 @@ class TestTaintRules:
         cluster.apply(rule("r"))
         cluster.apply(make_slice("s", "p", ["d0"], nodeName="n"))
         view = cluster.inventory.view("n")
-        assert view is not None and not view.devices[0].model.taints
+        assert view is not None and not view.devices[0].model.traits.taints
 
 
 class TestSharing:
@@ -219,7 +219,7 @@ class TestSharing:
         cluster.apply(make_slice("s", "p", devices, nodeName="n"))
         view = cluster.inventory.view("n")
         assert view is not None
-        assert view.devices[0].model.key != view.devices[1].model.key
+        assert view.devices[0].model is not view.devices[1].model
 
     def test_an_open_pool_is_built_once_for_all_nodes_that_match_alike(
         self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder

@@ -76,8 +76,7 @@ def slices(draw: st.DrawFn) -> ResourceSlice:
 
 def described(pool: Pool) -> tuple[Any, ...]:
     listed = tuple(
-        (device.id, to_builtins(device.model.device) | {"name": ""}, _selection(device.selection))
-        for device in pool.devices
+        (device.id, to_builtins(device.model.traits), _selection(device.selection)) for device in pool.devices
     )
     flags = pool.incomplete, bool(pool.invalid), pool.late, pool.elsewhere, dict(pool.unmatchable)
     return pool.id, flags, listed, dict(pool.counters), sorted(pool.consumers)

@@ -10,9 +10,9 @@ import pytest
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.features import FeatureGates
-from app.api.resource import DeviceTaintRule, ResourceSlice
-from app.devices.models import DeviceModel, DeviceModels
+from app.api.resource import DeviceAttribute, DeviceTaintRule, ResourceSlice
 from app.devices.nodeview import NodeView, node_view
+from app.devices.traits import traits_of
 
 Json = dict[str, Any]
 
@@ -187,42 +187,40 @@ def rule(**selector: str) -> Json:
 )
 def test_rules_add_their_taint_to_the_devices_they_select(rules: list[Json], tainted: str) -> None:
     found = view([item("a", "x y")], rules=rules)
-    assert " ".join(device.id[2] for device in found.devices if device.model.taints) == tainted
+    assert " ".join(device.id[2] for device in found.devices if device.model.traits.taints) == tainted
     assert not any(
-        device.model.taints
+        device.model.traits.taints
         for device in view([item("a", "x y")], FeatureGates(DRADeviceTaintRules=False), rules).devices
     )
 
 
 def test_devices_of_equal_content_share_a_model() -> None:
-    first, second, other = view(
-        [item("a", content=[{"name": "x"}, {"name": "y"}, {"name": "z", "allNodes": True}])]
-    ).devices
+    tainted = {"name": "z", "taints": [{"key": "k", "effect": "NoSchedule"}]}
+    first, second, other = view([item("a", content=[{"name": "x"}, {"name": "y", "allNodes": True}, tainted])]).devices
     assert first.model is second.model
     assert first.model is not other.model
 
 
-def test_a_model_keeps_active_taints_and_exact_amounts_only() -> None:
+def test_traits_are_active_taints_and_exact_amounts_only() -> None:
     taints = [{"key": "k", "effect": effect} for effect in ("NoSchedule", "None", "Odd", "NoExecute")]
     device = convert(ResourceSlice, item("a", content=[{**consuming("x"), "taints": taints}])).spec.devices[0]
-    model = DeviceModel("d", device)
-    assert [taint.effect for taint in model.taints] == ["NoSchedule", "NoExecute"]
-    assert model.consumes == (("s", "c", 10**9),)
-    assert DeviceModels()("d", device).consumes == model.consumes
+    traits = traits_of("d", device)
+    assert [taint.effect for taint in traits.taints] == ["NoSchedule", "NoExecute"]
+    assert traits.consumes == (("s", "c", 10**9),)
 
 
 @pytest.mark.parametrize(
     ("attributes", "name", "expected"),
     [
-        ({"model": {"string": "x"}}, "d/model", (True, "x")),
-        ({"d/model": {"string": "x"}, "model": {"string": "y"}}, "d/model", (True, "x")),
-        ({"model": {"string": "x"}}, "other/model", (False, None)),
-        ({"model": {}}, "d/model", (True, None)),
-        ({}, "d/model", (False, None)),
+        ({"model": {"string": "x"}}, "d/model", DeviceAttribute(string="x")),
+        ({"d/model": {"string": "x"}, "model": {"string": "y"}}, "d/model", DeviceAttribute(string="x")),
+        ({"model": {"string": "x"}}, "other/model", None),
+        ({"model": {}}, "d/model", DeviceAttribute()),
+        ({}, "d/model", None),
     ],
 )
 def test_an_attribute_is_found_by_its_full_name_or_in_the_drivers_domain(
-    attributes: Json, name: str, expected: tuple[bool, object]
+    attributes: Json, name: str, expected: DeviceAttribute | None
 ) -> None:
     device = convert(ResourceSlice, item("a", content=[{"name": "x", "attributes": attributes}])).spec.devices[0]
-    assert DeviceModel("d", device).attribute(name) == expected
+    assert traits_of("d", device).attribute(name) == expected

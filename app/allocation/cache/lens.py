@@ -1,10 +1,11 @@
 """How a pod's claims look at nodes: through a lens, nodes that must get the same verdict look the same.
 
 Promises: two nodes with equal fingerprints make the search take the same turns. A fingerprint holds, per pool and in
-search order, what the search can notice: what the claims' selectors, tolerations and capacity requests say about each
-device, the values of the attributes that constraints compare, what the device consumes and offers, whether it is free,
-and what the pool's counters still have. Names of nodes, pools and devices, and devices no request wants, are left out.
-A device that somebody owns is left out too, unless a request looks at devices in use (mode All, admin access).
+search order, what the search can notice: the kind of each device (see `kinds`), whether it is free, and what the pool's
+counters still have. Names of nodes, pools and devices, and devices no request wants, are left out. A device that
+somebody owns is left out too, unless a request looks at devices in use (mode All, admin access).
+
+A lens made for a scorer holds what that reads as well, so that nodes with equal fingerprints get equal scores.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from itertools import count
 
+import msgspec
+
+from app.allocation.cache.kinds import IRRELEVANT, Kinds
 from app.allocation.cache.reduction import Reduction, Shape
 from app.allocation.requests import Filter, PreparedClaims
-from app.allocation.selection import judge
+from app.allocation.score import Scorer
 from app.devices.ledger import Ledger
-from app.devices.models import DeviceModel
 from app.devices.nodes import SeenNode, Sight
 from app.devices.overlay import Overlay
 from app.devices.pools import Pool
@@ -26,53 +29,53 @@ REMEMBERED = 50_000
 
 Fingerprint = tuple[Hashable, ...]
 
-LensKey = tuple[tuple[Filter, ...], tuple[str, ...], bool]
-
-IRRELEVANT = 0
-"""The kind of devices that no request can have, and the part of pools that make no difference."""
+NOTHING = 0
+"""The part of pools that make no difference."""
 
 INCOMPLETE, INVALID = -1, -2
 """Parts of pools without devices."""
 
 
-class Lens:
-    """What is looked at: `filters` of requests, `attributes` of constraints. `whole`: devices in use matter as well.
-
-    `reduction` has to be made for what these read; lenses that read the same may share it.
+class Focus(msgspec.Struct, frozen=True):
+    """What is looked at: `filters` of requests, `attributes` of constraints and scorers (full names). `in_use`: devices
+    in use matter as well; `every`: all devices do, wanted or not, and all that is left of capacity and counters.
     """
 
-    def __init__(
-        self,
-        filters: tuple[Filter, ...],
-        attributes: tuple[str, ...],
-        whole: bool,
-        *,
-        reduction: Reduction,
-        states: PoolStates,
-    ) -> None:
-        self._filters = filters
-        self._attributes = attributes
-        self._whole = whole
+    filters: tuple[Filter, ...]
+    attributes: tuple[str, ...]
+    in_use: bool
+    every: bool = False
+
+
+def focus(prepared: PreparedClaims, scorer: Scorer | None = None) -> Focus:
+    """What the search for the claims looks at, and the scorer that rates what it finds."""
+    asks = [ask for request in prepared.requests for ask in request.asks]
+    attributes = {
+        name
+        for claim in prepared.claims
+        for constraint in claim.constraints
+        if (name := constraint.match_attribute or constraint.distinct_attribute)
+    }
+    every = scorer is not None and scorer.reads_use
+    if scorer is not None:
+        attributes.update(scorer.attributes)
+    filters = tuple(dict.fromkeys(ask.filter for ask in asks))
+    return Focus(filters, tuple(sorted(attributes)), every or any(ask.all or ask.admin for ask in asks), every)
+
+
+class Lens:
+    """Claims with equal focus share a lens. `reduction` has to be made for what the focus reads; lenses that read the
+    same may share it.
+    """
+
+    def __init__(self, focus: Focus, *, reduction: Reduction, states: PoolStates) -> None:
+        self._focus = focus
+        self._kinds = Kinds(focus.filters, focus.attributes, every=focus.every)
         self._reduction = reduction
         self._states = states
-        self._kinds: dict[Hashable, int] = {}
-        self._kind_of: dict[DeviceModel, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._parts: dict[tuple[Shape, PoolState], int] = {}
         self._next = count(1)
-
-    @staticmethod
-    def key(prepared: PreparedClaims) -> LensKey:
-        """Claims with equal keys look at nodes in the same way: the arguments of the lens."""
-        asks = [ask for request in prepared.requests for ask in request.asks]
-        attributes = {
-            name
-            for claim in prepared.claims
-            for constraint in claim.constraints
-            if (name := constraint.match_attribute or constraint.distinct_attribute)
-        }
-        filters = tuple(dict.fromkeys(ask.filter for ask in asks))
-        return filters, tuple(sorted(attributes)), any(ask.all or ask.admin for ask in asks)
 
     def fingerprint(self, seen: SeenNode, ledger: Ledger, overlay: Overlay) -> Fingerprint:
         """Of an up-to-date node, in the state that the overlay on this ledger shows."""
@@ -86,7 +89,7 @@ class Lens:
                 part = self._parts.get((shape, state))
                 if part is None:
                     part = self._part(shape, state)
-                if part != IRRELEVANT:
+                if part != NOTHING:
                     found.append(part)
         return tuple(found)
 
@@ -118,52 +121,17 @@ class Lens:
         if shape.invalid:
             return INVALID
         if shape.incomplete:
-            return INCOMPLETE if self._whole else IRRELEVANT
+            return INCOMPLETE if self._focus.in_use else NOTHING
         devices: list[Hashable] = []
-        consuming = False
+        consuming = self._focus.every
         for index, (model, place) in enumerate(shape.devices):
-            kind = self._kind(model)
+            kind = self._kinds.of(model)
             owned = bool(state.owned >> index & 1)
-            if kind == IRRELEVANT or (owned and not self._whole):
+            if kind == IRRELEVANT or (owned and not self._focus.in_use):
                 continue
             used = state.shared.get(index)
             devices.append((kind, owned, place, used) if owned or place or used is not None else kind)
-            consuming = consuming or bool(model.consumes)
+            consuming = consuming or bool(model.traits.consumes)
         if not devices:
-            return IRRELEVANT
+            return NOTHING
         return (*devices, state.left) if consuming and shape.counted else tuple(devices)
-
-    def _kind(self, model: DeviceModel) -> int:
-        """A number for what the search can notice of a device apart from its place and use."""
-        known = self._kind_of.get(model)
-        if known is None:
-            if len(self._kind_of) >= REMEMBERED:
-                self._kind_of.clear()
-            known = self._kind_of[model] = self._kind_anew(model)
-        return known
-
-    def _kind_anew(self, model: DeviceModel) -> int:
-        judgements = tuple(
-            (found.lost, found.selected, found.takes, found.objection is not None)
-            for found in (judge(model, filter) for filter in self._filters)
-        )
-        if not any(selected or objection for _, selected, _, objection in judgements):
-            return IRRELEVANT
-        content = (
-            judgements,
-            tuple(_typed(model, name) for name in self._attributes),
-            model.multi,
-            bool(model.binding_conditions),
-            model.binds_to_node,
-            tuple(sorted(model.consumes)),
-            tuple(sorted((name, capacity.value.nano) for name, capacity in model.capacity.items())),
-        )
-        return self._kinds.setdefault(content, len(self._kinds) + 1)
-
-
-def _typed(model: DeviceModel, name: str) -> Hashable:
-    """Presence, type and value of an attribute: 1 and true are different values."""
-    present, value = model.attribute(name)
-    if isinstance(value, tuple):
-        return present, "list", tuple((type(item).__name__, item) for item in value)
-    return present, type(value).__name__, value

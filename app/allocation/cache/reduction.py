@@ -1,14 +1,13 @@
 """Devices reduced to what is read of them, so that a serial number does not make every device unlike all others.
 
 Promises: devices with one representative give the same answers to every selector and constraint whose reads the
-reduction was made for, and are equal in everything but attributes. Pools with the same devices in this sense share
-one `Shape`.
+reduction was made for, and their traits are equal in everything but ordinary attributes that nobody reads. Pools with
+the same devices in this sense share one `Shape`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import Any
 
 from app.allocation.requests import Filter
 from app.allocation.selection import cel_gates
@@ -116,12 +115,13 @@ class Reduction:
     def _representative(self, model: DeviceModel) -> DeviceModel:
         if self._reads is None:
             return model
-        names = self._names.get(model.driver)
+        driver, attributes = model.traits.driver, model.traits.attributes
+        names = self._names.get(driver)
         if names is None:
-            names = self._names[model.driver] = _published_names(self._reads, model.driver)
-        key: tuple[Hashable, ...] = (model.driver, model.rest, *(_typed(model.attributes, name) for name in names))
+            names = self._names[driver] = _published_names(self._reads, driver)
+        key: tuple[Hashable, ...] = (model.rest, *map(attributes.get, names))
         if self._domains:
-            present = {_domain(name, model.driver) for name in model.attributes}
+            present = {_domain(name, driver) for name in attributes}
             key = (*key, *(domain in present for domain in self._domains))
         return self._representatives.setdefault(key, model)
 
@@ -140,15 +140,6 @@ def _published_names(reads: Iterable[tuple[str, str]], driver: str) -> tuple[str
 def _domain(name: str, driver: str) -> str:
     domain, slash, _ = name.partition("/")
     return domain if slash else driver
-
-
-_ABSENT = ("absent",)
-
-
-def _typed(attributes: Any, name: str) -> Hashable:
-    """Presence, type and value: 1 and true are different."""
-    value = attributes.get(name, _ABSENT)
-    return value if type(value) is str else (type(value).__name__, value)
 
 
 def _places(pool: Pool) -> tuple[int, ...]:

@@ -18,13 +18,13 @@ import msgspec
 
 from app.allocation.cache.lens import Fingerprint, Lens
 from app.allocation.plan import Failure, Plan, Refusal
-from app.allocation.requests import PreparedClaims
-from app.allocation.score import score
 from app.devices.ledger import Ledger
 from app.devices.nodes import Nodes
 from app.devices.overlay import Overlay
 
 REMEMBERED_FINGERPRINTS = 50_000
+REMEMBERED_OUTCOMES = 50_000
+"""There are as many as scores."""
 UNKNOWN_NODE = "node is not known yet"
 
 UNDECIDED = 0
@@ -32,8 +32,8 @@ UNDECIDED = 0
 NO_NODE = 1
 FAILED = 2
 
-Search = Callable[[str], Plan | Refusal | Failure]
-"""A fresh search on the node of this name."""
+Search = Callable[[str], tuple[Plan | Refusal | Failure, int]]
+"""A fresh search on the node of this name, and the raw score of what it found."""
 
 
 class Verdicts(msgspec.Struct, frozen=True):
@@ -52,24 +52,26 @@ class _Outcome(msgspec.Struct, frozen=True):
     score: int = 0
 
 
-class Table:
-    """The verdicts for claims of one content. `searches` counts the searches made."""
+_FIXED = (_Outcome(False), _Outcome(False, UNKNOWN_NODE), _Outcome(False))
+"""Those of UNDECIDED, NO_NODE and FAILED."""
 
-    def __init__(self, prepared: PreparedClaims, lens: Lens, nodes: Nodes, ledger: Ledger) -> None:
-        self.prepared = prepared
+
+class Table:
+    """The verdicts for claims of one content. `searches` counts the searches made.
+
+    Scores are those of the searches: the lens has to be made for what the scorer reads, or nobody may ask for them.
+    """
+
+    def __init__(self, lens: Lens, nodes: Nodes, ledger: Ledger) -> None:
         self.searches = 0
         self._lens = lens
         self._nodes = nodes
         self._ledger = ledger
         self._position = -1
-        self._outcomes: list[_Outcome] = [
-            _Outcome(False),
-            _Outcome(False, UNKNOWN_NODE),
-            _Outcome(False),
-        ]
+        self._outcomes = list(_FIXED)
         self._numbers: dict[_Outcome, int] = {}
         self._by_fingerprint: dict[Fingerprint, int] = {}
-        self._by_node: array[int] = array("H")
+        self._by_node: array[int] = array("I")
         """Number of the outcome by index of the node; the last entry, index -1, stands for unknown nodes."""
 
     def verdicts(self, names: Sequence[str], search: Search, overlay: Overlay) -> Verdicts:
@@ -78,7 +80,7 @@ class Table:
         """
         row = self._row(names, search, overlay)
         if FAILED in row:
-            found = search(names[row.index(FAILED)])
+            found, _ = search(names[row.index(FAILED)])
             error = found.error if isinstance(found, Failure) else ""
             return Verdicts([], {}, error)
         outcomes = self._outcomes
@@ -127,8 +129,12 @@ class Table:
         changes = self._nodes.changes
         noted = changes.since(self._position)
         wanted = len(self._nodes.by_index) + 1
+        if len(self._outcomes) >= REMEMBERED_OUTCOMES:
+            self._outcomes, noted = list(_FIXED), None
+            self._numbers.clear()
+            self._by_fingerprint.clear()
         if noted is None:
-            self._by_node = array("H", bytes(2 * wanted))
+            self._by_node = array("I", [UNDECIDED]) * wanted
             self._by_node[-1] = NO_NODE
         else:
             by_node = self._by_node
@@ -146,7 +152,7 @@ class Table:
         number = self._by_fingerprint.get(fingerprint)
         if number is None:
             self.searches += 1
-            number = self._number(search(name))
+            number = self._number(*search(name))
             if len(self._by_fingerprint) >= REMEMBERED_FINGERPRINTS:
                 self._by_fingerprint.clear()
             self._by_fingerprint[fingerprint] = number
@@ -154,19 +160,15 @@ class Table:
             self._by_node[seen.index] = number
         return number
 
-    def _number(self, found: Plan | Refusal | Failure) -> int:
+    def _number(self, found: Plan | Refusal | Failure, score: int) -> int:
         if isinstance(found, Failure):
             return FAILED
         if isinstance(found, Refusal):
             outcome = _Outcome(False, found.reason)
         else:
-            outcome = _Outcome(True, score=self._score(found))
+            outcome = _Outcome(True, score=score)
         number = self._numbers.get(outcome)
         if number is None:
             number = self._numbers[outcome] = len(self._outcomes)
             self._outcomes.append(outcome)
         return number
-
-    def _score(self, plan: Plan) -> int:
-        claims = (prepared.claim for prepared in self.prepared.claims)
-        return score(zip(claims, plan.allocations, strict=True))

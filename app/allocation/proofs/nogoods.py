@@ -179,7 +179,8 @@ class Nogoods:
             if ordered >> index & 1:
                 label.append(index)
             if task.shareable >> index & 1:
-                label.append(tuple((name, offered.value.nano) for name, offered in device.model.capacity.items()))
+                capacity = device.model.traits.capacity
+                label.append(tuple((name, offered.value.nano) for name, offered in capacity.items()))
                 label.append(tuple(judge(device.model, filter).takes for filter in filters))
                 shared = task.holdings.shared.get(index)
                 label.append(None if shared is None else tuple(sorted(shared.items())))

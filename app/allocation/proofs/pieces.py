@@ -117,7 +117,7 @@ class Pieces:
     def _room(self, state: State, device: int) -> Size:
         if not self._task.shareable >> device & 1:
             return (1,)
-        capacity = self._task.view.devices[device].model.capacity
+        capacity = self._task.view.devices[device].model.traits.capacity
         allocated = self._task.holdings.shared.get(device, NO_AMOUNTS)
         attempt = state.consumed.get(device, NO_AMOUNTS)
         return tuple(

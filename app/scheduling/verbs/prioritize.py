@@ -42,9 +42,9 @@ def _prefer_better_alternatives(view: View, subject: Subject, scores: dict[str, 
     """Raw scores, brought to 0..10 over these nodes."""
     allocated = [(claim, claim.allocation) for claim in subject.claims.allocated if claim.allocation is not None]
     pending = subject.claims.pending
-    if not any(request.first_available for claim in pending for request in claim.spec.devices.requests):
+    if not view.decisions.scorer.concerns(pending):
         return
-    already = view.decisions.score(allocated)
+    already = view.decisions.settled_score(allocated)
     known = [name for name in scores if name in view.cluster.nodes]
     raw = {name: already + score for name, score in view.decisions.scores(pending, known).items()}
     best = max(raw.values(), default=0)

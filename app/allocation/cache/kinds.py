@@ -1,0 +1,53 @@
+"""Kinds of devices: numbers that are equal when nothing a decision reads of two devices is different.
+
+Promises: what the filters of requests say, the attributes that constraints or a scorer compare, and all other traits as
+a whole. A field that traits get is part of the kind by itself. Only ordinary attributes that nobody reads are left out:
+a serial number does not make a device unlike all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from app.allocation.requests import Filter
+from app.allocation.selection import judge
+from app.devices.models import DeviceModel
+
+REMEMBERED: Final = 50_000
+
+IRRELEVANT: Final = 0
+"""The kind of devices that no request can have."""
+
+
+class Kinds:
+    """The kinds for claims with these filters, and constraints on these attributes (full names).
+
+    `every`: devices that no request can have are of interest as well.
+    """
+
+    def __init__(self, filters: tuple[Filter, ...], attributes: tuple[str, ...], *, every: bool = False) -> None:
+        self._filters = filters
+        self._attributes = attributes
+        self._every = every
+        self._numbers: dict[Hashable, int] = {}
+        self._known: dict[DeviceModel, int] = {}
+
+    def of(self, model: DeviceModel) -> int:
+        """The kind of devices with this model."""
+        known = self._known.get(model)
+        if known is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            known = self._known[model] = self._number(model)
+        return known
+
+    def _number(self, model: DeviceModel) -> int:
+        judgements = tuple(
+            (found.lost, found.selected, found.takes, found.objection is not None)
+            for found in (judge(model, filter) for filter in self._filters)
+        )
+        if not self._every and not any(selected or objection for _, selected, _, objection in judgements):
+            return IRRELEVANT
+        content = judgements, tuple(model.traits.attribute(name) for name in self._attributes), model.bare
+        return self._numbers.setdefault(content, len(self._numbers) + 1)

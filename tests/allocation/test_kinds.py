@@ -1,0 +1,103 @@
+"""What makes nodes look different to the cache of verdicts: everything that decisions may read of their devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.allocation.cache.lens import Fingerprint, Focus, Lens, focus
+from app.allocation.cache.reduction import Reduction, reads_of
+from app.allocation.requests import PreparedClaims, prepare
+from app.api.core import Node
+from app.api.decoding import convert
+from app.api.features import FeatureGates
+from app.api.meta import ObjectMeta
+from app.api.resource import Device, DeviceAttribute, DeviceClass, ResourceSliceSpec
+from app.devices.cluster import Cluster
+from app.devices.models import DeviceModel
+from app.devices.nodes import SeenNode, Sight
+from app.devices.nodeselection import NodeSelection
+from app.devices.overlay import Overlay
+from app.devices.pools import Pool, PooledDevice
+from app.devices.poolstate import PoolStates
+from app.devices.traits import Traits, traits_of
+from tests.support.allocation.manynodes import exactly, wanted
+from tests.support.specimens import field_specimens, specimen
+
+ALL = FeatureGates(**dict.fromkeys(FeatureGates.__struct_fields__, True))
+SAME = Traits(driver="same")
+
+
+def focused(*attributes: str) -> Focus:
+    """What the search for one device without any conditions looks at, when constraints read these attributes."""
+    prepared = prepare([wanted(exactly())], {"any": convert(DeviceClass, {"metadata": {"name": "any"}})}, ALL)
+    assert isinstance(prepared, PreparedClaims)
+    return msgspec.structs.replace(focus(prepared), attributes=attributes)
+
+
+class Looks:
+    """Fingerprints of nodes with one pool, all through one lens."""
+
+    def __init__(self, focus: Focus) -> None:
+        reduction = Reduction(reads_of(focus.filters, focus.attributes))
+        self._lens = Lens(focus, reduction=reduction, states=PoolStates())
+        self._cluster = Cluster(ALL)
+
+    def of(self, *devices: Traits) -> Fingerprint:
+        somewhere = NodeSelection(specimen(ResourceSliceSpec))
+        pooled = tuple(
+            PooledDevice(("same", "p", f"d{index}"), DeviceModel(traits), somewhere)
+            for index, traits in enumerate(devices)
+        )
+        seen = SeenNode(0, Node(metadata=ObjectMeta(name="n")))
+        seen.sights = (Sight(Pool(("same", "p"), pooled)),)
+        return self._lens.fingerprint(seen, self._cluster.ledger, Overlay(self._cluster))
+
+
+CHANGES: dict[str, Any] = field_specimens(Traits)
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_devices_that_differ_in_one_trait_look_different(field: str) -> None:
+    other = msgspec.structs.replace(SAME, **{field: CHANGES[field]})
+    looks = Looks(focused(*other.attributes))
+    assert looks.of(SAME) == looks.of(msgspec.structs.replace(SAME))
+    assert looks.of(SAME) != looks.of(other)
+
+
+def test_an_ordinary_attribute_counts_only_when_it_is_read() -> None:
+    one, two = (msgspec.structs.replace(SAME, attributes={"serial": DeviceAttribute(int_=number)}) for number in (0, 1))
+    unread, read = Looks(focused()), Looks(focused("same/serial"))
+    assert unread.of(one, one) == unread.of(one, two)
+    assert read.of(one, one) != read.of(one, two)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (DeviceAttribute(int_=1), DeviceAttribute(bool_=True)),
+        (DeviceAttribute(string="1.0.0"), DeviceAttribute(version="1.0.0")),
+        (DeviceAttribute(ints=(1,)), DeviceAttribute(bools=(True,))),
+        (DeviceAttribute(), None),
+    ],
+)
+def test_types_and_presence_of_attributes_count(one: DeviceAttribute, other: DeviceAttribute | None) -> None:
+    looks = Looks(focused("same/a"))
+    found = [
+        looks.of(msgspec.structs.replace(SAME, attributes={} if value is None else {"a": value}))
+        for value in (one, other)
+    ]
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("field", sorted(set(Device.__struct_fields__) - {"node_name", "node_selector", "all_nodes"}))
+def test_every_field_of_a_published_device_is_a_trait_but_its_name_and_its_nodes(field: str) -> None:
+    bare = Device(name="d")
+    changed = msgspec.structs.replace(bare, **{field: field_specimens(Device)[field]})
+    if field == "taints":
+        changed = msgspec.structs.replace(
+            changed, taints=tuple(msgspec.structs.replace(taint, effect="NoSchedule") for taint in changed.taints)
+        )
+    assert (traits_of("d", bare) != traits_of("d", changed)) == (field != "name")
