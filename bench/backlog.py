@@ -133,13 +133,13 @@ class Bench:
             cores=cores,
             strangers=strangers,
             calls={
-                result: grown.of("dra_extender_filtered_total", result=result)
+                result: grown.of("dra_extender_filter_results_total", result=result)
                 for result in ("repeated", "refused", "fits")
             },
             attempt=attempts.mean("scheduler_scheduling_attempt_duration_seconds", result="unschedulable"),
-            answer=grown.mean("dra_extender_verb_seconds", verb="filter"),
-            searches=grown.of("dra_extender_searches_total"),
-            rings=grown.of("dra_extender_doorbell_total", result="rung"),
+            answer=grown.mean("dra_extender_verb_duration_seconds", verb="filter"),
+            searches=grown.of("dra_extender_allocation_searches_total"),
+            rings=grown.of("dra_extender_doorbell_rings_total", result="rung"),
             waking=waking,
             left=plan.refused - backlog.served,
             flushed=metric(scheduler.metrics(trust), "scheduler_pod_scheduled_after_flush_total"),
@@ -198,7 +198,7 @@ class _Growth:
 
 async def _until_quiet(extender: Extender) -> None:
     calls = -1.0
-    while (now := metric(await asyncio.to_thread(extender.metrics), "dra_extender_filtered_total")) != calls:
+    while (now := metric(await asyncio.to_thread(extender.metrics), "dra_extender_filter_results_total")) != calls:
         calls = now
         await asyncio.sleep(_QUIET)
 

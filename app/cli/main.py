@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from app.cli import allocate, audit, demo, explain, selector, serve, version
+from app.unexpected import Place, tolerate
 
 _COMMANDS = {
     "serve": serve.serve,
@@ -45,5 +46,15 @@ for _name, _command in _COMMANDS.items():
 
 
 def main() -> None:
-    """The entry point of `dra-extender` and `kubectl-dra`; the help has the name that people type."""
+    """The entry point of `dra-extender` and `kubectl-dra`; the help has the name that people type.
+
+    Bugs that a command can outlive are logged, not raised.
+    """
+    tolerate(_log_unexpected)
     app(prog_name="kubectl dra" if Path(sys.argv[0]).stem == "kubectl-dra" else "dra-extender")
+
+
+def _log_unexpected(place: Place, problem: Exception, about: dict[str, object]) -> None:
+    from app.service.logs import log_unexpected
+
+    log_unexpected(place, problem, about)

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from app.api.errors import ApiError
+from app.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +86,7 @@ class WorkQueue:
         except ApiError as problem:
             self._failed(key, problem.message)
         except Exception as problem:  # a controller outlives every mistake
-            log.exception("work failed", queue=self._name, key=key)
+            unexpected("controller", problem, queue=self._name, key=key)
             self._failed(key, str(problem))
         else:
             self._failures.pop(key, None)

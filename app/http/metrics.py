@@ -1,14 +1,15 @@
 """What the service counts, in the format of Prometheus.
 
 One table defines every metric: it makes the metrics, and `markdown_table` makes the reference in docs/metrics.md,
-which a test keeps current. Labels are fixed texts, never names of objects, so the number of series does not grow with
-the cluster.
+which a test keeps current. What scheduling counts is defined in `app.scheduling.outcomes`. Labels are fixed texts,
+never names of objects, so the number of series does not grow with the cluster. Names follow the conventions of
+Prometheus: counters end in `_total`, units are base units and stand in the name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, get_args
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -19,113 +20,105 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from app.scheduling import outcomes
+from app.scheduling.outcomes import L, Outcome, Step
+from app.unexpected import PLACES, unexpected
 
 PREFIX = "dra_extender_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-_FAST = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0)
+_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0)
+
+VerbName = Literal["filter", "prioritize", "preempt", "bind", "advise"]
+VerbResult = Literal["ok", "error", "malformed", "unavailable", "broken"]
+
+VERB_RESULTS: dict[VerbResult, str] = {
+    "ok": "",
+    "error": "the answer says what is wrong",
+    "malformed": "the request cannot be understood",
+    "unavailable": "no decision may be made now",
+    "broken": "a bug",
+}
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """One metric. `read` ones are taken from the service's state when somebody asks, others are counted as we go."""
+    """One metric. `read` ones are taken from the service's state at each scrape, others are counted as we go.
+
+    `values` are the values of the last label where they are fixed, each with its meaning.
+    """
 
     name: str
     type: Literal["counter", "gauge", "histogram"]
     help: str
-    label: str = ""
+    labels: tuple[str, ...] = ()
     read: bool = False
+    values: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def documentation(self) -> str:
+        """The help text with the values of the label and their meaning."""
+        if not self.values:
+            return self.help
+        return f"{self.help}: {', '.join(_described(value, meaning) for value, meaning in self.values)}"
+
+
+def _pairs(values: Mapping[L, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(values.items())
+
+
+def _described(value: str, meaning: str) -> str:
+    return f"{value} ({meaning})" if meaning else value
+
+
+def _read(name: str, type_: Literal["counter", "gauge"], help_: str, label: str = "") -> Spec:
+    return Spec(name, type_, help_, (label,) if label else (), read=True)
 
 
 SPECS: tuple[Spec, ...] = (
-    Spec("verb_seconds", "histogram", "time from the first byte of a verb's request to its answer", "verb"),
+    Spec("verb_duration_seconds", "histogram", "time from the first byte of a verb's request to its answer", ("verb",)),
     Spec(
-        "verb_answers_total",
+        "verb_requests_total",
         "counter",
-        "answers by verb and outcome: ok, error (said in the answer), malformed, unavailable (503), broken (a bug)",
-        "verb,outcome",
+        "requests of the verbs",
+        ("verb", "result"),
+        values=tuple(VERB_RESULTS.items()),
     ),
-    Spec(
-        "filtered_total",
-        "counter",
-        "filter calls: untouched (no claims), fits, refused, repeated (answered from memory), error",
-        "result",
+    *(
+        Spec(outcome.name, "counter", outcome.help, (outcome.label,), values=_pairs(outcome.values))
+        for outcome in outcomes.OUTCOMES
     ),
-    Spec(
-        "bound_total",
-        "counter",
-        "bind calls: bound, replayed, joined, refused, conflict, failed, waiting, cancelled, late, broken",
-        "result",
-    ),
-    Spec(
-        "conflicts_total",
-        "counter",
-        "somebody was there first: claim (changed meanwhile), rival (the device was taken), binding (bound elsewhere)",
-        "kind",
-    ),
-    Spec("unknown_outcomes_total", "counter", "writes whose reply was lost, by kind of write", "write"),
-    Spec(
-        "undone_total", "counter", "claim writes taken back: deallocated, unreserved, fenced, left, gone, failed", "how"
-    ),
-    Spec("doorbell_total", "counter", "attempts to wake refused pods: rung, failed", "result"),
-    Spec(
-        "cleared_total",
-        "counter",
-        "unused allocations cleared: in_the_way, idle, abandoned, leftover; or failed to",
-        "why",
-    ),
-    Spec("step_seconds", "histogram", "parts of a bind: bind, finalizer, status, own_write_on_watch, binding", "step"),
-    Spec("loop_lag_seconds", "histogram", "how late the event loop runs what is due; long means something blocks it"),
-    Spec("ready", "gauge", "1 when the verbs are served", read=True),
-    Spec("leading", "gauge", "1 when this replica holds the lease, or when there is no election", read=True),
-    Spec("objects", "gauge", "objects known, by kind", "kind", read=True),
-    Spec("poisoned_objects", "gauge", "objects that cannot be understood and are left out, by kind", "kind", read=True),
-    Spec(
-        "watch_behind_seconds", "gauge", "seconds since a kind was last being watched; 0 while it is", "kind", read=True
-    ),
-    Spec(
-        "lists_total",
-        "counter",
-        "complete lists of a kind; more than one means that events were missed",
-        "kind",
-        read=True,
-    ),
-    Spec("watches_total", "counter", "watches of a kind that were started", "kind", read=True),
-    Spec("watch_events_total", "counter", "watch events of a kind, bookmarks included", "kind", read=True),
-    Spec("size", "gauge", "entries of internal tables and caches, by name", "of", read=True),
-    Spec(
-        "searches_total",
+    Spec("bind_step_duration_seconds", "histogram", "steps of a bind", ("step",), values=_pairs(outcomes.STEPS)),
+    Spec("event_loop_lag_seconds", "histogram", "how late the event loop runs what is due; long means it is blocked"),
+    _read("ready", "gauge", "1 when the verbs are served"),
+    _read("leader", "gauge", "1 when this replica holds the lease, or when there is no election"),
+    _read("objects", "gauge", "objects known from the watches", "kind"),
+    _read("undecodable_objects", "gauge", "objects that cannot be understood and are left out", "kind"),
+    _read("watch_gap_seconds", "gauge", "time since the kind was last being watched; 0 while it is", "kind"),
+    _read("lists_total", "counter", "complete lists; more than one means that events were missed", "kind"),
+    _read("watches_total", "counter", "watches started", "kind"),
+    _read("watch_events_total", "counter", "watch events, bookmarks included", "kind"),
+    _read("binds_in_flight", "gauge", "binds that have begun and not ended"),
+    _read("pods_known", "gauge", "pods that are remembered: those that wait, and those that use devices"),
+    _read("events_queued", "gauge", "Kubernetes events waiting to be written"),
+    _read(
+        "allocation_searches_total",
         "counter",
         "searches for devices on a node by filter and prioritize; their other answers came from memory",
-        read=True,
     ),
-    Spec("violations", "gauge", "claims that hold what another claim holds, by whoever wrote them", read=True),
-    Spec("violations_told_total", "counter", "violations that were told of, however short they were", read=True),
-    Spec("events_sent_total", "counter", "Kubernetes events written", read=True),
-    Spec("events_dropped_total", "counter", "Kubernetes events dropped: refused, or too many at once", read=True),
+    _read("violations", "gauge", "claims that hold what another claim holds, whoever wrote them"),
+    _read("violations_reported_total", "counter", "violations reported, short ones included"),
+    _read("events_sent_total", "counter", "Kubernetes events written"),
+    _read("events_dropped_total", "counter", "Kubernetes events dropped: refused, or too many at once"),
+    Spec(
+        "unexpected_errors_total",
+        "counter",
+        "errors outside every plan, each a bug to report, by place",
+        ("where",),
+        read=True,
+        values=_pairs(PLACES),
+    ),
 )
 
 _BY_NAME = {spec.name: spec for spec in SPECS}
-
-OBSERVED: dict[str, str] = {
-    outcomes.FILTERED: "filtered_total",
-    outcomes.BOUND: "bound_total",
-    outcomes.CONFLICTS: "conflicts_total",
-    outcomes.UNKNOWN: "unknown_outcomes_total",
-    outcomes.UNDONE: "undone_total",
-    outcomes.RUNG: "doorbell_total",
-    outcomes.CLEARED: "cleared_total",
-}
-"""What scheduling counts, and which metric that is."""
-
-STEPS = frozenset(
-    {
-        outcomes.BIND_SECONDS,
-        outcomes.FINALIZER_SECONDS,
-        outcomes.STATUS_SECONDS,
-        outcomes.WATCH_SECONDS,
-        outcomes.BINDING_SECONDS,
-    }
-)
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -145,70 +138,93 @@ class _Readings(Collector):
     def collect(self) -> Iterator[Metric]:
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
         for reading in self._read():
-            spec = _BY_NAME[reading.name]
+            spec = _BY_NAME.get(reading.name)
+            if spec is None or not spec.read or bool(reading.label) != bool(spec.labels):
+                unexpected("metrics", ValueError(f"{reading.name} with label {reading.label!r} is not declared"))
+                continue
             family = families.get(spec.name)
             if family is None:
                 kind = GaugeMetricFamily if spec.type == "gauge" else CounterMetricFamily
-                family = families[spec.name] = kind(
-                    PREFIX + spec.name, spec.help, labels=[spec.label] if spec.label else []
-                )
-            family.add_metric([reading.label] if spec.label else [], reading.value)
+                family = families[spec.name] = kind(PREFIX + spec.name, spec.documentation, labels=spec.labels)
+            family.add_metric([reading.label] if spec.labels else [], reading.value)
         yield from families.values()
 
 
 class Metrics:
-    """All metrics of one service. Is the observer that scheduling reports to."""
+    """All metrics of one service. Is the observer that scheduling reports to.
+
+    A value that is not declared for a label is an unexpected error: refused in tests, counted in production.
+    """
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self._registry)
-        self._counters = {spec.name: self._counter(spec) for spec in SPECS if spec.type == "counter" and not spec.read}
-        self._histograms = {spec.name: self._histogram(spec) for spec in SPECS if spec.type == "histogram"}
+        counters = {spec.name: self._counter(spec) for spec in SPECS if spec.type == "counter" and not spec.read}
+        # Every series is there from the start, so that a first occurrence shows as an increase.
+        self._outcomes = {
+            (outcome.name, value): counters[outcome.name].labels(value)
+            for outcome in outcomes.OUTCOMES
+            for value in outcome.values
+        }
+        self._requests = {
+            (verb, result): counters["verb_requests_total"].labels(verb, result)
+            for verb in get_args(VerbName)
+            for result in VERB_RESULTS
+        }
+        histograms = {spec.name: self._histogram(spec) for spec in SPECS if spec.type == "histogram"}
+        self._steps = {step: histograms["bind_step_duration_seconds"].labels(step) for step in outcomes.STEPS}
+        self._durations = {verb: histograms["verb_duration_seconds"].labels(verb) for verb in get_args(VerbName)}
+        self._lag = histograms["event_loop_lag_seconds"]
 
     def read_from(self, read: Callable[[], Iterable[Reading]]) -> None:
         """Where the values of `read` metrics come from."""
         self._registry.register(_Readings(read))
 
-    def count(self, name: str, label: str = "") -> None:
-        """Something that scheduling observed happened once more."""
-        metric = OBSERVED.get(name)
-        if metric is not None:
-            self._counters[metric].labels(label).inc()
+    def count(self, outcome: Outcome[L], value: L) -> None:
+        """An outcome of scheduling came about once more."""
+        series = self._outcomes.get((outcome.name, value))
+        if series is None:
+            unexpected("metrics", ValueError(f"{outcome.name} with {outcome.label}={value!r} is not declared"))
+        else:
+            series.inc()
 
-    def took(self, name: str, seconds: float) -> None:
-        """A part of a bind is done."""
-        if name in STEPS:
-            self._histograms["step_seconds"].labels(name).observe(seconds)
+    def took(self, step: Step, seconds: float) -> None:
+        """A step of a bind is done."""
+        series = self._steps.get(step)
+        if series is None:
+            unexpected("metrics", ValueError(f"bind_step_duration_seconds with step={step!r} is not declared"))
+        else:
+            series.observe(seconds)
 
-    def answered(self, verb: str, outcome: str, seconds: float) -> None:
+    def answered(self, verb: VerbName, result: VerbResult, seconds: float) -> None:
         """A verb was answered."""
-        self._counters["verb_answers_total"].labels(verb, outcome).inc()
-        self._histograms["verb_seconds"].labels(verb).observe(seconds)
+        series = self._requests.get((verb, result))
+        if series is None:
+            unexpected("metrics", ValueError(f"verb_requests_total with {verb!r}, {result!r} is not declared"))
+        else:
+            series.inc()
+            self._durations[verb].observe(seconds)
 
     def lagged(self, seconds: float) -> None:
         """The event loop ran something so much later than it was due."""
-        self._histograms["loop_lag_seconds"].observe(seconds)
+        self._lag.observe(seconds)
 
     def exposition(self) -> bytes:
         """What a scrape gets."""
         return generate_latest(self._registry)
 
     def _counter(self, spec: Spec) -> Counter:
-        return Counter(PREFIX + spec.name, spec.help, _labels(spec), registry=self._registry)
+        return Counter(PREFIX + spec.name, spec.documentation, spec.labels, registry=self._registry)
 
     def _histogram(self, spec: Spec) -> Histogram:
-        return Histogram(PREFIX + spec.name, spec.help, _labels(spec), registry=self._registry, buckets=_FAST)
+        return Histogram(PREFIX + spec.name, spec.documentation, spec.labels, registry=self._registry, buckets=_BUCKETS)
 
 
 def markdown_table() -> str:
     """The reference of all metrics as a table."""
     rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
     for spec in SPECS:
-        labels = ", ".join(f"`{label}`" for label in _labels(spec))
-        rows.append(f"| `{PREFIX}{spec.name}` | {spec.type} | {labels} | {spec.help} |")
+        labels = ", ".join(f"`{label}`" for label in spec.labels)
+        rows.append(f"| `{PREFIX}{spec.name}` | {spec.type} | {labels} | {spec.documentation} |")
     return "\n".join(rows) + "\n"
-
-
-def _labels(spec: Spec) -> list[str]:
-    return spec.label.split(",") if spec.label else []

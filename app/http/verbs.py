@@ -31,7 +31,8 @@ from app.api.extender import (
     HostPriority,
 )
 from app.http.answers import Answer, BodyTooLargeError, DisconnectedError, problem, read_body, send_answer
-from app.http.metrics import Metrics
+from app.http.metrics import Metrics, VerbName, VerbResult
+from app.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
 
@@ -61,6 +62,10 @@ class Verbs(Protocol):
     def bind(self, args: ExtenderBindingArgs) -> Answered[ExtenderBindingResult]: ...
 
 
+Described = tuple[VerbResult, dict[str, object]]
+"""How a call ended, and what the log says about it."""
+
+
 class Terms(msgspec.Struct, frozen=True):
     """What all verbs of a service have in common: why no decision may be made now (empty when it may), where answers
     are counted, and the largest body in bytes.
@@ -76,17 +81,17 @@ class Verb(Generic[A, R]):
 
     def __init__(
         self,
-        name: str,
+        name: VerbName,
         args: type[A],
         decide: Callable[[A], Answered[R]],
         terms: Terms,
         *,
         refuse: Callable[[int, str], Answer],
         unusable: Callable[[A], str] = lambda _: "",
-        describe: Callable[[A, R], tuple[str, dict[str, object]]],
+        describe: Callable[[A, R], Described],
     ) -> None:
         """`refuse` makes the answer that says what is wrong with a request, `unusable` finds what is wrong with decoded
-        arguments, `describe` gives outcome and log fields.
+        arguments, `describe` gives result and log fields.
         """
         self.name = name
         self._args = args
@@ -102,16 +107,16 @@ class Verb(Generic[A, R]):
             await send_answer(send, problem(405, "POST only"), {b"allow": b"POST"})
             return
         try:
-            answer, outcome = await self._answer(await read_body(scope, receive, self._terms.max_body))
+            answer, result = await self._answer(await read_body(scope, receive, self._terms.max_body))
         except BodyTooLargeError:
             text = f"dra-extender: {self.name} request: larger than {self._terms.max_body} bytes"
-            answer, outcome = msgspec.structs.replace(self._refuse(413, text), close=True), "malformed"
+            answer, result = msgspec.structs.replace(self._refuse(413, text), close=True), "malformed"
         except DisconnectedError:
             return
-        self._terms.metrics.answered(self.name, outcome, time.perf_counter() - started)
+        self._terms.metrics.answered(self.name, result, time.perf_counter() - started)
         await send_answer(send, answer)
 
-    async def _answer(self, body: bytes) -> tuple[Answer, str]:
+    async def _answer(self, body: bytes) -> tuple[Answer, VerbResult]:
         reason = self._terms.unavailable()
         if reason:
             return problem(503, f"dra-extender: {reason}", close=True), "unavailable"
@@ -126,13 +131,13 @@ class Verb(Generic[A, R]):
             decided = self._decide(args)
             result = await self._outcome(decided) if inspect.isawaitable(decided) else decided
             answer = Answer(encode(result))
-        except Exception:
-            log.exception("verb failed", verb=self.name)
+        except Exception as mistake:
+            unexpected("verb", mistake, verb=self.name)
             return self._refuse(503, BROKEN), "broken"
-        outcome, fields = self._describe(args, result)
+        ended, fields = self._describe(args, result)
         write = log.info if self.name == "bind" else log.debug
-        write(self.name, outcome=outcome, **fields)
-        return answer, outcome
+        write(self.name, outcome=ended, **fields)
+        return answer, ended
 
     async def _outcome(self, decided: Awaitable[R]) -> R:
         """Binds go on when their client has gone: what they wrote must be finished or undone."""
@@ -153,7 +158,7 @@ def make_verbs(verbs: Verbs, terms: Terms) -> VerbSet:
     """The verbs over these decisions."""
 
     def prioritize(
-        name: str, decide: Callable[[ExtenderArgs], Answered[Sequence[HostPriority]]]
+        name: VerbName, decide: Callable[[ExtenderArgs], Answered[Sequence[HostPriority]]]
     ) -> Verb[ExtenderArgs, Sequence[HostPriority]]:
         return Verb(
             name,
@@ -213,18 +218,18 @@ def _incomplete_binding(args: ExtenderBindingArgs) -> str:
     return ""
 
 
-def _describe_filter(args: ExtenderArgs, result: ExtenderFilterResult) -> tuple[str, dict[str, object]]:
+def _describe_filter(args: ExtenderArgs, result: ExtenderFilterResult) -> Described:
     fields: dict[str, object] = {"pod": args.Pod.metadata.key, "nodes": len(args.NodeNames or ())}
     if result.Error:
         return "error", fields | {"error": result.Error}
     return "ok", fields | {"fits": len(result.NodeNames)}
 
 
-def _describe_prioritize(args: ExtenderArgs, result: Sequence[HostPriority]) -> tuple[str, dict[str, object]]:
+def _describe_prioritize(args: ExtenderArgs, result: Sequence[HostPriority]) -> Described:
     return "ok", {"pod": args.Pod.metadata.key, "nodes": len(result)}
 
 
-def _describe_preempt(args: ExtenderPreemptionArgs, result: ExtenderPreemptionResult) -> tuple[str, dict[str, object]]:
+def _describe_preempt(args: ExtenderPreemptionArgs, result: ExtenderPreemptionResult) -> Described:
     return "ok", {
         "pod": args.Pod.metadata.key,
         "nodes": len(args.NodeNameToMetaVictims or ()),
@@ -232,6 +237,6 @@ def _describe_preempt(args: ExtenderPreemptionArgs, result: ExtenderPreemptionRe
     }
 
 
-def _describe_bind(args: ExtenderBindingArgs, result: ExtenderBindingResult) -> tuple[str, dict[str, object]]:
+def _describe_bind(args: ExtenderBindingArgs, result: ExtenderBindingResult) -> Described:
     fields: dict[str, object] = {"pod": f"{args.PodNamespace}/{args.PodName}", "node": args.Node}
     return ("error", fields | {"error": result.Error}) if result.Error else ("ok", fields)

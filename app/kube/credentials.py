@@ -18,7 +18,10 @@ from typing import Any
 
 import msgspec
 import structlog
+import yaml
+from aiohttp import ClientError
 
+from app.unexpected import unexpected
 from app.version import VERSION
 
 log = structlog.get_logger(__name__)
@@ -90,8 +93,10 @@ class Credentials:
                 await self._refresh()
                 if isinstance(self.ssl, ssl.SSLContext):
                     self._load_certificate(self.ssl)
-            except Exception as problem:  # whatever a plugin or a half-written file leads to
+            except _loading_problems() as problem:
                 log.warning("credentials not refreshed, going on with the old ones", problem=str(problem))
+            except Exception as problem:
+                unexpected("credentials", problem)
 
     def _context(self) -> ssl.SSLContext:
         configuration = self._configuration
@@ -126,6 +131,18 @@ async def load(settings: ClientSettings) -> Credentials:
     if not kubeconfig and not settings.context and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return await _from_service_account()
     return await _from_kubeconfig(kubeconfig or "~/.kube/config", settings.context, settings.server)
+
+
+def _loading_problems() -> tuple[type[Exception], ...]:
+    """What the library raises for a file, plugin or token service that is not as it should be: its own error, and
+    whatever its first wrong assumption about the content leads to.
+    """
+    from kubernetes_asyncio.config import ConfigException
+
+    return (
+        ConfigException, ClientError, yaml.YAMLError, OSError, RuntimeError,
+        ValueError, TypeError, LookupError, AttributeError,
+    )  # fmt: skip
 
 
 def _exists(paths: str) -> bool:
@@ -163,7 +180,7 @@ async def _from_kubeconfig(paths: str, context: str, server: str) -> Credentials
         loader = await config.load_kube_config(
             config_file=paths, context=context or None, client_configuration=configuration, persist_config=False
         )
-    except Exception as problem:  # the loader raises whatever its first wrong assumption leads to
+    except _loading_problems() as problem:
         raise CredentialsError(f"kubeconfig {paths}: {str(problem) or type(problem).__name__}") from None
     if not server and not str(configuration.host).startswith(("http://", "https://")):
         raise CredentialsError(f"kubeconfig {paths}: cluster.server is missing or not an http(s) URL")

@@ -12,14 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
-import structlog
 
 from app.api.decoding import DecodeError
 from app.api.errors import ApiError, GoneError, error_from_status
 from app.api.meta import Object, ObjectMeta
 from app.kube.resources import Identity, Resource, identify
-
-log = structlog.get_logger(__name__)
+from app.unexpected import unexpected
 
 
 class Named(Protocol):
@@ -146,7 +144,7 @@ class Mirror(Generic[T]):
         except DecodeError as problem:
             self._poison(key, problem.problem)
         except Exception as problem:  # one object must never stop the others
-            log.exception("object not applied", kind=self._resource.kind, name=key)
+            unexpected("object", problem, kind=self._resource.kind, name=key)
             self._poison(key, f"{type(problem).__name__}: {problem}")
         else:
             self._heal(key)
@@ -157,8 +155,8 @@ class Mirror(Generic[T]):
             return
         try:
             self._callbacks.on_remove(known)
-        except Exception:  # as above
-            log.exception("object not removed", kind=self._resource.kind, name=key)
+        except Exception as problem:  # as above
+            unexpected("object", problem, kind=self._resource.kind, name=key)
 
     def _poison(self, key: str, problem: str) -> None:
         if self._poisoned.get(key) != problem:

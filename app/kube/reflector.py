@@ -25,6 +25,7 @@ from app.kube.client import KubeClient
 from app.kube.mirror import Callbacks, Mirror, Named
 from app.kube.pages import list_pages
 from app.kube.resources import Resource
+from app.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
 
@@ -135,7 +136,7 @@ class Reflector(Generic[T]):
         except ApiError as problem:
             return self._failed(problem)
         except Exception as problem:  # the loop outlives every mistake
-            log.exception("reflector stumbled", kind=self.resource.kind)
+            unexpected("watch", problem, kind=self.resource.kind)
             return self._failed(ApiError(0, "Internal", f"{type(problem).__name__}: {problem}"))
         finally:
             self._left()

@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from types import MappingProxyType
 
-import structlog
-
 from app.allocation.decisions import Decisions
 from app.api.core import Pod
 from app.api.extender import (
@@ -51,8 +49,7 @@ from app.scheduling.verbs.preempt import preempt
 from app.scheduling.verbs.prioritize import prioritize
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
-
-log = structlog.get_logger(__name__)
+from app.unexpected import unexpected
 
 CHORES_SECONDS = 1.0
 
@@ -217,8 +214,8 @@ class Extender:
             await asyncio.sleep(seconds)
             try:
                 await work()
-            except Exception:
-                log.exception("clearing unused allocations has failed unexpectedly; going on")
+            except Exception as problem:
+                unexpected("chores", problem)
 
     async def drain(self, seconds: float) -> int:
         """Let binds that are under way end, for at most this long. How many did not."""

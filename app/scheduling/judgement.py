@@ -21,6 +21,7 @@ from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.nodeselector import NodeSelectorError, matches
 from app.scheduling import extended, readiness
 from app.scheduling.claims import Failure, PodClaims, Refusal, examine, find
+from app.scheduling.outcomes import FilterResult
 from app.scheduling.view import View
 
 NOT_SYNCED = "node not synced yet"
@@ -55,7 +56,7 @@ class Judgement(msgspec.Struct, frozen=True):
     """UID of a claim in flight that the pod was refused for."""
 
     @property
-    def outcome(self) -> str:
+    def result(self) -> FilterResult:
         """For counting."""
         return "error" if self.error else "fits" if self.fits else "refused"
 

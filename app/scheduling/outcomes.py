@@ -1,42 +1,154 @@
-"""What scheduling counts. One place for the names, so that metrics and tests mean the same thing."""
+"""What scheduling counts and times: the name, the label, its values and what they mean, in one place.
+
+The values of a label are a Literal type, so mypy refuses any other where something is counted. Metrics and their
+reference in docs/metrics.md are made from this (`app.http.metrics`).
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, Generic, Literal, TypeVar
 
-FILTERED: Final = "filtered"
-"""A filter was answered. Labels: untouched (no claims), fits, refused, repeated (from memory), error."""
+import msgspec
 
-BOUND: Final = "bound"
-"""A bind was answered. Labels: bound, replayed, joined, refused, conflict, failed, waiting, cancelled, late, broken."""
+L = TypeVar("L", bound=str)
 
-CONFLICTS: Final = "conflicts"
-"""Somebody was there before us. Labels: claim (resourceVersion), rival (a device twice), binding (another node)."""
 
-UNKNOWN: Final = "unknown_outcomes"
-"""The reply to a write was lost. Labels: the kind of write."""
+class Outcome(msgspec.Struct, Generic[L], frozen=True):
+    """A counter with one label. `values` has all values of the label with their meaning ("" where that is plain)."""
 
-UNDONE: Final = "undone"
-"""A claim's write was taken back. Labels: deallocated, unreserved, fenced, left, gone, failed."""
+    name: str
+    help: str
+    label: str
+    values: dict[L, str]
 
-RUNG: Final = "rung"
-"""The doorbell. Labels: rung, failed."""
 
-CLEARED: Final = "cleared"
-"""An allocation that nobody used was cleared. Labels: in_the_way, idle, abandoned, leftover, failed."""
+FilterResult = Literal["untouched", "fits", "refused", "repeated", "error"]
 
-BIND_SECONDS: Final = "bind"
-FINALIZER_SECONDS: Final = "finalizer"
-STATUS_SECONDS: Final = "status"
-WATCH_SECONDS: Final = "own_write_on_watch"
-BINDING_SECONDS: Final = "binding"
+FILTER_RESULTS: Final = Outcome[FilterResult](
+    "filter_results_total",
+    "answers of filter",
+    "result",
+    {
+        "untouched": "the pod uses no devices",
+        "fits": "",
+        "refused": "no node fits",
+        "repeated": "refused as before, answered from memory",
+        "error": "",
+    },
+)
+
+BindResult = Literal[
+    "bound", "replayed", "joined", "refused", "conflict", "failed", "waiting", "cancelled", "late", "broken"
+]
+
+BIND_RESULTS: Final = Outcome[BindResult](
+    "bind_results_total",
+    "answers of bind",
+    "result",
+    {
+        "bound": "",
+        "replayed": "bound before",
+        "joined": "shared the answer of a bind in flight",
+        "refused": "the devices cannot be allocated",
+        "conflict": "another writer was first",
+        "failed": "the API server or a device driver refused",
+        "waiting": "for devices to become ready",
+        "cancelled": "the pod is gone, or another replica leads",
+        "late": "out of time",
+        "broken": "a bug",
+    },
+)
+
+ConflictReason = Literal["claim_changed", "device_taken", "pod_bound"]
+
+CONFLICTS: Final = Outcome[ConflictReason](
+    "conflicts_total",
+    "binds in which another writer was first",
+    "reason",
+    {
+        "claim_changed": "the claim has a newer resourceVersion",
+        "device_taken": "an earlier write allocated the device",
+        "pod_bound": "the pod is bound already",
+    },
+)
+
+Write = Literal["claim", "claim_creation", "binding"]
+
+UNANSWERED_WRITES: Final = Outcome[Write](
+    "unanswered_writes_total",
+    "writes to the API server whose answer was lost",
+    "write",
+    {"claim": "finalizer or status", "claim_creation": "", "binding": ""},
+)
+
+UndoResult = Literal["deallocated", "unreserved", "fenced", "left", "gone", "failed"]
+
+CLAIM_WRITES_UNDONE: Final = Outcome[UndoResult](
+    "claim_writes_undone_total",
+    "attempts to take back what a failed bind wrote to a claim",
+    "result",
+    {
+        "deallocated": "",
+        "unreserved": "others use the allocation",
+        "fenced": "a write still on its way will be refused",
+        "left": "it belongs to another writer by now",
+        "gone": "nothing was stored",
+        "failed": "",
+    },
+)
+
+RingResult = Literal["rung", "failed"]
+
+DOORBELL_RINGS: Final = Outcome[RingResult](
+    "doorbell_rings_total", "attempts to make kube-scheduler retry refused pods", "result", {"rung": "", "failed": ""}
+)
+
+ClearReason = Literal["in_the_way", "idle", "abandoned", "leftover"]
+
+_CLEAR_REASONS: Final[dict[ClearReason, str]] = {
+    "in_the_way": "the claim's pod fits elsewhere",
+    "idle": "no pod uses the claim",
+    "abandoned": "the claim's pod was not bound",
+    "leftover": "a claim for extended resources that no pod uses",
+}
+
+ALLOCATIONS_CLEARED: Final = Outcome[ClearReason](
+    "allocations_cleared_total", "unused allocations cleared", "reason", _CLEAR_REASONS
+)
+
+CLEAR_ERRORS: Final = Outcome[ClearReason](
+    "allocation_clear_errors_total", "unused allocations that the API server did not clear", "reason", _CLEAR_REASONS
+)
+
+OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
+    FILTER_RESULTS,
+    BIND_RESULTS,
+    CONFLICTS,
+    UNANSWERED_WRITES,
+    CLAIM_WRITES_UNDONE,
+    DOORBELL_RINGS,
+    ALLOCATIONS_CLEARED,
+    CLEAR_ERRORS,
+)
+"""All of them, in the order of the documentation."""
+
+Step = Literal["bind", "finalizer", "status", "own_write_on_watch", "binding"]
+
+STEPS: Final[dict[Step, str]] = {
+    "bind": "all of it",
+    "finalizer": "",
+    "status": "",
+    "own_write_on_watch": "until the watch shows the status",
+    "binding": "",
+}
+"""Parts of a bind that are timed."""
 
 
 class Silent:
     """An observer that does not count."""
 
-    def count(self, name: str, label: str = "") -> None:
+    def count(self, outcome: Outcome[L], value: L) -> None:
         """Nothing."""
 
-    def took(self, name: str, seconds: float) -> None:
+    def took(self, step: Step, seconds: float) -> None:
         """Nothing."""

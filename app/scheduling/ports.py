@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from app.api.core import Pod
 from app.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from app.scheduling.outcomes import L, Outcome, Step
 
 
 class ClaimWriter(Protocol):
@@ -101,10 +102,10 @@ class Clock(Protocol):
 
 
 class Observer(Protocol):
-    """Somebody who counts. Names and labels are fixed texts (see `app.scheduling.outcomes`), never object names."""
+    """Counts and times what `app.scheduling.outcomes` defines."""
 
-    def count(self, name: str, label: str = "") -> None:
-        """`name` happened once more, in the way `label`."""
+    def count(self, outcome: Outcome[L], value: L) -> None:
+        """The outcome came about once more, with this value of its label."""
 
-    def took(self, name: str, seconds: float) -> None:
-        """One more `name` is done and took that long."""
+    def took(self, step: Step, seconds: float) -> None:
+        """One more step of this kind is done and took that long."""

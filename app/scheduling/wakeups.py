@@ -18,7 +18,7 @@ from cachetools import LRUCache
 
 from app.api.errors import ApiError
 from app.scheduling.limits import Limits
-from app.scheduling.outcomes import RUNG
+from app.scheduling.outcomes import DOORBELL_RINGS
 from app.scheduling.ports import Observer
 
 log = structlog.get_logger(__name__)
@@ -107,14 +107,14 @@ class Wakeups:
             try:
                 await self._ring()
             except ApiError as error:
-                self._observer.count(RUNG, "failed")
+                self._observer.count(DOORBELL_RINGS, "failed")
                 log.warning("the doorbell did not ring; trying again", error=repr(error), seconds=pause)
                 self._strangers = self._strangers or strangers
                 self._due.set()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, max(self._limits.retry_most_seconds, self._limits.ring_seconds))
             else:
-                self._observer.count(RUNG, "rung")
+                self._observer.count(DOORBELL_RINGS, "rung")
                 self._rung = generation
                 pause = self._limits.ring_seconds
                 await asyncio.sleep(pause)

@@ -29,6 +29,7 @@ from app.service.following import Following
 from app.service.memory import Memory
 from app.service.settings import Settings
 from app.service.sink import ClusterSink
+from app.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
 
@@ -101,8 +102,8 @@ class Engine:
             for number, _ in enumerate(self.cluster.inventory.nodes.look(), start=1):
                 if number % _PORTION == 0:
                     await asyncio.sleep(0)
-        except Exception:  # decisions will look by themselves
-            log.exception("not all nodes were looked at")
+        except Exception as problem:  # decisions will look by themselves
+            unexpected("inventory", problem)
         self._memory.keep()
 
     async def _audit(self) -> None:

@@ -44,8 +44,8 @@ class Following:
         """The metrics that say how well each kind is followed."""
         for kind in self._progress():
             yield Reading("objects", kind.objects, kind.kind)
-            yield Reading("poisoned_objects", kind.poisoned, kind.kind)
-            yield Reading("watch_behind_seconds", kind.behind, kind.kind)
+            yield Reading("undecodable_objects", kind.poisoned, kind.kind)
+            yield Reading("watch_gap_seconds", kind.behind, kind.kind)
             yield Reading("lists_total", kind.lists, kind.kind)
             yield Reading("watches_total", kind.watches, kind.kind)
             yield Reading("watch_events_total", kind.events, kind.kind)

@@ -12,6 +12,8 @@ from typing import Literal
 
 import structlog
 
+from app.unexpected import Place
+
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -44,3 +46,12 @@ def configure(level: str = "info", form: Literal["console", "json"] = "console")
     root.handlers[:] = [handler]
     # Libraries report trouble only; what they do in between is ours to report.
     root.setLevel(max(_LEVELS[level], logging.WARNING))
+
+
+def log_unexpected(place: Place, problem: Exception, about: dict[str, object]) -> None:
+    """Log an error that nobody foresaw, with its traceback. Standard error, even when nothing was configured."""
+    if not structlog.is_configured():
+        configure("warning")
+    structlog.get_logger().error(
+        "unexpected error, which is a bug: please report it", where=place, exc_info=problem, **about
+    )

@@ -8,23 +8,31 @@ from app.http.metrics import Reading
 from app.service.engine import Engine
 from app.service.gate import Gate
 from app.service.status import Status
+from app.unexpected import counts
 
 
 def readings(status: Status, gate: Gate) -> Iterator[Reading]:
     """All of them; those of the engine once there is one."""
     yield Reading("ready", float(not gate.unavailable()))
-    yield Reading("leading", float(status.leading))
+    yield Reading("leader", float(status.leading))
     if status.engine is not None:
         yield from status.engine.following.readings()
         yield from _of_engine(status.engine)
+    yield from of_process()
 
 
 def _of_engine(engine: Engine) -> Iterator[Reading]:
-    yield Reading("size", engine.extender.binds_under_way, "binds")
-    yield Reading("size", len(engine.extender.view.pods), "pods")
-    yield Reading("size", engine.events.waiting, "events")
-    yield Reading("searches_total", engine.decisions.searches)
+    yield Reading("binds_in_flight", engine.extender.binds_under_way)
+    yield Reading("pods_known", len(engine.extender.view.pods))
+    yield Reading("events_queued", engine.events.waiting)
+    yield Reading("allocation_searches_total", engine.decisions.searches)
     yield Reading("violations", len(engine.audit.current))
-    yield Reading("violations_told_total", engine.audit.reported)
+    yield Reading("violations_reported_total", engine.audit.reported)
     yield Reading("events_sent_total", engine.events.sent)
     yield Reading("events_dropped_total", engine.events.dropped)
+
+
+def of_process() -> Iterator[Reading]:
+    """What is counted for the whole process, whichever service of it is asked."""
+    for place, number in counts().items():
+        yield Reading("unexpected_errors_total", number, place)

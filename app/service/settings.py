@@ -238,7 +238,8 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
         return FromFile(**{name: value for name, value in (flags or {}).items() if value is not None})
     except ValidationError as problem:
         raise SettingsError("\n".join(_sentence(dict(error)) for error in problem.errors())) from None
-    except Exception as problem:  # a YAML file may be anything
+    except (yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, RecursionError) as problem:
+        # The libraries take the file for a mapping of texts with plain values, and stumble over anything else.
         raise SettingsError(f"config: {file}: {problem}") from None
 
 

@@ -13,12 +13,12 @@ from tests.support.contention.outcome import Outcome, Replica, Told, api_conflic
 GPU = "gpu.example.com/node-1/gpu-0"
 METRICS = """\
 # TYPE dra_extender_conflicts_total counter
-dra_extender_conflicts_total{kind="rival"} 3.0
-dra_extender_conflicts_total{kind="claim"} 0.0
+dra_extender_conflicts_total{reason="device_taken"} 3.0
+dra_extender_conflicts_total{reason="claim_changed"} 0.0
 # TYPE dra_extender_conflicts_created gauge
-dra_extender_conflicts_created{kind="rival"} 1.7e+09
-# TYPE dra_extender_violations_told_total counter
-dra_extender_violations_told_total 2.0
+dra_extender_conflicts_created{reason="device_taken"} 1.7e+09
+# TYPE dra_extender_violations_reported_total counter
+dra_extender_violations_reported_total 2.0
 # TYPE dra_extender_ready gauge
 dra_extender_ready 1.0
 """
@@ -94,7 +94,7 @@ def test_the_verdict_counts_what_ours_has_given_twice() -> None:
 
 
 def test_counters_are_read_by_label_and_zeros_left_out() -> None:
-    assert outcome(TURNS).replicas[0].counters() == {("conflicts", "rival"): 3, ("violations_told", ""): 2}
+    assert outcome(TURNS).replicas[0].counters() == {("conflicts", "device_taken"): 3, ("violations_reported", ""): 2}
 
 
 def test_what_a_replica_told_is_read_from_its_log() -> None:

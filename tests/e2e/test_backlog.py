@@ -16,8 +16,8 @@ from tests.e2e.schedulerqueue import Queue
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
 
 WAITING, HOLDERS = 48, 24
-SEARCHES = "dra_extender_searches_total"
-FILTERED = "dra_extender_filtered_total"
+SEARCHES = "dra_extender_allocation_searches_total"
+FILTERED = "dra_extender_filter_results_total"
 
 
 @pytest.fixture

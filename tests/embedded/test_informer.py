@@ -12,6 +12,7 @@ from app.embedded.cluster import EmbeddedCluster
 from app.embedded.informer import Informer
 from app.embedded.objects import PODS, FullPod
 from app.embedded.workqueue import WorkQueue
+from tests.support.unexpected import Reports
 
 Make = Callable[..., dict[str, Any]]
 
@@ -75,7 +76,7 @@ async def test_keys_are_worked_on_once_at_a_time_and_again_when_added_meanwhile(
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_failures_are_repeated_and_do_not_stop_others() -> None:
+async def test_failures_are_repeated_and_do_not_stop_others(tolerated: Reports) -> None:
     seen: list[str] = []
     done = asyncio.Event()
 
@@ -92,6 +93,7 @@ async def test_failures_are_repeated_and_do_not_stop_others() -> None:
     queue.add("good")
     await asyncio.wait_for(done.wait(), 5)
     assert seen == ["bad", "good", "bad", "bad"]
+    assert [place for place, _ in tolerated] == ["controller"]
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

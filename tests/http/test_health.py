@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import aiohttp
 import pytest
 
 from app.http.application import create_insight_app
 from app.http.health import Check
-from app.http.metrics import OBSERVED, SPECS, STEPS, Metrics, markdown_table
+from app.http.metrics import (
+    SPECS,
+    VERB_RESULTS,
+    Metrics,
+    Reading,
+    Spec,
+    VerbResult,
+    markdown_table,
+)
 from app.http.server import HttpServer
 from app.scheduling import outcomes
+from app.scheduling.outcomes import Outcome
+from app.service.readings import of_process
+from app.unexpected import PLACES, Place, counts
 from app.version import VERSION
+from tests.support.unexpected import Reports, raises_unexpected
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
@@ -42,27 +56,79 @@ async def test_the_version_names_both_sides(served: Any, session: aiohttp.Client
 async def test_metrics_are_exposed_with_what_is_read_at_that_moment(
     served: Any, session: aiohttp.ClientSession
 ) -> None:
-    served.metrics.count(outcomes.CONFLICTS, "rival")
-    served.metrics.took(outcomes.STATUS_SECONDS, 0.004)
+    served.metrics.count(outcomes.CONFLICTS, "device_taken")
+    served.metrics.took("status", 0.004)
     async with session.get(served.url + "/metrics") as reply:
         assert reply.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         text = await reply.text()
     for line in (
         "dra_extender_ready 1.0",
         'dra_extender_objects{kind="Node"} 3.0',
-        'dra_extender_conflicts_total{kind="rival"} 1.0',
-        'dra_extender_step_seconds_count{step="status"} 1.0',
+        'dra_extender_conflicts_total{reason="device_taken"} 1.0',
+        'dra_extender_bind_step_duration_seconds_count{step="status"} 1.0',
         "process_resident_memory_bytes",
     ):
         assert line in text
 
 
-def test_everything_that_scheduling_observes_is_a_metric() -> None:
-    constants = {name: value for name, value in vars(outcomes).items() if name.isupper() and isinstance(value, str)}
-    steps = {value for name, value in constants.items() if name.endswith("_SECONDS")}
-    assert steps == STEPS
-    assert set(constants.values()) - steps == set(OBSERVED)
-    assert set(OBSERVED.values()) <= {spec.name for spec in SPECS}
+@pytest.mark.parametrize("outcome", [value for value in vars(outcomes).values() if isinstance(value, Outcome)])
+def test_every_outcome_is_a_metric_that_begins_with_zero(outcome: Outcome[Any]) -> None:
+    text = Metrics().exposition().decode()
+    for value in outcome.values:
+        assert f'dra_extender_{outcome.name}{{{outcome.label}="{value}"}} 0.0' in text
+
+
+@pytest.mark.parametrize(
+    ("labels", "explained"),
+    [
+        (outcomes.FilterResult, outcomes.FILTER_RESULTS.values),
+        (outcomes.BindResult, outcomes.BIND_RESULTS.values),
+        (outcomes.ConflictReason, outcomes.CONFLICTS.values),
+        (outcomes.Write, outcomes.UNANSWERED_WRITES.values),
+        (outcomes.UndoResult, outcomes.CLAIM_WRITES_UNDONE.values),
+        (outcomes.RingResult, outcomes.DOORBELL_RINGS.values),
+        (outcomes.ClearReason, outcomes.ALLOCATIONS_CLEARED.values),
+        (outcomes.ClearReason, outcomes.CLEAR_ERRORS.values),
+        (outcomes.Step, outcomes.STEPS),
+        (VerbResult, VERB_RESULTS),
+        (Place, PLACES),
+    ],
+)
+def test_every_value_of_a_label_is_explained(labels: Any, explained: dict[str, str]) -> None:
+    assert get_args(labels) == tuple(explained)
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+def test_names_of_metrics_follow_the_conventions_of_prometheus(spec: Spec) -> None:
+    assert re.fullmatch(r"[a-z]+(_[a-z]+)*", spec.name)
+    assert spec.name.endswith("_total") == (spec.type == "counter")
+    assert spec.type != "histogram" or spec.name.endswith("_seconds")
+    assert set(spec.labels) <= {"verb", "result", "reason", "write", "step", "kind", "where", "cause"}
+
+
+def test_what_is_not_declared_raises_in_tests() -> None:
+    metrics = Metrics()
+    wrong: list[Callable[[], None]] = [
+        lambda: metrics.count(outcomes.CONFLICTS, "rival"),  # type: ignore[misc]
+        lambda: metrics.count(Outcome("unheard_of_total", "", "result", {"a": ""}), "a"),
+        lambda: metrics.took("lunch", 1.0),  # type: ignore[arg-type]
+        lambda: metrics.answered("bind", "great", 1.0),  # type: ignore[arg-type]
+    ]
+    for count in wrong:
+        with raises_unexpected("metrics"):
+            count()
+
+
+def test_what_is_not_declared_is_counted_in_production(tolerated: Reports) -> None:
+    metrics = Metrics()
+    before = counts()["metrics"]
+    metrics.count(outcomes.CONFLICTS, "rival")  # type: ignore[misc]
+    metrics.read_from(lambda: [Reading("unheard_of", 1.0), Reading("ready", 1.0, "label")])
+    metrics.read_from(of_process)
+    text = metrics.exposition().decode()
+    assert "rival" not in text and "unheard_of" not in text and "dra_extender_ready" not in text
+    assert f'dra_extender_unexpected_errors_total{{where="metrics"}} {counts()["metrics"]}.0' in text
+    assert len(tolerated) == counts()["metrics"] - before >= 3
 
 
 def test_the_reference_in_the_documentation_is_current() -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app.api.decoding import decode, encode
 from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
+from tests.support.unexpected import Reports
 
 POD = {
     "metadata": {"name": "p", "namespace": "default", "uid": "u", "creationTimestamp": None},
@@ -161,13 +162,14 @@ async def test_while_it_must_not_decide_it_answers_503_and_closes(
 
 
 async def test_a_decision_that_breaks_is_no_500_and_the_next_one_works(
-    served: Any, session: aiohttp.ClientSession
+    served: Any, session: aiohttp.ClientSession, tolerated: Reports
 ) -> None:
     bomb = ARGS | {"Pod": POD | {"metadata": {"name": "bomb"}}}
     status, body, _ = await post(session, served.url + "/scheduler/filter", bomb)
     assert (status, body["Error"]) == (200, "dra-extender: internal error, see its log")
     assert (await post(session, served.url + "/scheduler/prioritize", bomb))[0] == 503
     assert (await post(session, served.url + "/scheduler/filter", ARGS))[1]["Error"] == ""
+    assert [place for place, _ in tolerated] == ["verb", "verb"]
 
 
 async def test_a_client_that_hangs_up_does_not_stop_its_bind(served: Any, session: aiohttp.ClientSession) -> None:
@@ -206,16 +208,16 @@ async def test_only_the_exact_paths_and_methods_exist(
         assert reply.status == status
 
 
-async def test_answers_are_counted_by_verb_and_outcome(served: Any, session: aiohttp.ClientSession) -> None:
+async def test_answers_are_counted_by_verb_and_result(served: Any, session: aiohttp.ClientSession) -> None:
     await post(session, served.url + "/scheduler/filter", ARGS)
     await post(session, served.url + "/scheduler/filter", b"{")
     await post(session, served.url + "/scheduler/bind", BIND | {"PodName": "unlucky"})
     text = served.metrics.exposition().decode()
     for line in (
-        'dra_extender_verb_answers_total{outcome="ok",verb="filter"} 1.0',
-        'dra_extender_verb_answers_total{outcome="malformed",verb="filter"} 1.0',
-        'dra_extender_verb_answers_total{outcome="error",verb="bind"} 1.0',
-        'dra_extender_verb_seconds_count{verb="filter"} 2.0',
+        'dra_extender_verb_requests_total{result="ok",verb="filter"} 1.0',
+        'dra_extender_verb_requests_total{result="malformed",verb="filter"} 1.0',
+        'dra_extender_verb_requests_total{result="error",verb="bind"} 1.0',
+        'dra_extender_verb_duration_seconds_count{verb="filter"} 2.0',
     ):
         assert line in text
 

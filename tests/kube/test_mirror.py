@@ -13,6 +13,7 @@ from app.api.core import Node
 from app.api.errors import ApiError, GoneError, OutcomeUnknownError
 from app.kube.mirror import Callbacks, Mirror
 from app.kube.resources import NODES
+from tests.support.unexpected import Reports
 
 
 class Seen:
@@ -136,9 +137,12 @@ def test_a_poisonous_object_that_vanishes_between_lists_is_healed(mirror: Mirror
     assert [entry[0] for entry in seen.log] == ["poisoned", "healed"]
 
 
-def test_an_exception_in_a_callback_poisons_only_that_object(mirror: Mirror[Node], seen: Seen) -> None:
+def test_an_exception_in_a_callback_poisons_only_that_object(
+    mirror: Mirror[Node], seen: Seen, tolerated: Reports
+) -> None:
     relist(mirror, "5", node("bomb"), node("a"))
     assert seen.log == [("poisoned", "bomb", "RuntimeError: does not fit"), ("apply", "a", "1")]
+    assert [place for place, _ in tolerated] == ["object"]
 
 
 def test_nulls_and_managed_fields_do_no_harm(mirror: Mirror[Node], seen: Seen) -> None:

@@ -18,6 +18,7 @@ from app.api.errors import (
 from app.api.resource import ResourceClaimConsumerReference
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
+from app.scheduling.outcomes import CLAIM_WRITES_UNDONE, CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When
 from tests.support.simulation.objects import Objects, make_claim, make_pod
@@ -95,7 +96,7 @@ async def test_a_change_by_others_in_between_is_read_and_respected(
     service = world.service(lag=5.0, limits=Limits(watch_seconds=20.0))
     world.api.hooks[operation] = lambda: world.api.touch("c")
     assert await service.bind(world.api.pod("p"), "n1") == ""
-    assert service.counted["conflicts", "claim"] == 1
+    assert service.counted(CONFLICTS, "claim_changed") == 1
 
 
 # --- the pod --------------------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ async def test_a_device_taken_by_somebody_else_before_our_write_is_given_up(
     assert devices(world.api.claim("theirs")) == {("gpu.example.com", "n1", "a")}
     assert await ours.bind(world.api.pod("p"), "n1") == failure.RIVAL
     assert world.api.claim("c").allocation is None
-    assert ours.counted["conflicts", "rival"] == 1
+    assert ours.counted(CONFLICTS, "device_taken") == 1
     await world.settle(5.0)
     assert await ours.bind(world.api.pod("p"), "n1") == ""
     assert world.api.doubles() == []
@@ -293,7 +294,7 @@ async def test_a_status_write_that_comes_late_finds_the_claim_moved_on(world: Wo
     service.client.fail("read_claim", OutcomeUnknownError(0, "Timeout"), times=12)
     assert await service.bind(world.api.pod("p"), "n1") != ""
     await world.settle(15.0)
-    assert service.counted["undone", "fenced"] == 1
+    assert service.counted(CLAIM_WRITES_UNDONE, "fenced") == 1
     assert await service.bind(world.api.pod("q"), "n1") == ""
     await world.settle(100.0)
     assert world.api.claim("c").allocation is None

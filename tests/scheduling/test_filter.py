@@ -9,6 +9,7 @@ from app.api.decoding import convert
 from app.api.errors import OutcomeUnknownError
 from app.api.extender import ExtenderArgs
 from app.api.resource import ResourceClaimConsumerReference
+from app.scheduling.outcomes import FILTER_RESULTS
 from app.scheduling.verbs.filter import NEEDS_NAMES
 from tests.support.simulation.objects import Objects, make_claim, make_node, make_pod, make_slice
 from tests.support.simulation.world import World
@@ -98,7 +99,7 @@ async def test_a_refusal_is_remembered_until_something_improves(world: World, sm
     world.api.set_status("other")
     again = await service.filter(pod, "n2", "n1")
     assert again.FailedAndUnresolvableNodes == first.FailedAndUnresolvableNodes
-    assert service.counted["filtered", "repeated"] == 1
+    assert service.counted(FILTER_RESULTS, "repeated") == 1
     world.add(make_slice("n2", ["a", "b", "c"], generation=2))
     await world.settle()
     assert (await service.filter(pod, "n1", "n2")).NodeNames == ["n2"]

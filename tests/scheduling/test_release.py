@@ -12,6 +12,7 @@ from app.api.errors import ConflictError, OutcomeUnknownError
 from app.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
+from app.scheduling.outcomes import CLEAR_ERRORS
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
@@ -175,7 +176,7 @@ async def test_sweeping_goes_on_after_a_conflict(world: World, small: Objects) -
     service.client.fail("deallocate", ConflictError(409, "Conflict"), times=2)
     await world.settle(100.0)
     assert world.api.claim("c").allocation is None
-    assert service.counted["cleared", "failed"] == 2
+    assert service.counted(CLEAR_ERRORS, "idle") == 2
 
 
 async def test_a_new_leader_hears_the_schedulers_for_a_while_before_it_sweeps(world: World, small: Objects) -> None:

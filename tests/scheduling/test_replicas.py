@@ -12,6 +12,7 @@ from app.api.errors import ConflictError, OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaim, ResourceSlice
 from app.scheduling.bind.failure import DEPOSED, TAKEN, VANISHED
 from app.scheduling.judgement import NOT_AVAILABLE
+from app.scheduling.outcomes import CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import DRIVER, Json, Objects, make_claim, make_class, make_node, make_pod
 from tests.support.simulation.world import World
@@ -193,7 +194,7 @@ async def test_a_device_that_somebody_takes_during_a_bind_is_not_written_onto(wo
     assert await quick.bind(world.api.pod("q"), "n1") == ""
     assert await bind == TAKEN
     assert slow.client.calls == ["add_finalizer"]
-    assert slow.counted["conflicts", "rival"] == 1
+    assert slow.counted(CONFLICTS, "device_taken") == 1
     assert world.api.claim("c").allocation is None
     assert await slow.bind(world.api.pod("p"), "n1") == ""
     assert devices(world.api.claim("c")).isdisjoint(devices(world.api.claim("d")))

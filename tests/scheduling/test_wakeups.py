@@ -7,6 +7,7 @@ import pytest
 
 from app.api.errors import OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaimConsumerReference
+from app.scheduling.outcomes import DOORBELL_RINGS
 from tests.support.simulation.objects import Objects, make_claim, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
@@ -74,7 +75,7 @@ async def test_a_bell_that_fails_rings_again(world: World, small: Objects) -> No
     world.add(make_node("n3"), make_slice("n3", ["a", "b", "c"]))
     await world.settle(20.0)
     assert service.client.rings >= 1
-    assert service.counted["rung", "failed"] == 3
+    assert service.counted(DOORBELL_RINGS, "failed") == 3
 
 
 async def test_an_improvement_seen_late_still_rings(world: World, small: Objects) -> None:

@@ -162,8 +162,8 @@ async def test_probes_version_and_metrics_tell_about_it(world: Any, service: Ser
     assert 'dra_extender_objects{kind="Node"} 3.0' in text
     assert "dra_extender_ready 1.0" in text
     assert "dra_extender_violations 0.0" in text
-    assert "dra_extender_violations_told_total 0.0" in text
-    assert "dra_extender_searches_total 0.0" in text
+    assert "dra_extender_violations_reported_total 0.0" in text
+    assert "dra_extender_allocation_searches_total 0.0" in text
 
 
 async def test_insight_can_have_an_address_of_its_own(world: Any, start_service: Any) -> None:
@@ -320,7 +320,7 @@ async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: Any, 
     service.status.engine.sink.apply(second)
     service.status.engine.sink.remove(second)
     _, text = await world.get(service.url + "/metrics")
-    assert "dra_extender_violations_told_total 1.0" in text
+    assert "dra_extender_violations_reported_total 1.0" in text
 
 
 async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound(world: Any, service: Service) -> None:

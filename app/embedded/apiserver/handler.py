@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import replace
 from typing import Final
 
@@ -25,8 +24,7 @@ from app.embedded.apiserver.statuses import (
 )
 from app.embedded.apiserver.storage import Storage
 from app.embedded.apiserver.verbs import Verbs
-
-_log = logging.getLogger(__name__)
+from app.unexpected import unexpected
 
 _REVIEWS: Final = ("authorization.k8s.io", "selfsubjectaccessreviews")
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
@@ -91,7 +89,7 @@ class Handling:
         except ConnectionDropped:
             raise
         except Exception as error:
-            _log.exception("request failed: %s %s", info.verb, incoming.path)
+            unexpected("apiserver", error, verb=info.verb, path=incoming.path)
             answer = failure(StatusError(500, "InternalError", f"Internal error occurred: {error!r}", {}))
         return replace(answer, warnings=tuple(warnings)) if warnings and isinstance(answer, Answer) else answer
 

@@ -34,7 +34,8 @@ from app.scheduling.bind.failure import BindFailure
 from app.scheduling.bind.patience import Unanswered, answered, rounds
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.judgement import Decision, decide, subject_of
-from app.scheduling.outcomes import BINDING_SECONDS, CONFLICTS, UNKNOWN, WATCH_SECONDS
+from app.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
+from app.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +46,7 @@ class Attempt:
     def __init__(self, actions: Actions, args: ExtenderBindingArgs, deadline: float) -> None:
         self.node = args.Node
         self.deadline = deadline
-        self.label = "failed"
+        self.result: BindResult = "failed"
         """How the attempt is counted, once it has ended."""
         self._act = actions
         self._view = actions.view
@@ -60,10 +61,10 @@ class Attempt:
             await self._forward()
         except BindFailure as problem:
             return await self._back(problem)
-        except Exception:
-            log.exception("a bind has failed unexpectedly", pod=self._uid, node=self.node)
+        except Exception as problem:
+            unexpected("bind", problem, pod=self._uid, node=self.node)
             return await self._back(BindFailure(failure.BROKEN, "broken"))
-        self.label = "bound"
+        self.result = "bound"
         return ""
 
     async def _forward(self) -> None:
@@ -229,7 +230,7 @@ class Attempt:
         limit = min(view.limits.watch_seconds, self._remaining())
         if not await act.changes.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
-        act.observer.took(WATCH_SECONDS, view.clock.monotonic() - started)
+        act.observer.took("own_write_on_watch", view.clock.monotonic() - started)
         for claim in self._check_claims():
             rivals = ledger.rivals(claim)
             if rivals:
@@ -239,7 +240,7 @@ class Attempt:
                 raise BindFailure(failure.VANISHED, "conflict")
 
     def _report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
-        self._act.observer.count(CONFLICTS, "rival")
+        self._act.observer.count(CONFLICTS, "device_taken")
         names = ", ".join(sorted(rival.metadata.key for rival in rivals))
         log.warning("a device is allocated to another claim as well", claim=claim.metadata.key, rivals=names)
         note = f"a device was allocated to {names} at the same time; this allocation is taken back"
@@ -320,7 +321,7 @@ class Attempt:
                 break
             except OutcomeUnknownError:
                 in_doubt_until = view.clock.monotonic() + view.limits.doubt_seconds
-                act.observer.count(UNKNOWN, "binding")
+                act.observer.count(UNANSWERED_WRITES, "binding")
                 if await self._is_bound():
                     break
             except Unanswered:
@@ -332,7 +333,7 @@ class Attempt:
                     continue
                 log.warning("a binding was refused", pod=args.PodUID, node=args.Node, error=repr(error))
                 raise BindFailure(failure.REFUSED_BINDING, "failed") from None
-        act.observer.took(BINDING_SECONDS, view.clock.monotonic() - started)
+        act.observer.took("binding", view.clock.monotonic() - started)
 
     async def _is_bound(self) -> bool:
         """Whether the pod is bound to our node. Raises BindFailure when it never will be."""
@@ -340,7 +341,7 @@ class Attempt:
         if pod is None:
             raise BindFailure(failure.REPLACED, "cancelled")
         if pod.spec.node_name and pod.spec.node_name != self.node:
-            self._act.observer.count(CONFLICTS, "binding")
+            self._act.observer.count(CONFLICTS, "pod_bound")
             raise BindFailure(failure.BOUND_ELSEWHERE, "conflict")
         return pod.spec.node_name == self.node
 
@@ -359,7 +360,7 @@ class Attempt:
 
     async def _back(self, problem: BindFailure) -> str:
         """Take back what has to be, and say what the scheduler is told."""
-        self.label = problem.label
+        self.result = problem.result
         written = [write for write in self._writes if write.touched or (problem.clear and not write.hold)]
         for write in self._writes:
             if write not in written:
@@ -369,7 +370,7 @@ class Attempt:
         if written and await self._is_bound_after_all():
             for write in written:
                 await write.leave()
-            self.label = "bound"
+            self.result = "bound"
             return ""
         for write in reversed(written):
             await write.undo(clear=problem.clear)

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
 from cachetools import TTLCache
 
 from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from app.scheduling.bind import failure
 from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.attempt import Attempt
-from app.scheduling.outcomes import BIND_SECONDS, BOUND
-
-log = structlog.get_logger(__name__)
+from app.scheduling.outcomes import BIND_RESULTS
+from app.unexpected import unexpected
 
 
 class Binder:
@@ -47,7 +45,7 @@ class Binder:
         while True:
             bound = self._bound.get(args.PodUID)
             if bound is not None:
-                count(BOUND, "replayed")
+                count(BIND_RESULTS, "replayed")
                 return ExtenderBindingResult(Error="" if bound == args.Node else failure.BOUND_ELSEWHERE)
             known = self._running.get(args.PodUID)
             attempt, task = known or self._start(args)
@@ -55,10 +53,10 @@ class Binder:
             left = started + limits.bind_seconds - clock.monotonic()
             await asyncio.wait({task}, timeout=max(0.0, left))
             if not task.done():
-                count(BOUND, "late")
+                count(BIND_RESULTS, "late")
                 return ExtenderBindingResult(Error=failure.STILL_RUNNING)
             if attempt.node == args.Node:
-                count(BOUND, attempt.label if known is None else "joined")
+                count(BIND_RESULTS, attempt.result if known is None else "joined")
                 return ExtenderBindingResult(Error=_answer(task))
 
     def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
@@ -85,7 +83,7 @@ class Binder:
             self._running.pop(pod_uid, None)
             self._binding.pop(pod_uid, None)
             self._act.wakeups.ended(pod_uid)
-            self._act.observer.took(BIND_SECONDS, self._view.clock.monotonic() - started)
+            self._act.observer.took("bind", self._view.clock.monotonic() - started)
 
     async def drain(self, seconds: float) -> int:
         """Let binds end for at most this long, then give up on the rest. How many those were."""
@@ -106,6 +104,8 @@ def _answer(task: asyncio.Task[str]) -> str:
         return failure.STILL_RUNNING
     problem = task.exception()
     if problem is not None:
-        log.error("a bind has ended unexpectedly", error=repr(problem), exc_info=problem)
+        if not isinstance(problem, Exception):
+            raise problem
+        unexpected("bind", problem)
         return failure.BROKEN
     return task.result()

@@ -33,7 +33,7 @@ from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.failure import TAKEN, BindFailure
 from app.scheduling.bind.patience import Unanswered, answered, rounds
 from app.scheduling.claims import ADOPTED, consumer, full_reason
-from app.scheduling.outcomes import CONFLICTS, FINALIZER_SECONDS, STATUS_SECONDS, UNDONE, UNKNOWN
+from app.scheduling.outcomes import CLAIM_WRITES_UNDONE, CONFLICTS, UNANSWERED_WRITES, UndoResult
 
 log = structlog.get_logger(__name__)
 
@@ -109,7 +109,7 @@ class ClaimWrite:
                 return
             except ConflictError:
                 conflicts += 1
-                self._act.observer.count(CONFLICTS, "claim")
+                self._act.observer.count(CONFLICTS, "claim_changed")
                 if conflicts >= self._view.limits.write_attempts:
                     raise BindFailure(self._text("changes too often"), "conflict") from None
                 await self._read(go_on)
@@ -117,7 +117,7 @@ class ClaimWrite:
                 self._act.intake.gone(self.claim)
                 raise BindFailure(self._text("got deleted in the meantime"), "conflict") from None
             except OutcomeUnknownError:
-                self._act.observer.count(UNKNOWN, "claim")
+                self._act.observer.count(UNANSWERED_WRITES, "claim")
                 await self._read(go_on)
             except Unanswered:
                 continue
@@ -155,7 +155,7 @@ class ClaimWrite:
         better not made: kube-scheduler's own plugin takes a device for free as soon as one of its claims lets it go.
         """
         if self.hold is not None and not self.touched and self._view.ledger.contested(self.hold):
-            self._act.observer.count(CONFLICTS, "rival")
+            self._act.observer.count(CONFLICTS, "device_taken")
             raise BindFailure(TAKEN, "conflict")
 
     def _shows_ours(self, claim: ResourceClaim) -> bool:
@@ -174,12 +174,12 @@ class ClaimWrite:
         if self.allocation is not None and FINALIZER not in self.claim.metadata.finalizers:
             started = self._view.clock.monotonic()
             self._learned(await self._act.ports.add_finalizer(self.claim))
-            self._act.observer.took(FINALIZER_SECONDS, self._view.clock.monotonic() - started)
+            self._act.observer.took("finalizer", self._view.clock.monotonic() - started)
             self._check()
             go_on()
         started = self._view.clock.monotonic()
         written = await self._write_status()
-        self._act.observer.took(STATUS_SECONDS, self._view.clock.monotonic() - started)
+        self._act.observer.took("status", self._view.clock.monotonic() - started)
         self._stored = True
         self._learned(written)
 
@@ -235,10 +235,10 @@ class ClaimWrite:
     async def undo(self, *, clear: bool) -> None:
         """Take back what is or may be stored, and let the devices go. Ends when the server has answered."""
         if self.touched or clear:
-            self._act.observer.count(UNDONE, await self._undo(clear))
+            self._act.observer.count(CLAIM_WRITES_UNDONE, await self._undo(clear))
         self.let_go()
 
-    async def _undo(self, clear: bool) -> str:
+    async def _undo(self, clear: bool) -> UndoResult:
         """What was done. Once an undo of unknown outcome may have been carried out, what is stored is nobody's to take
         back: another replica may have made it since.
         """
@@ -265,7 +265,7 @@ class ClaimWrite:
                 return "failed"
         raise AssertionError("rounds never end")
 
-    async def _undo_once(self, clear: bool) -> str:
+    async def _undo_once(self, clear: bool) -> UndoResult:
         """What was done. Raises ApiError."""
         ports, claim = self._act.ports, self.claim
         if claim.allocation is None:

@@ -17,7 +17,7 @@ from app.scheduling.bind.claimwrite import ClaimWrite
 from app.scheduling.bind.failure import BindFailure
 from app.scheduling.bind.patience import Unanswered, answered, rounds
 from app.scheduling.extended import claim_body, claim_name
-from app.scheduling.outcomes import UNKNOWN
+from app.scheduling.outcomes import UNANSWERED_WRITES
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ async def create(act: Actions, pod: Pod, write: ClaimWrite, go_on: Callable[[], 
         except ConflictError:
             pass
         except OutcomeUnknownError:
-            act.observer.count(UNKNOWN, "create")
+            act.observer.count(UNANSWERED_WRITES, "claim_creation")
         except Unanswered:
             continue
         except ApiError as error:

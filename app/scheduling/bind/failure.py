@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.scheduling.outcomes import BindResult
+
 DELETED: Final = "the pod is gone or being deleted"
 REPLACED: Final = "there is no pod with this name and UID"
 UNREADABLE: Final = "the pod cannot be read"
@@ -24,13 +26,13 @@ BROKEN: Final = "internal error, see the log of the extender"
 class BindFailure(Exception):
     """The bind cannot go on. The text is constant per reason and claim, and reaches the pod's events.
 
-    `label` says how it is counted. `keep`: what is written stays for the pod's next attempt. `clear`: allocations
+    `result` says how it is counted. `keep`: what is written stays for the pod's next attempt. `clear`: allocations
     are taken back even if an earlier attempt made them, as long as nobody else uses them.
     """
 
-    def __init__(self, text: str, label: str = "failed", *, keep: bool = False, clear: bool = False) -> None:
+    def __init__(self, text: str, result: BindResult = "failed", *, keep: bool = False, clear: bool = False) -> None:
         super().__init__(text)
         self.text = text
-        self.label = label
+        self.result = result
         self.keep = keep
         self.clear = clear

@@ -16,7 +16,7 @@ import structlog
 from app.api.errors import ApiError, NotFoundError
 from app.api.resource import FINALIZER, ResourceClaim
 from app.scheduling.intake import Intake
-from app.scheduling.outcomes import CLEARED
+from app.scheduling.outcomes import ALLOCATIONS_CLEARED, CLEAR_ERRORS, ClearReason
 from app.scheduling.ports import Observer, Ports
 from app.scheduling.wakeups import Wakeups
 
@@ -32,8 +32,8 @@ class Clearer(msgspec.Struct, frozen=True, kw_only=True):
     observer: Observer
     clearing: set[str]
 
-    async def clear(self, claim: ResourceClaim, cause: str, note: str) -> bool:
-        """Clear allocation, reservations and device states. `cause` is the label to count, `note` is for people."""
+    async def clear(self, claim: ResourceClaim, reason: ClearReason, note: str) -> bool:
+        """Clear allocation, reservations and device states. `reason` is counted, `note` is for people."""
         if claim.metadata.uid in self.clearing:
             return False
         with self._at_work(claim):
@@ -46,10 +46,10 @@ class Clearer(msgspec.Struct, frozen=True, kw_only=True):
                 return True
             except ApiError as error:
                 # Whatever happened, the watch will show it; the caller judges again.
-                self.observer.count(CLEARED, "failed")
+                self.observer.count(CLEAR_ERRORS, reason)
                 log.info("an unused allocation was not cleared", claim=claim.metadata.key, error=repr(error))
                 return False
-        self.observer.count(CLEARED, cause)
+        self.observer.count(ALLOCATIONS_CLEARED, reason)
         self.ports.record_event(claim, "Normal", "DevicesReleased", note)
         return True
 
@@ -66,11 +66,11 @@ class Clearer(msgspec.Struct, frozen=True, kw_only=True):
             except NotFoundError:
                 pass
             except ApiError as error:
-                self.observer.count(CLEARED, "failed")
+                self.observer.count(CLEAR_ERRORS, "leftover")
                 log.info("a claim for extended resources was not removed", claim=claim.metadata.key, error=repr(error))
                 return False
         self.intake.gone(claim)
-        self.observer.count(CLEARED, "leftover")
+        self.observer.count(ALLOCATIONS_CLEARED, "leftover")
         return True
 
     @contextmanager

@@ -21,7 +21,7 @@ from app.scheduling import extended
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.intake import Intake
 from app.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of
-from app.scheduling.outcomes import FILTERED
+from app.scheduling.outcomes import FILTER_RESULTS
 from app.scheduling.ports import ClaimWriter, Observer
 from app.scheduling.refusals import Refusals, signature
 from app.scheduling.release.sweep import Sweeper
@@ -70,7 +70,7 @@ class Filter:
             return ExtenderFilterResult(Error=NEEDS_NAMES)
         pod = args.Pod
         if not self._view.uses_devices(pod):
-            self._observer.count(FILTERED, "untouched")
+            self._observer.count(FILTER_RESULTS, "untouched")
             return ExtenderFilterResult(NodeNames=list(args.NodeNames))
         await self._learn_missing(pod)
         answer = self._answer(pod, tuple(dict.fromkeys(args.NodeNames)))
@@ -129,7 +129,7 @@ class Filter:
         key = signature(() if isinstance(found, Refusal) else found)
         known = self._refusals.recall(uid, key, generation, names) if key else None
         if known is not None:
-            self._observer.count(FILTERED, "repeated")
+            self._observer.count(FILTER_RESULTS, "repeated")
             return ExtenderFilterResult(FailedAndUnresolvableNodes=known)
         subject = subject_of(self._view, pod, found)
         judgement = judge(self._view, subject, names)
@@ -141,7 +141,7 @@ class Filter:
             self._refused(pod, judgement, names, generation, [f"{pod.metadata.namespace}/{name}" for name in missing])
             if key and not judgement.error:
                 self._refusals.remember(uid, key, generation, judgement.refused)
-        self._observer.count(FILTERED, judgement.outcome)
+        self._observer.count(FILTER_RESULTS, judgement.result)
         if judgement.error:
             return ExtenderFilterResult(Error=judgement.error)
         return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=judgement.refused)
@@ -153,7 +153,7 @@ class Filter:
         if not fits:
             wakeups = self._memory.wakeups
             wakeups.refused(uid, wakeups.generation, awaiting=uid)
-        self._observer.count(FILTERED, "fits" if fits else "refused")
+        self._observer.count(FILTER_RESULTS, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
     def _passed(self, subject: Subject, fits: list[str]) -> None:

@@ -34,6 +34,7 @@ from app.api.extender import ExtenderArgs, ExtenderPreemptionArgs, MetaVictims
 from app.api.meta import Condition
 from app.api.resource import DeviceClass, ResourceClaim
 from app.scheduling.limits import Limits
+from app.scheduling.outcomes import BIND_RESULTS
 from tests.support.chaos.hardware import Hardware
 from tests.support.chaos.mishaps import Mishaps
 from tests.support.chaos.rules import Rules
@@ -247,7 +248,7 @@ class Chaos:
             wrong += [f"{hold.owner} still holds devices" for hold in service.extender.view.ledger.holds()]
             if service.extender.binds_under_way:
                 wrong.append("a bind is still under way")
-            if service.counted.get(("bound", "broken")):
+            if service.counted(BIND_RESULTS, "broken"):
                 wrong.append("a bind has ended in an internal error")
         for pod in self.workload.pending():
             for service in self.services:

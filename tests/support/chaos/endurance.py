@@ -39,7 +39,7 @@ class Tally:
         self.faults["run with two replicas"] += len(chaos.services) > 1
         for service in chaos.world.services:
             self.faults += service.client.hit + service.watch.hit
-            self.answers += Counter({" ".join(what): number for what, number in service.counted.items()})
+            self.answers += Counter({" ".join(what): number for what, number in service.counts.items()})
 
     def table(self) -> Table:
         table = Table(title="chaos", title_justify="left")

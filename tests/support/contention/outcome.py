@@ -10,12 +10,13 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from rich.table import Table
 
+from app.scheduling.outcomes import OUTCOMES
 from tests.support.contention.entrants import Entrant
 from tests.support.contention.history import IN_TREE, OURS, History, Overlap
 
 HELD_TWICE = "claims hold the same"
 """What the audit of a replica logs."""
-COUNTED = ("conflicts", "undone", "bound", "filtered", "doorbell", "cleared", "violations_told")
+COUNTED = (*(outcome.name.removesuffix("_total") for outcome in OUTCOMES), "violations_reported")
 """Our counters that are shown, without prefix and suffix."""
 RESULTS = ("scheduled", "unschedulable", "error")
 """How an attempt of kube-scheduler ends."""

@@ -6,6 +6,7 @@ Each service has its own watch, lag and faults, and can be killed.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from app.api.features import FeatureGates
 from app.devices.cluster import Cluster
 from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
+from app.scheduling.outcomes import STEPS, L, Outcome, Step
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
 from tests.support.simulation.objects import KubernetesObject
@@ -31,7 +33,7 @@ class Service:
 
     def __init__(self, world: World, lag: float, limits: Limits, features: FeatureGates) -> None:
         self.client = Client(world.api)
-        self.counted: dict[tuple[str, str], int] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()
         self.cluster = cluster = Cluster(features)
         serial = iter(range(10**9))
         self.decisions = Decisions(cluster, share_ids=lambda: f"00000000-0000-4000-8000-{next(serial):012d}")
@@ -41,11 +43,16 @@ class Service:
         self._world = world
         self._tasks: list[asyncio.Task[Any]] = []
 
-    def count(self, name: str, label: str = "") -> None:
-        self.counted[name, label] = self.counted.get((name, label), 0) + 1
+    def count(self, outcome: Outcome[L], value: L) -> None:
+        assert value in outcome.values, (outcome.name, value)
+        self.counts[outcome.name, value] += 1
 
-    def took(self, name: str, seconds: float) -> None:
-        assert seconds >= 0, name
+    def took(self, step: Step, seconds: float) -> None:
+        assert step in STEPS and seconds >= 0, (step, seconds)
+
+    def counted(self, outcome: Outcome[L], value: L) -> int:
+        """How often this came about."""
+        return self.counts[outcome.name, value]
 
     def start(self) -> None:
         """Begin the work without a caller."""

@@ -1,0 +1,32 @@
+"""What holds for every test: an unexpected error fails it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.unexpected import tolerate
+from tests.support.unexpected import REPORTS, Reports, outlive, refuse
+
+
+@pytest.fixture(autouse=True)
+def unexpected_errors(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A report of an unexpected error raises, and fails the test even where the raised error is lost on the way.
+
+    A test that plants one asks for `tolerated`, or for `raises_unexpected` around it.
+    """
+    REPORTS.clear()
+    before = tolerate(refuse)
+    yield
+    tolerate(before)
+    if REPORTS and "tolerated" not in request.fixturenames:
+        place, problem = REPORTS[0]
+        raise AssertionError(f"{len(REPORTS)} unexpected errors, the first at {place!r}") from problem
+
+
+@pytest.fixture
+def tolerated(unexpected_errors: None) -> Reports:
+    """Unexpected errors are outlived in this test as in production. The list of them, for the test to look at."""
+    tolerate(outlive)
+    return REPORTS
