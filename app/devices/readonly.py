@@ -20,9 +20,6 @@ from app.devices.nodeview import NodeView
 from app.devices.usage import DeviceUse
 from app.devices.uses import PoolID, Uses
 
-ObjectName = tuple[str, str]
-"""(kind, namespace/name); objects without namespace have their name."""
-
 
 class ReadOnlyLedger(Protocol):
     """Who holds which device. See `Ledger` for what the answers mean."""
@@ -94,7 +91,7 @@ class ReadOnlyCluster(Protocol):
     def ledger(self) -> ReadOnlyLedger: ...
 
     @property
-    def unreadable(self) -> Mapping[ObjectName, str]: ...
+    def unreadable(self) -> Mapping[str, str]: ...
 
     @property
     def problems(self) -> Mapping[str, str]: ...

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.features import FeatureGates
-from app.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.api.resource import (
+    AllocationResult,
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceSlice,
+)
 from app.devices.cluster import Cluster
 
 SliceBuilder = Callable[..., ResourceSlice]
@@ -63,6 +71,19 @@ class TestImprovement:
         assert cluster.apply(device_class("c"))
         assert not cluster.apply(device_class("c", created="2026-01-01T00:00:00Z"))
         assert cluster.apply(device_class("c", extendedResourceName="example.com/gpu"))
+
+    def test_a_version_older_than_the_one_known_is_no_improvement(
+        self, cluster: Cluster, make_claim: ClaimBuilder
+    ) -> None:
+        consumer = {"resource": "pods", "name": "p", "uid": "uid-p"}
+        reserved = make_claim("c", 9, ["gpu/p/d"], pod="p")
+        status = msgspec.structs.replace(
+            reserved.status, reserved_for=(convert(ResourceClaimConsumerReference, consumer),)
+        )
+        cluster.apply(make_claim("c", 1, pod="p"))
+        cluster.learn(msgspec.structs.replace(reserved, status=status))
+        assert not cluster.apply(make_claim("c", 5, pod="p"))
+        assert cluster.apply(make_claim("c", 10, pod="p"))
 
     def test_taint_rules_improve_when_they_go(self, cluster: Cluster) -> None:
         assert not cluster.apply(rule("r", driver="gpu"))

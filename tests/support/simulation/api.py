@@ -6,19 +6,21 @@ What must never happen is checked at every commit and collected in `violations`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
 from app.api.core import Node, Pod
 from app.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
-from tests.support.simulation.strategy import with_pod_status
-
-if TYPE_CHECKING:
-    from tests.support.simulation.watch import Watch
 
 EXTENDED = "example.com/gpu"
 """The extended resource that pods of these tests ask for."""
+
+
+class Follower(Protocol):
+    """Who is sent every commit."""
+
+    def send(self, obj: Any, *, removed: bool) -> None: ...
 
 
 class Api:
@@ -30,7 +32,7 @@ class Api:
         self.log: list[tuple[str, str]] = []
         """(operation, key) of every commit."""
         self.violations: list[str] = []
-        self.watches: list[Watch] = []
+        self.watches: list[Follower] = []
         self.hooks: dict[str, Callable[[], object]] = {}
         """Called once, in the moment before the named operation is looked at."""
         self.judges: list[Callable[[str, Any, Any], str]] = []
@@ -113,11 +115,6 @@ class Api:
         """The pod goes, and the claim controller and the garbage collector do their work."""
         self.drop(self.pod(name))
         self.clean_up()
-
-    def refuse_pod(self, name: str) -> None:
-        """What the scheduler reports after an attempt without a node."""
-        told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        self.put(with_pod_status(self.pod(name), {"conditions": [told]}))
 
     def finish_pod(self, name: str) -> None:
         """The containers of a bound pod have ended."""
