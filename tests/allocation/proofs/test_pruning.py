@@ -1,18 +1,11 @@
-"""The proofs that cut the search: matching, packing, filling. Never a false no; sharp where they promise it."""
+"""All proofs together: shapes on which a search without them explodes."""
 
 from __future__ import annotations
 
-from functools import cache
-from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from app.allocation.proofs.assignment import assignable
-from app.allocation.proofs.bins import Packing, Row, Size, flat
-from app.allocation.proofs.sums import Filling
 from app.allocation.scenario import answer
 from tests.support.allocation.scenarios import (
     DRIVER,
@@ -28,87 +21,6 @@ from tests.support.allocation.scenarios import (
 )
 
 Json = dict[str, Any]
-
-
-@given(st.lists(st.tuples(st.integers(0, 255), st.integers(0, 4)), max_size=6))
-def test_assignable_is_halls_condition(demands: list[tuple[int, int]]) -> None:
-    def enough(chosen: tuple[tuple[int, int], ...]) -> bool:
-        union = 0
-        for mask, _ in chosen:
-            union |= mask
-        return sum(need for _, need in chosen) <= union.bit_count()
-
-    expected = all(enough(chosen) for size in range(len(demands) + 1) for chosen in combinations(demands, size))
-    assert assignable(demands) == expected
-
-
-def packs(sizes: list[int], rooms: list[int]) -> bool:
-    @cache
-    def place(index: int, left: tuple[int, ...]) -> bool:
-        if index == len(sizes):
-            return True
-        return any(
-            room >= sizes[index] and place(index + 1, tuple(sorted((*left[:i], room - sizes[index], *left[i + 1 :]))))
-            for i, room in enumerate(left)
-        )
-
-    return place(0, tuple(sorted(rooms)))
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(1, 9), max_size=8), st.lists(st.integers(0, 20), min_size=1, max_size=4))
-def test_filling_is_exact(sizes: list[int], rooms: list[int]) -> None:
-    assert Filling().feasible(sizes, rooms, 100_000) == packs(sizes, rooms)
-
-
-def test_filling_remembers_failures_and_says_yes_when_it_runs_out_of_steps() -> None:
-    sizes, rooms = [8, 7, 7, 7, 4, 4, 3, 3], [16, 16, 12]
-    filling = Filling()
-    assert not packs(sizes, rooms)
-    assert not filling.feasible(sizes, rooms, 1000)
-    steps = filling.steps
-    assert not filling.feasible(sizes, rooms, 1000)
-    assert filling.steps == steps
-    assert Filling().feasible(sizes, rooms, 0)
-
-
-def test_filling_copes_with_amounts_of_any_magnitude() -> None:
-    huge = 10**30 + 7
-    assert not Filling().feasible([huge, huge, huge - 1], [2 * huge - 2, huge + 1], 1000)
-    assert Filling().feasible([huge, huge, huge - 1], [2 * huge - 1, huge], 1000)
-
-
-@settings(deadline=None)
-@given(st.data())
-def test_packing_is_exact_within_its_limit(data: st.DataObject) -> None:
-    bins = data.draw(st.integers(1, 3))
-    size = st.none() | st.tuples(st.integers(0, 4), st.integers(0, 4))
-    items: list[Row] = data.draw(st.lists(st.tuples(*[size] * bins), max_size=5))
-    room: list[Size] = data.draw(
-        st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=bins, max_size=bins)
-    )
-
-    def place(index: int, left: list[Size]) -> bool:
-        if index == len(items):
-            return True
-        for bin, part in enumerate(items[index]):
-            if part is not None and all(want <= have for want, have in zip(part, left[bin], strict=True)):
-                rest = tuple(have - want for want, have in zip(part, left[bin], strict=True))
-                if place(index + 1, [*left[:bin], rest, *left[bin + 1 :]]):
-                    return True
-        return False
-
-    assert Packing(items, room, 100_000).feasible() == place(0, room)
-
-
-def test_a_flat_question_has_one_size_per_item_and_no_forbidden_bin_with_room() -> None:
-    assert flat([((2,), (2,)), ((3,), None)], [(5,), (2,)]) == [2, 3]
-    assert flat([((2,), (2,)), ((3,), None)], [(5,), (3,)]) is None
-    assert flat([((2,), (1,))], [(5,), (3,)]) is None
-    assert flat([((2, 1),)], [(5, 5)]) is None
-
-
-# --- work done on shapes that explode without the proofs --------------------------------------------------------------
 
 
 def shares(total: int, *amounts: int) -> Json:

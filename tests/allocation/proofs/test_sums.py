@@ -1,0 +1,46 @@
+"""Filling: amounts into rooms. Never a false no; exact where it promises it."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.allocation.proofs.sums import Filling
+
+
+def packs(sizes: list[int], rooms: list[int]) -> bool:
+    @cache
+    def place(index: int, left: tuple[int, ...]) -> bool:
+        if index == len(sizes):
+            return True
+        return any(
+            room >= sizes[index] and place(index + 1, tuple(sorted((*left[:i], room - sizes[index], *left[i + 1 :]))))
+            for i, room in enumerate(left)
+        )
+
+    return place(0, tuple(sorted(rooms)))
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 9), max_size=8), st.lists(st.integers(0, 20), min_size=1, max_size=4))
+def test_filling_is_exact(sizes: list[int], rooms: list[int]) -> None:
+    assert Filling().feasible(sizes, rooms, 100_000) == packs(sizes, rooms)
+
+
+def test_filling_remembers_failures_and_says_yes_when_it_runs_out_of_steps() -> None:
+    sizes, rooms = [8, 7, 7, 7, 4, 4, 3, 3], [16, 16, 12]
+    filling = Filling()
+    assert not packs(sizes, rooms)
+    assert not filling.feasible(sizes, rooms, 1000)
+    steps = filling.steps
+    assert not filling.feasible(sizes, rooms, 1000)
+    assert filling.steps == steps
+    assert Filling().feasible(sizes, rooms, 0)
+
+
+def test_filling_copes_with_amounts_of_any_magnitude() -> None:
+    huge = 10**30 + 7
+    assert not Filling().feasible([huge, huge, huge - 1], [2 * huge - 2, huge + 1], 1000)
+    assert Filling().feasible([huge, huge, huge - 1], [2 * huge - 1, huge], 1000)

@@ -1,0 +1,74 @@
+"""Allocations that are left behind are cleared, all others never."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.api.errors import ConflictError
+from app.scheduling.limits import Limits
+from app.scheduling.outcomes import CLEAR_ERRORS
+from tests.support.scheduling.leftovers import NO_SWEEP, OURS, allocated, consumer
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.world import World
+
+
+async def test_an_idle_allocation_is_swept(world: World, small: Objects) -> None:
+    await allocated(world, small, limits=Limits())
+    await world.settle(20.0)
+    assert world.api.claim("c").allocation is not None
+    await world.settle(20.0)
+    assert world.api.claim("c").allocation is None
+
+
+async def test_an_idle_allocation_that_a_pod_fits_with_is_kept(world: World, small: Objects) -> None:
+    service = await allocated(world, small, limits=Limits())
+    for _ in range(20):
+        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
+        await world.settle(10.0)
+    assert world.api.claim("c").allocation is not None
+
+
+@pytest.mark.parametrize(("limits", "seconds"), [(OURS, 95.0), (Limits(), 675.0)])
+async def test_an_allocation_of_a_pod_that_is_never_bound_is_swept(
+    world: World, small: Objects, limits: Limits, seconds: float
+) -> None:
+    await allocated(world, small, "p", limits=limits)
+    await world.settle(seconds - 20.0)
+    assert world.api.claim("c").allocation is not None
+    await world.settle(20.0)
+    assert world.api.claim("c").allocation is None
+
+
+@pytest.mark.parametrize("limits", [OURS, Limits()])
+async def test_allocations_of_bound_pods_and_of_several_pods_stay(world: World, small: Objects, limits: Limits) -> None:
+    service = await allocated(world, small, limits=limits)
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    world.add(make_claim("d"), make_pod("q", "d"), make_pod("r", "d"))
+    assert await service.bind(world.api.pod("q"), "n2") == ""
+    world.api.set_status("d", reserved_for=(consumer("q"), consumer("r")))
+    await world.settle(2000.0)
+    assert world.api.claim("c").allocation is not None
+    assert world.api.claim("d").allocation is not None
+
+
+async def test_sweeping_goes_on_after_a_conflict(world: World, small: Objects) -> None:
+    service = await allocated(world, small, limits=Limits())
+    service.client.fail("deallocate", ConflictError(409, "Conflict"), times=2)
+    await world.settle(100.0)
+    assert world.api.claim("c").allocation is None
+    assert service.counted(CLEAR_ERRORS, "idle") == 2
+
+
+async def test_a_new_leader_hears_the_schedulers_for_a_while_before_it_sweeps(world: World, small: Objects) -> None:
+    world.add(*small, make_claim("c"), make_pod("first", "c"))
+    leader, standby = world.service(limits=NO_SWEEP), world.service(limits=OURS)
+    assert await leader.bind(world.api.pod("first"), "n1") == ""
+    world.api.set_status("c", reserved_for=())
+    world.api.drop(world.api.pod("first"))
+    await world.settle(100.0)
+    await leader.kill()
+    standby.start()
+    await world.settle(25.0)
+    assert world.api.claim("c").allocation is not None
+    await world.settle(15.0)
+    assert world.api.claim("c").allocation is None

@@ -1,0 +1,91 @@
+"""An allocation that keeps its pod from running is cleared, unless somebody may count on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.scheduling.limits import Limits
+from tests.support.scheduling.leftovers import allocated, consumer, report
+from tests.support.simulation.objects import Objects
+from tests.support.simulation.world import World
+
+
+@pytest.mark.parametrize(("consumers", "seconds"), [((), 5.0), (("p",), 90.0)])
+async def test_an_allocation_in_the_way_of_its_only_pod_is_cleared(
+    world: World, small: Objects, consumers: tuple[str, ...], seconds: float
+) -> None:
+    """A reservation of the pod may belong to a bind in another replica until that must have ended."""
+    service = await allocated(world, small, *consumers)
+    assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == []
+    report(world, "p")
+    if consumers:
+        await world.settle(seconds - 15.0)
+        assert world.api.claim("c").allocation is not None
+    await world.settle(seconds)
+    assert world.api.claim("c").allocation is None
+    assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == ["n2"]
+    assert service.client.rings >= 2
+
+
+async def test_an_allocation_that_others_use_stays(world: World, small: Objects) -> None:
+    service = await allocated(world, small, "other")
+    await service.filter(world.api.pod("p"), "n2")
+    report(world, "p")
+    await world.settle(200.0)
+    assert world.api.claim("c").allocation is not None
+
+
+async def test_a_pod_the_scheduler_has_not_given_up_keeps_its_allocation(world: World, small: Objects) -> None:
+    service = await allocated(world, small)
+    await service.filter(world.api.pod("p"), "n2")
+    await world.settle(200.0)
+    assert world.api.claim("c").allocation is not None
+
+
+async def test_a_probe_of_a_nominated_node_clears_nothing(world: World, small: Objects) -> None:
+    service = await allocated(world, small)
+    report(world, "p", nominatedNodeName="n2")
+    await service.filter(world.api.pod("p"), "n2")
+    await world.settle(200.0)
+    assert world.api.claim("c").allocation is not None
+
+
+async def test_a_later_filter_that_finds_a_node_keeps_the_allocation(world: World, small: Objects) -> None:
+    service = await allocated(world, small)
+    await service.filter(world.api.pod("p"), "n2")
+    assert (await service.filter(world.api.pod("p"), "n1", "n2")).NodeNames == ["n1"]
+    report(world, "p")
+    await world.settle(200.0)
+    assert world.api.claim("c").allocation is not None
+
+
+async def test_a_claim_that_changed_meanwhile_is_judged_anew(world: World, small: Objects) -> None:
+    service = await allocated(world, small)
+    await service.filter(world.api.pod("p"), "n2")
+    report(world, "p")
+    world.api.hooks["deallocate"] = lambda: world.api.set_status("c", reserved_for=(consumer("late"),))
+    await world.settle(200.0)
+    claim = world.api.claim("c")
+    assert claim.allocation is not None
+    assert [entry.name for entry in claim.status.reserved_for] == ["late"]
+
+
+async def test_clearing_can_be_switched_off(world: World, small: Objects) -> None:
+    service = await allocated(world, small, limits=Limits(sweep_seconds=0.0, deallocate=False))
+    await service.filter(world.api.pod("p"), "n2")
+    report(world, "p")
+    await world.settle(200.0)
+    assert world.api.claim("c").allocation is not None
+
+
+async def test_while_an_allocation_is_being_cleared_no_bind_counts_on_it(world: World, small: Objects) -> None:
+    service = await allocated(world, small, "p")
+    await service.filter(world.api.pod("p"), "n2")
+    report(world, "p")
+    service.client.latency = 1.0
+    while "deallocate" not in service.client.calls:
+        await world.settle(0.01)
+    error = await service.bind(world.api.pod("p"), "n1")
+    assert error == "resource claim default/c is in the process of being allocated"
+    await world.settle(5.0)
+    assert await service.bind(world.api.pod("p"), "n2") == ""

@@ -1,0 +1,39 @@
+"""Claims that are allocated and used by nobody, or by pods that wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.api.decoding import convert
+from app.api.resource import ResourceClaimConsumerReference
+from app.scheduling.limits import Limits
+from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.world import Service, World
+
+OURS = Limits(scheduler_names=frozenset({"dra-scheduler"}))
+NO_SWEEP = Limits(sweep_seconds=0.0)
+
+
+def report(world: World, name: str, **status: Any) -> None:
+    """Give the pod this status, by default that of an attempt without a node."""
+    pod = world.api.pod(name)
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    found = convert(type(pod), {"metadata": {}, "status": {"conditions": [condition]} | status}).status
+    world.api.put(type(pod)(metadata=pod.metadata, spec=pod.spec, status=found))
+
+
+def consumer(name: str) -> ResourceClaimConsumerReference:
+    return ResourceClaimConsumerReference(resource="pods", name=name, uid=f"uid-{name}")
+
+
+async def allocated(world: World, small: Objects, *consumers: str, limits: Limits = NO_SWEEP) -> Service:
+    """The claim c is allocated on n1 and reserved for these pods; the pod p wants it."""
+    world.add(*small, make_claim("c"), make_pod("first", "c"), make_pod("p", "c"))
+    maker = world.service()
+    assert await maker.bind(world.api.pod("first"), "n1") == ""
+    world.api.set_status("c", reserved_for=tuple(consumer(name) for name in consumers))
+    world.api.drop(world.api.pod("first"))
+    await maker.kill()
+    service = world.service(limits=limits)
+    service.start()
+    return service
