@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /\1\t/' | sort | awk -F'\t' '{printf "  %-16s %s\n", $$1, $$2}'
 
-# What runs the product, and what works on it. Each is installed from its lock file, once.
+# What the demo needs, and what development needs. Each is installed once, from its lock file.
 $(VENV)/demo.stamp: requirements/demo.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked dependencies into $(VENV) (once) ..."
@@ -25,7 +25,7 @@ $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml
 	@touch $@ $(VENV)/demo.stamp
 
 .PHONY: demo
-demo: $(VENV)/demo.stamp ## The main job, live: an embedded cluster, the service and the sample pods (DEMO_ARGS=--once)
+demo: $(VENV)/demo.stamp ## See it work: an embedded cluster, the service and the sample pods (DEMO_ARGS=--once)
 	@$(BIN)/python -m app.cli demo $(DEMO_ARGS)
 
 .PHONY: test
@@ -36,13 +36,13 @@ test: $(VENV)/dev.stamp ## All tests that need only Python
 controlplane: ## Build the real control plane that the end-to-end tests use (needs Go; minutes the first time)
 	@$(MAKE) --no-print-directory -C tests/controlplane
 
-# A cluster is taken when it is named on the command line of make, never because KUBECONFIG happens to be set.
+# Only the command line of make names a cluster; KUBECONFIG in the environment does not count.
 CLUSTER := $(if $(filter command,$(origin KUBECONFIG)),E2E_KUBECONFIG=$(KUBECONFIG))
-# K8S_VERSION=v1.35.4 builds and takes that release instead of the pinned one.
+# K8S_VERSION=v1.35.4 builds and uses that release instead of the pinned one.
 RELEASE := $(if $(K8S_VERSION),KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/bin/$(K8S_VERSION))
 
 .PHONY: e2e
-e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane) ## The tests against a real API server and kube-scheduler (E2E=PATH: some; KUBECONFIG=FILE: a cluster; K8S_VERSION=v1.35.4)
+e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane) ## The tests on a real API server and kube-scheduler (E2E=PATH: some of them; KUBECONFIG=FILE: on that cluster; K8S_VERSION=v1.35.4)
 	@$(CLUSTER) $(RELEASE) $(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract) -m e2e -vv
 
 .PHONY: bench
@@ -50,27 +50,27 @@ bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes doc
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
 .PHONY: bench-cluster
-bench-cluster: $(VENV)/dev.stamp controlplane ## Pods/s on a real control plane, ours beside the in-tree plugin (BENCH_ARGS="--rounds 1")
+bench-cluster: $(VENV)/dev.stamp controlplane ## Measure pods/s on a real control plane, beside the in-tree plugin (BENCH_ARGS="--rounds 1")
 	@$(BIN)/python -m bench.cluster $(BENCH_ARGS)
 
 .PHONY: bench-backlog
-bench-backlog: $(VENV)/dev.stamp controlplane ## 500 refused pods and 100 updates/s for 5 minutes on a real control plane: who waits, who is forgotten (BENCH_ARGS="--seconds 60")
+bench-backlog: $(VENV)/dev.stamp controlplane ## Measure 500 refused pods and 100 updates/s for 5 minutes on a real control plane: which pods wait, which are forgotten (BENCH_ARGS="--seconds 60")
 	@$(BIN)/python -m bench.backlog $(BENCH_ARGS)
 
 .PHONY: loadtest
-loadtest: $(VENV)/dev.stamp ## 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes (LOADTEST_ARGS="--users 8")
+loadtest: $(VENV)/dev.stamp ## Measure 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes (LOADTEST_ARGS="--users 8")
 	@$(BIN)/python -m loadtest $(LOADTEST_ARGS)
 
 .PHONY: chaos
-chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and strangers from fresh seeds for 10 minutes (CHAOS_ARGS="--seconds 60")
+chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and other allocators from fresh seeds, for 10 minutes (CHAOS_ARGS="--seconds 60")
 	@$(BIN)/python -m tests.support.chaos.endurance $(CHAOS_ARGS)
 
 .PHONY: contention
-contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree scheduler fight over 16 devices with 2,000 pods (CONTENTION_ARGS="--pods 500")
+contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree scheduler compete for 16 devices with 2,000 pods (CONTENTION_ARGS="--pods 500")
 	@$(BIN)/python -m tests.support.contention $(CONTENTION_ARGS)
 
 .PHONY: fuzz
-fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs: no crash, no 500, memory flat
+fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs: no crash, no 500, flat memory
 	@$(BIN)/python -m tests.support.http.fuzzing $(FUZZ_ARGS)
 
 .PHONY: unit
@@ -78,7 +78,7 @@ unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e"
 
 .PHONY: check
-check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, known vulnerabilities of the locked packages
+check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, known vulnerabilities of locked packages
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo
@@ -86,7 +86,7 @@ check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, know
 	@$(BIN)/python requirements/audit.py $(AUDIT_ARGS)
 
 .PHONY: format
-format: $(VENV)/dev.stamp ## Format the source, and fix what ruff can fix
+format: $(VENV)/dev.stamp ## Format the source, and apply the fixes of ruff
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 # dev.lock holds everything; the others take its versions.

@@ -1,1 +1,1 @@
-"""Where the time and the memory go: run with `python -m bench`. Nothing here is imported by the service."""
+"""Where the time and the memory go: run with `python -m bench`. The service imports nothing from here."""

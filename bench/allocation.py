@@ -1,8 +1,8 @@
 """What one node costs: everyday decisions by family, and search problems that are expensive for naive backtracking.
 
-`decide` is everything from decoded objects to the answer, as offline simulation does it. `search` is what is left in
-the service, which keeps nodes prepared. The reference is Kubernetes' allocator on the same problem (time by its own
-clock, on another machine): compare orders of magnitude, not digits.
+`decide` is everything from decoded objects to the answer, as offline simulation does it. `search` is the part that
+remains in the service, which keeps nodes prepared. The reference is Kubernetes' allocator on the same problem (time by
+its own clock, on another machine): compare orders of magnitude, not digits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A real control plane full of nodes with devices, and the two schedulers that are compared on it.
 
-`Arena` is the control plane with its nodes and slices. A contestant is entered for one round: everything it needs is
+`Arena` is the control plane with its nodes and slices. A contestant enters for one round: everything it needs is
 started, and stopped at the end, so that the two never compete for the machine. kube-controller-manager is left out: it
-has nothing to do here, and what it would cost is nobody's scheduling.
+has nothing to do here, and its cost is not that of scheduling.
 """
 
 from __future__ import annotations
@@ -169,18 +169,18 @@ class Arena:
 
     @contextlib.asynccontextmanager
     async def shipped(self, scheduler: str) -> AsyncIterator[tuple[Extender, Component]]:
-        """The service and a second kube-scheduler of that name with all settings they are shipped with: TLS, leases,
+        """The service and a second kube-scheduler of that name with all their shipped settings: TLS, leases,
         client limits.
         """
         plane = self.plane
         plane.kubectl("apply", f"--filename={ROOT / 'manifests' / 'rbac' / 'scheduler.yaml'}")
-        rights = plane.service_account_kubeconfig("dra-system", "dra-extender")
-        extender = Extender(plane.directory / "logs", "dra-extender-0", plane.credentials, rights)
+        account = plane.service_account_kubeconfig("dra-system", "dra-extender")
+        extender = Extender(plane.directory / "logs", "dra-extender-0", plane.credentials, account)
         config = scheduler_configuration("secondary-scheduler.yaml", extender.url, plane.credentials)
-        rights = plane.service_account_kubeconfig("dra-system", "dra-scheduler")
+        account = plane.service_account_kubeconfig("dra-system", "dra-scheduler")
         try:
             await asyncio.to_thread(extender.start)
-            yield extender, await asyncio.to_thread(plane.start_scheduler, scheduler, config, SCHEDULER_GATES, rights)
+            yield extender, await asyncio.to_thread(plane.start_scheduler, scheduler, config, SCHEDULER_GATES, account)
         finally:
             if scheduler in plane.components:
                 plane.stop_component(scheduler)

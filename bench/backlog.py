@@ -1,7 +1,7 @@
 """A backlog of refused pods while bound pods change all the time, on a real control plane. `python -m bench.backlog`.
 
-Whether others are bound quickly meanwhile, what the service costs, and whether every refused pod is woken when its
-devices come. Writes its section of docs/performance.md. The exit status is 1 when a limit is broken.
+Measures whether other pods are bound quickly meanwhile, what the service costs, and whether every refused pod is tried
+again when its devices come. Writes its section of docs/performance.md. The exit status is 1 when a limit is broken.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ MOST_SECONDS, MOST_CORES, MOST_WAKING = 1.0, 1.0, 30.0
 """From creation to binding of 99 in 100 pods, of the service, and from new devices to the last binding."""
 _PORTIONS = 4
 _QUIET = 3.0
-"""Seconds without a call of filter after which kube-scheduler is taken to have come to rest."""
+"""Seconds without a call of filter after which kube-scheduler counts as resting."""
 NOTES = """\
 Measured by `make bench-backlog` on a real control plane: etcd, kube-apiserver, a second kube-scheduler with the shipped
 `scheduler_config/secondary-scheduler.yaml`, and the service with the settings of the shipped Deployment, TLS included.
 Half of the refused pods want devices that bound pods hold, half want devices that do not exist yet; every pod has a
-claim of its own. When kube-scheduler rests, bound pods begin to get a new status, label or annotation in turn, each of
-which makes it try all refused pods again; pods that fit come meanwhile, and go with their devices once bound. Their
-time is from the reply to their creation to the binding on a watch. At the end devices come in portions, by turns
-published and given back, each when kube-scheduler rests again.
+claim of its own. Once kube-scheduler rests, bound pods get a new status, label or annotation in turn, and each change
+makes it try all refused pods again; meanwhile pods that fit come, and go with their devices once bound. Their time
+counts from the reply to their creation to the binding on a watch. At the end devices come in portions, published and
+given back in turn, each when kube-scheduler rests again.
 
-kube-scheduler tries one pod at a time, of equal priority the one that has been in its queue the longest. So a new pod
-waits for all refused ones that are due before it: all of them after a pause, then again every `podMaxBackoffSeconds`.
+kube-scheduler tries one pod at a time; among pods of equal priority, the one that has waited longest. So a new pod
+waits for all refused pods that are due before it: all of them after a pause, then again every `podMaxBackoffSeconds`.
 That takes their number times the mean attempt below, of which filter is a small part; pods that must not wait need a
 higher priority.
 """
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How much of everything; rates are per second."""
+    """The amounts; rates are per second."""
 
     nodes: int
     refused: int
@@ -147,7 +147,7 @@ class Bench:
         )
 
     async def _relieve(self, extender: Extender, backlog: Backlog) -> list[float]:
-        """Every portion begins when kube-scheduler rests: nothing but the doorbell can wake anybody."""
+        """Every portion begins when kube-scheduler rests: only the doorbell can wake a pod."""
         waking: list[float] = []
         for number in range(_PORTIONS):
             await _until_quiet(extender)
@@ -176,7 +176,7 @@ class Meter:
 
 
 def _busy_seconds() -> float:
-    """What all cores together have spent on anything, since boot."""
+    """Seconds that all cores together have worked since boot."""
     ticks = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     idle = ticks[3] + ticks[4]
     return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK")

@@ -1,9 +1,9 @@
 """Pods per second on a real control plane: ours against the in-tree plugin. `python -m bench.cluster`.
 
-Same cluster, same pods, one after the other in rounds, so that what else the machine does meets both. In each round all
-pods and their claims exist before the scheduler starts; what counts is the time from the first binding to the last, as
+Same cluster, same pods, one after the other in rounds, so that other load on the machine meets both. In each round all
+pods and their claims exist before the scheduler starts; the time counts from the first binding to the last, as
 a watch shows them. Writes its section of docs/performance.md, and bench/cluster.json. The exit status is 1
-when a row is below the in-tree plugin, or not all pods were bound, or a device is in two claims.
+when a row is below the in-tree plugin, a pod is left unbound, or a device is in two claims.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from bench.machine import described
 
 RESULTS = Path(__file__).with_name("cluster.json")
 LONGEST = 90.0
-"""Seconds after which a round is given up."""
+"""Seconds after which a round ends."""
 IN_TREE, OURS = "in-tree", "ours"
 NOTES = """\
 Measured by `make bench-cluster` on a real control plane: etcd, kube-apiserver and kube-scheduler, {devices} devices
-per node, one claim per pod. All pods and claims exist before the scheduler starts; pods/s is from the first binding
-to the last; a round is given up after {longest:.0f} s, and what was not bound then is said. The two take turns, and
+per node, one claim per pod. All pods and claims exist before the scheduler starts; pods/s counts from the first binding
+to the last; a round ends after {longest:.0f} s, and the table names the pods left unbound. The two take turns, and
 only one of them runs at a time. Both schedulers have the same client limits (qps and burst 5,000). The in-tree
-scheduler runs as it is by default, so it looks at a part of the nodes per pod (`percentageOfNodesToScore`: 46 % of
+scheduler runs with its defaults, so it looks at a part of the nodes per pod (`percentageOfNodesToScore`: 46 % of
 500, 10 % of 5,000). Ours runs with the shipped `scheduler_config/secondary-scheduler.yaml`, which looks at all of
-them, and with the `--offered-percent 0` of the shipped Deployment: of the nodes that fit it offers as many as the
+them, and with the `--offered-percent 0` of the shipped Deployment: of the nodes that fit, it offers as many as the
 in-tree scheduler looks for. Writes: requests that change something other than events and leases, per pod. CPU:
-milliseconds per pod, of all cores together.
+milliseconds per pod, summed over all cores.
 """
 
 
@@ -194,7 +194,7 @@ class Bindings:
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
-    """Wait for it, no longer than that."""
+    """Wait for it, at most so long."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -203,7 +203,7 @@ async def _within(event: asyncio.Event, seconds: float) -> None:
 
 
 async def devices_held_twice(arena: Arena) -> int:
-    """Devices that are in more than one claim of all that there are."""
+    """Devices that are in more than one claim."""
     claims = msgspec.json.decode(await arena.client.get(CLAIMS))["items"]
     held: Counter[tuple[str, str, str]] = Counter()
     for claim in claims:
@@ -293,7 +293,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _pace(side: Side) -> str:
-    """Pods per second, and how many pods were left when the rounds were given up."""
+    """Pods per second, and how many pods the rounds left unbound."""
     left = f" ({side.unbound} not bound)" if side.unbound else ""
     return f"{side.pods_per_second:.1f}{left}"
 

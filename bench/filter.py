@@ -1,10 +1,9 @@
-"""Filter on 500 and 5,000 nodes with 8 devices each: what a pod costs that asks for all nodes, and what the state
-weighs.
+"""Filter on 500 and 5,000 nodes with 8 devices each: the time of a pod that asks for all nodes, and the memory of the
+state.
 
 Shapes of pods: one device, a matched pair (two devices with one PCIe root), a prioritized list of two alternatives.
 States of the cluster: idle, busy (no device free), ragged (every node with other devices in use), and `serials`:
-every device has an attribute of its own, as real drivers publish. A cold shape is a pod whose selectors nobody asked
-for before.
+every device has an attribute of its own, as real drivers publish. A cold shape is a pod with new selectors.
 """
 
 from __future__ import annotations
@@ -225,7 +224,7 @@ def first_filter(nodes: int, serials: bool) -> Row:
 
 
 def run() -> dict[str, Any]:
-    """All rows, and what the state weighs."""
+    """All rows, and the memory of the state."""
     rows: list[Row] = []
     for nodes in SIZES:
         rows += rows_of(cluster_of(nodes), "idle", PODS)
@@ -263,7 +262,7 @@ def missed(result: dict[str, Any]) -> list[str]:
 def markdown(result: dict[str, Any]) -> str:
     lines = [
         "Milliseconds for one pod that asks for all nodes. Idle: no device in use; busy: all; ragged: every node has",
-        "other devices in use; serials: every device has an attribute of its own. Fits: how many of the nodes.",
+        "other devices in use; serials: every device has an attribute of its own. Fits: the number of nodes that fit.",
         "",
         "| nodes × devices | state | pod | case | median | p95 | target | fits | searches |",
         "|---|---|---|---|---:|---:|---:|---:|---:|",

@@ -1,6 +1,6 @@
 """Timing one call many times.
 
-Time is processor time of this thread: on an idle machine the same as time by the clock, and on a busy one still true.
+Time is processor time of this thread: on an idle machine it equals time by the clock, and on a busy one it stays right.
 """
 
 from __future__ import annotations

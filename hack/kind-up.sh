@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a disposable cluster for the end-to-end tests; needs Docker and kind. When the cluster exists already, it prints
-# again how to go on. KIND_CLUSTER and KIND_IMAGE in the environment change the cluster's name and node image.
+# Makes a disposable cluster for the end-to-end tests; needs Docker and kind. When the cluster exists already, it only prints
+# how to go on. KIND_CLUSTER and KIND_IMAGE in the environment change the cluster's name and node image.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +17,7 @@ die() {
 }
 
 command -v docker >/dev/null || die "docker is not installed. The tests need no cluster: make e2e builds a control plane (with Go)"
-docker info >/dev/null 2>&1 || die "docker does not answer: is its daemon running, and may you use it? See: docker info"
+docker info >/dev/null 2>&1 || die "docker does not answer: is its daemon running, and do you have permission to use it? See: docker info"
 command -v kind >/dev/null || die "kind is not installed: go install sigs.k8s.io/kind@v0.32.0, or see https://kind.sigs.k8s.io"
 
 mkdir -p "$binaries"
@@ -27,7 +27,7 @@ if kind get clusters 2>/dev/null | grep -qxF "$cluster"; then
 else
   kind create cluster --name "$cluster" --config hack/kind.yaml --image "$image" --kubeconfig "$kubeconfig" --wait 180s ||
     die "kind did not make the cluster, see above. Remove what is left of it: kind delete cluster --name $cluster"
-  # The mark without which the tests take no cluster: this one may be thrown away.
+  # Marks the cluster as disposable; the tests take no other.
   docker exec "$node" kubectl --kubeconfig=/etc/kubernetes/admin.conf \
     create configmap dra-extender-e2e --namespace=kube-system
 fi
@@ -47,7 +47,7 @@ fi
 
 cat <<END
 
-The cluster is up. Run the tests, and delete it in the end:
+The cluster is up. Run the tests, then delete it:
   make e2e KUBECONFIG=$kubeconfig$assets
   kind delete cluster --name $cluster
 END

@@ -1,7 +1,7 @@
 """`python -m loadtest`: an embedded cluster, the service as a process of its own, locust beside both, and percentiles.
 
-Exits 0 when every call was answered as it should be. What is measured includes two of three processes competing for the
-machine's cores: read the figures against those of the same machine.
+Exits 0 when every call got the answer it should. The processes compete for the cores of the machine: compare figures
+only with those of the same machine.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def _locust(options: argparse.Namespace, service: str, api_server: str) ->
 
 
 def table(stats: list[dict[str, Any]], seconds: int) -> Table:
-    """Milliseconds by call: the three verbs first, then what the cluster was asked for around them."""
+    """Milliseconds by call: the three verbs first, then the requests to the cluster around them."""
     made = Table(title="milliseconds", header_style="bold")
     for name in ("call", "count", "per second", "failed", *_COLUMNS):
         made.add_column(name, justify="left" if name == "call" else "right")

@@ -1,8 +1,8 @@
 """The life of a pod as kube-scheduler asks for it: filter, prioritize, bind, against a running service.
 
 Every simulated user creates a claim and a pod of its own, walks the pod through the verbs with all nodes as
-candidates, checks each answer, and deletes both again, so that the cluster neither fills up nor empties. Pods are
-created for a scheduler that does not exist: nobody but us touches them.
+candidates, checks each answer, and deletes both again, so that the cluster neither fills up nor empties. Pods name a
+scheduler that does not exist, so only this load test touches them.
 
 Two addresses: `--host` is the service; the environment variable APISERVER_URL is the API server (plain HTTP, as that
 of the embedded cluster). `python -m loadtest` starts both and this file.
