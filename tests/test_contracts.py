@@ -30,6 +30,10 @@ BREACHES = {
     ],
     "ports": [("app/scheduling/bind/claimwrite.py", "import app.kube.writer")],
     "embedded": [("app/embedded/driver.py", "import app.devices.pools"), ("app/kube/client.py", "import app.cel")],
+    "images": [
+        ("app/http/health.py", "import app.embedded.driver"),
+        ("app/cli/explain.py", "import app.demo.board"),
+    ],
     "pure": [
         (f"app/{room}/planted.py", f"import {module}")
         for room, module in zip(PURE, ("time", "random", "uuid", "asyncio"), strict=True)
