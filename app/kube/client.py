@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -20,6 +19,7 @@ import aiohttp
 import msgspec
 
 from app.api.errors import ApiError, OutcomeUnknownError, ThrottledError, UnreachableError, error_from_status
+from app.kube.connections import Connections
 from app.kube.credentials import ClientSettings, Credentials, load
 
 JSON = "application/json"
@@ -51,9 +51,13 @@ class KubeClient:
     def __init__(self, credentials: Credentials, settings: ClientSettings) -> None:
         self.credentials = credentials
         self._timeout = settings.timeout
+        self._connections = Connections()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=settings.connections, ssl=credentials.ssl, socket_factory=_socket, keepalive_timeout=60
+                limit=settings.connections,
+                ssl=credentials.ssl,
+                socket_factory=self._connections.make,
+                keepalive_timeout=60,
             ),
             # Compressing lists costs the API server more than a cluster's network does.
             headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": settings.user_agent},
@@ -69,7 +73,9 @@ class KubeClient:
         return cls(await load(settings), settings)
 
     async def close(self) -> None:
+        """End all requests and connections; none is left open when it returns."""
         await self._session.close()
+        await self._connections.closed()
 
     async def __aenter__(self) -> Self:
         return self
@@ -248,16 +254,3 @@ def _transport_error(problem: BaseException, method: str, path: str) -> ApiError
     if isinstance(problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
         return UnreachableError(0, "Unreachable", text)
     return OutcomeUnknownError(0, "Timeout" if isinstance(problem, TimeoutError) else "ConnectionLost", text)
-
-
-def _socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that notices within half a minute that the other side is gone, even while a watch is silent."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000)
-    return made
