@@ -12,7 +12,6 @@ of nodes and slices are stored in one go.
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,6 +28,7 @@ from app.embedded.apiserver import EmbeddedAPIServer, Faults, Store
 from app.embedded.controllers import Controllers
 from app.embedded.driver import Driver
 from app.embedded.hardware import Pool
+from app.embedded.informer import Informer
 from app.embedded.kubelet import Kubelet
 from app.embedded.manifests import Manifest
 from app.embedded.objects import FullPod
@@ -257,12 +257,25 @@ class EmbeddedCluster:
             await self.driver.publish(hardware.gpus(index, count))
         return hardware.node_name(index)
 
+    def settled(self) -> bool:
+        """True when all actors know what is stored and have nothing to do until something changes or its time comes."""
+        actors = (self.controllers, *((self.scheduler,) if self.scheduler is not None else ()))
+        return all(actor.idle() and all(map(self._is_known, actor.informers)) for actor in actors)
+
+    def _is_known(self, informer: Informer[Any]) -> bool:
+        stored = {
+            found["metadata"]["uid"]: found["metadata"]["resourceVersion"]
+            for found in self.store.list(informer.resource.plural)
+        }
+        known = {obj.metadata.uid: obj.metadata.resource_version for obj in informer.objects.values()}
+        return stored == known
+
     async def wait_until(
-        self, predicate: Callable[[], Any], timeout: float = 15.0, what: str = "", *, interval: float = 0.02
+        self, predicate: Callable[[], Any], timeout: float = 90.0, what: str = "", *, interval: float = 0.02
     ) -> None:
         """Look again and again until it holds. Raises TimeoutError that says what did not happen, and how pods are."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout * _patience()
+        deadline = loop.time() + timeout
         while not predicate():
             self.check()
             if loop.time() > deadline:
@@ -278,11 +291,6 @@ class EmbeddedCluster:
             reason = f" ({told.reason}: {told.message})" if told is not None and told.status == "False" else ""
             lines.append(f"{pod.metadata.key} {pod.status.phase} on {pod.spec.node_name or 'no node'}{reason}")
         return "pods: " + ("; ".join(lines) or "none")
-
-
-def _patience() -> float:
-    """Slow machines may be given more time: DRA_EXTENDER_TEST_PATIENCE=3 triples every wait."""
-    return float(os.environ.get("DRA_EXTENDER_TEST_PATIENCE", "1"))
 
 
 def _device_class(driver: str) -> Manifest:

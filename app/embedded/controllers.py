@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from app.api.core import Pod
 from app.api.meta import ObjectMeta
@@ -59,15 +60,26 @@ class Controllers:
 
     async def run(self) -> None:
         """For ever."""
-        runners = (*self._informers, *self._more, *self.recorders)
         actors = (self.claim_controller, self.replicas, self.kubelet, self.eviction, self.fabric)
         async with asyncio.TaskGroup() as group:
-            for runner in (*runners, *actors):
+            for informer in self.informers:
+                group.create_task(informer.run())
+            for runner in (*self.recorders, *actors):
                 group.create_task(runner.run())
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """What they know of the cluster."""
+        return (*self._informers, *self._more)
+
+    def idle(self) -> bool:
+        """True when nothing is left to do for what they know. What waits for its time does not count."""
+        actors = (self.claim_controller, self.replicas, self.kubelet, self.eviction, self.fabric)
+        return all(actor.queue.idle() for actor in actors)
 
     async def synced(self) -> None:
         """Wait until everything has been listed once."""
-        await asyncio.gather(*(informer.synced.wait() for informer in (*self._informers, *self._more)))
+        await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
 
 
 def claims_of(pod: Pod) -> Iterable[str]:

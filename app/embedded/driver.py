@@ -180,16 +180,16 @@ class Fabric:
         self._driver = driver
         self._claims = claims
         self.delay = delay
-        self._queue = WorkQueue("fabric", self._attach)
+        self.queue = WorkQueue("fabric", self._attach)
         claims.subscribe(self._changed)
 
     async def run(self) -> None:
         """For ever."""
-        await self._queue.run()
+        await self.queue.run()
 
     def _changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         if new is not None and next(iter(unready_devices(new)), None) is not None:
-            self._queue.add_after(new.metadata.key, self.delay)
+            self.queue.add_after(new.metadata.key, self.delay)
 
     async def _attach(self, key: str) -> None:
         claim = self._claims.objects.get(key)

@@ -53,7 +53,7 @@ class EvictionController:
         self._evicted: set[str] = set()
         self._evicted_by: Counter[str] = Counter()
         self._reported: dict[str, tuple[str, str, str]] = {}
-        self._queue = WorkQueue("eviction", self._sync)
+        self.queue = WorkQueue("eviction", self._sync)
         slices.subscribe(self._slice_changed)
         claims.subscribe(self._claim_changed)
         pods.subscribe(self._pod_changed)
@@ -64,7 +64,7 @@ class EvictionController:
         """For ever."""
         informers = (self._pods, self._claims, self._slices, *((self._rules,) if self._rules is not None else ()))
         await asyncio.gather(*(informer.synced.wait() for informer in informers))
-        await self._queue.run()
+        await self.queue.run()
 
     @property
     def pending(self) -> dict[str, float]:
@@ -90,17 +90,17 @@ class EvictionController:
         if old is None or new is None or old.spec != new.spec:
             self._look_at_all()
             if new is not None:
-                self._queue.add(f"rule:{new.metadata.name}")
+                self.queue.add(f"rule:{new.metadata.name}")
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         claim = new or old
         if claim is not None and (self._taints or self._active_rules()):
             for pod in self._pods.find("claim", claim.metadata.key):
-                self._queue.add(f"pod:{pod.metadata.key}")
+                self.queue.add(f"pod:{pod.metadata.key}")
 
     def _pod_changed(self, old: FullPod | None, new: FullPod | None) -> None:
         if new is not None and new.spec.resource_claims and (self._taints or self._active_rules()):
-            self._queue.add(f"pod:{new.metadata.key}")
+            self.queue.add(f"pod:{new.metadata.key}")
         elif new is None and old is not None and self._pending.pop(old.metadata.uid, None) is not None:
             self._look_at_rules()
 
@@ -108,7 +108,7 @@ class EvictionController:
         for claim in self._claims.objects.values():
             if claim.status.reserved_for:
                 for pod in self._pods.find("claim", claim.metadata.key):
-                    self._queue.add(f"pod:{pod.metadata.key}")
+                    self.queue.add(f"pod:{pod.metadata.key}")
 
     def _active_rules(self) -> list[DeviceTaintRule]:
         rules = self._rules.objects.values() if self._rules is not None else ()
@@ -137,7 +137,7 @@ class EvictionController:
         left = due - self._now().timestamp()
         if left > 0:
             self._pending[pod.metadata.uid] = due
-            self._queue.add_after(key, left)
+            self.queue.add_after(key, left)
         else:
             await self._evict(pod)
         self._look_at_rules()
@@ -177,7 +177,7 @@ class EvictionController:
 
     def _look_at_rules(self) -> None:
         for rule in self._active_rules():
-            self._queue.add(f"rule:{rule.metadata.name}")
+            self.queue.add(f"rule:{rule.metadata.name}")
 
     async def _report(self, name: str) -> None:
         """Bring the condition of a rule up to date."""

@@ -150,14 +150,14 @@ class Kubelet:
         self._stopping = stopping
         self._now = now
         self._told: dict[str, str] = {}
-        self._queue = WorkQueue("kubelet", self._sync, workers=8)
+        self.queue = WorkQueue("kubelet", self._sync, workers=8)
         pods.subscribe(self._pod_changed)
         claims.subscribe(self._claim_changed)
 
     async def run(self) -> None:
         """For ever."""
         await asyncio.gather(self._pods.synced.wait(), self._claims.synced.wait())
-        await self._queue.run()
+        await self.queue.run()
 
     async def finish(self, namespace: str, name: str, phase: str = "Succeeded") -> None:
         """End a running pod as if its containers had exited. Raises NotFoundError."""
@@ -174,16 +174,16 @@ class Kubelet:
         if not new.spec.node_name:
             return
         if new.metadata.deletion_timestamp is not None:
-            self._queue.add_after(new.metadata.key, self._stopping if new.status.phase == "Running" else 0.0)
+            self.queue.add_after(new.metadata.key, self._stopping if new.status.phase == "Running" else 0.0)
         elif new.status.phase in ("", "Pending") or RUN_SECONDS in new.metadata.annotations:
-            self._queue.add(new.metadata.key)
+            self.queue.add(new.metadata.key)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         claim = new or old
         if claim is not None:
             for pod in self._pods.find("claim", claim.metadata.key):
                 if pod.spec.node_name and pod.status.phase in ("", "Pending"):
-                    self._queue.add(pod.metadata.key)
+                    self.queue.add(pod.metadata.key)
 
     async def _sync(self, key: str) -> None:
         pod = self._pods.objects.get(key)
@@ -218,7 +218,7 @@ class Kubelet:
             return
         left = due - self._now().timestamp()
         if left > 0:
-            self._queue.add_after(pod.metadata.key, left)
+            self.queue.add_after(pod.metadata.key, left)
         else:
             await self._report(pod, finished(pod, "Succeeded", self._stamp()))
 

@@ -112,18 +112,18 @@ class ReplicaController:
         self._deployments = deployments
         self._pods = pods
         self._reported: dict[str, dict[str, Any]] = {}
-        self._queue = WorkQueue("deployment", self._sync)
+        self.queue = WorkQueue("deployment", self._sync)
         deployments.subscribe(self._deployment_changed)
         pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         """For ever."""
         await asyncio.gather(self._deployments.synced.wait(), self._pods.synced.wait())
-        await self._queue.run()
+        await self.queue.run()
 
     def _deployment_changed(self, old: Deployment | None, new: Deployment | None) -> None:
         if new is not None:
-            self._queue.add(new.metadata.key)
+            self.queue.add(new.metadata.key)
         elif old is not None:
             self._reported.pop(old.metadata.uid, None)
 
@@ -131,7 +131,7 @@ class ReplicaController:
         pod = new or old
         owner = pod.metadata.controller if pod is not None else None
         if pod is not None and owner is not None and owner.kind == "Deployment":
-            self._queue.add(f"{pod.metadata.namespace}/{owner.name}")
+            self.queue.add(f"{pod.metadata.namespace}/{owner.name}")
 
     async def _sync(self, key: str) -> None:
         deployment = self._deployments.objects.get(key)

@@ -65,7 +65,7 @@ async def extender() -> AsyncIterator[ScriptedExtender]:
     scripted = ScriptedExtender()
     application = web.Application(client_max_size=2**26)
     application.router.add_post("/scheduler/{verb}", scripted.handle)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]

@@ -7,6 +7,7 @@ cut, expired, delayed and made to repeat events.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,9 +34,10 @@ _ANSWERS: Final = {
 class Fault:
     """One rule. Patterns are shell globs; `resource` is `pods` or `pods/status`.
 
-    `latency` in seconds. `status` answers with that code, or `drop` breaks the connection without an answer. With
-    `after`, latency, status and drop come when the request has taken effect, so its outcome is unknown to the
-    client. `times` bounds how many requests are hit, `skip` lets that many matching requests through first.
+    `latency` in seconds; `until` holds the request back until this event is set. `status` answers with that code, or
+    `drop` breaks the connection without an answer. With `after`, all of that comes when the request has taken effect,
+    so its outcome is unknown to the client. `times` bounds how many requests are hit, `skip` lets that many matching
+    requests through first.
     """
 
     verb: str = "*"
@@ -46,6 +48,7 @@ class Fault:
     times: int | None = None
     skip: int = 0
     latency: float = 0.0
+    until: asyncio.Event | None = None
     status: int | None = None
     retry_after: int | None = None
     drop: bool = False
@@ -60,6 +63,12 @@ class Fault:
             and fnmatchcase(info.name, self.name)
             and fnmatchcase(user_agent, self.user_agent)
         )
+
+    def problem(self) -> Exception | None:
+        """What it raises: ConnectionDropped, a StatusError, or nothing when it only takes time."""
+        if self.drop:
+            return ConnectionDropped()
+        return self.error() if self.status is not None else None
 
     def error(self) -> StatusError:
         """The answer of a fault with a status."""
@@ -80,12 +89,25 @@ class ConnectionDropped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ordeal:
-    """What one request has to go through: seconds to wait and what to raise, before and after it takes effect."""
+    """What one request has to go through, before or after it takes effect: time to wait, and an exception."""
 
     delay: float = 0.0
-    before: Exception | None = None
-    delay_after: float = 0.0
-    after: Exception | None = None
+    gates: tuple[asyncio.Event, ...] = ()
+    problem: Exception | None = None
+
+    def and_then(self, fault: Fault) -> Ordeal:
+        """This, and what the fault does; the first exception counts."""
+        gates = (*self.gates, fault.until) if fault.until is not None else self.gates
+        return Ordeal(self.delay + fault.latency, gates, self.problem or fault.problem())
+
+    async def undergo(self) -> None:
+        """Wait, then raise the exception if there is one: StatusError or ConnectionDropped."""
+        for gate in self.gates:
+            await gate.wait()
+        if self.delay:
+            await asyncio.sleep(self.delay)
+        if self.problem is not None:
+            raise self.problem
 
 
 UNHARMED: Final = Ordeal()
@@ -116,25 +138,17 @@ class Faults:
         self._lags.clear()
         self._repeats.clear()
 
-    def judge(self, info: RequestInfo, user_agent: str) -> Ordeal:
-        """What happens to this request; counts the hits."""
-        if not self._rules:
-            return UNHARMED
-        delays, before, after = [0.0, 0.0], None, None
+    def judge(self, info: RequestInfo, user_agent: str) -> tuple[Ordeal, Ordeal]:
+        """What happens to this request before and after it takes effect; counts the hits."""
+        before = after = UNHARMED
         for fault in self._rules:
             if not fault.matches(info, user_agent) or not self._strikes(fault):
                 continue
-            delays[fault.after] += fault.latency
-            outcome: Exception | None = None
-            if fault.drop:
-                outcome = ConnectionDropped()
-            elif fault.status is not None:
-                outcome = fault.error()
             if fault.after:
-                after = after or outcome
+                after = after.and_then(fault)
             else:
-                before = before or outcome
-        return Ordeal(delays[False], before, delays[True], after)
+                before = before.and_then(fault)
+        return before, after
 
     def _strikes(self, fault: Fault) -> bool:
         if fault.times is not None and fault.hits >= fault.times:

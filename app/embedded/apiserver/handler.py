@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Final
 
@@ -72,18 +71,12 @@ class Handling:
             self._audit.note(served)
 
     async def _through_faults(self, info: RequestInfo, incoming: Incoming, user: str) -> Answer | Streaming:
-        ordeal = self._faults.judge(info, incoming.user_agent)
-        if ordeal.delay:
-            await asyncio.sleep(ordeal.delay)
+        before, after = self._faults.judge(info, incoming.user_agent)
         warnings: list[str] = []
         try:
-            if ordeal.before is not None:
-                raise ordeal.before
+            await before.undergo()
             answer = self._resource(info, incoming, user, warnings)
-            if ordeal.delay_after:
-                await asyncio.sleep(ordeal.delay_after)
-            if ordeal.after is not None:
-                raise ordeal.after
+            await after.undergo()
         except StatusError as error:
             answer = failure(error)
         except ConnectionDropped:

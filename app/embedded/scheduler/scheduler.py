@@ -10,7 +10,8 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -77,10 +78,20 @@ class Scheduler:
         )
         self._reports = Reports(client, config.scheduler_names)
         self._bindings: set[asyncio.Task[None]] = set()
+        self._trying = False
         self._pods.subscribe(self._pod_changed)
         self._nodes.subscribe(self._node_changed)
         self._claims.subscribe(lambda old, new: self._wake(wakeups.of_claim(old, new)))
         self._classes.subscribe(lambda old, new: self._wake(wakeups.of_class(old, new)))
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """What it knows of the cluster."""
+        return self._pods, self._nodes, self._claims, self._classes
+
+    def idle(self) -> bool:
+        """True when every pod it knows waits for something to happen: none is tried, bound or backing off."""
+        return not self._trying and not self._bindings and all(i.place == "unschedulable" for i in self.queue.items())
 
     @property
     def binding(self) -> int:
@@ -90,7 +101,7 @@ class Scheduler:
     async def run(self) -> None:
         """For ever, from when everything has been listed."""
         async with asyncio.TaskGroup() as group:
-            for informer in (self._pods, self._nodes, self._claims, self._classes):
+            for informer in self.informers:
                 group.create_task(informer.run())
             for recorder in self._reports.recorders:
                 group.create_task(recorder.run())
@@ -114,7 +125,11 @@ class Scheduler:
         if item is None:
             await self._wait()
             return
-        await self._attempt(item)
+        self._trying = True
+        try:
+            await self._attempt(item)
+        finally:
+            self._trying = False
 
     async def _wait(self) -> None:
         due = self.queue.next_due()

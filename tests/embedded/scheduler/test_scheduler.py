@@ -48,13 +48,10 @@ def binding(cluster: EmbeddedCluster) -> Callable[[dict[str, Any]], Awaitable[di
     return bind
 
 
-async def settle(extender: Any) -> int:
+async def settle(cluster: EmbeddedCluster, extender: Any) -> int:
     """Wait until no more calls come; returns how many have."""
-    count = -1
-    while count != len(extender.calls):
-        count = len(extender.calls)
-        await asyncio.sleep(0.4)
-    return count
+    await cluster.wait_until(cluster.settled, what="a cluster with nothing to do")
+    return len(extender.calls)
 
 
 async def test_a_pod_goes_through_filter_prioritize_and_bind(
@@ -102,7 +99,7 @@ async def test_a_refused_pod_says_why_and_is_tried_twice_then_never(
 ) -> None:
     extender.refuse("cannot allocate all claims")
     await scheduling.apply([pod("p")])
-    assert await settle(extender) == 2
+    assert await settle(scheduling, extender) == 2
     found = scheduling.pod("default", "p")
     assert found is not None and found.condition is not None
     assert (found.condition.status, found.condition.reason, found.condition.message) == (
@@ -138,7 +135,7 @@ async def test_refused_pods_wake_as_observed_with_kube_scheduler(
     extender.refuse("cannot allocate all claims")
     await cluster.apply([pod("p")])
     await cluster.wait_until(lambda: extender.of("filter", "p") == 2)
-    before = await settle(extender)
+    before = await settle(scheduling, extender)
     annotated = {"metadata": {"annotations": {"touched": "yes"}}}
 
     async def patch(path: str, body: dict[str, Any]) -> None:
@@ -162,7 +159,7 @@ async def test_refused_pods_wake_as_observed_with_kube_scheduler(
         "nothing": lambda: asyncio.sleep(0),
     }
     await stimuli[stimulus]()
-    assert await settle(extender) - before == calls
+    assert await settle(scheduling, extender) - before == calls
 
 
 async def test_filter_errors_are_scheduler_errors_and_retried_without_events(
@@ -258,7 +255,7 @@ async def test_a_bound_pod_whose_reply_was_lost_is_not_tried_again(
     extender.answers["bind"] = lost
     await scheduling.apply([pod("p")])
     await scheduling.wait_until(lambda: scheduling.running("default", "p"))
-    await settle(extender)
+    await settle(scheduling, extender)
     assert extender.counts == {"filter": 1, "prioritize": 1, "bind": 1}
 
 
@@ -267,7 +264,7 @@ async def test_pods_wait_unseen_until_their_claims_exist(
 ) -> None:
     extender.answers["bind"] = binding(scheduling)
     await scheduling.apply([pod("p", claims={"gpu": "late"})])
-    assert await settle(extender) == 0
+    assert await settle(scheduling, extender) == 0
     found = scheduling.pod("default", "p")
     assert found is not None and found.condition is None, "gated pods are told nothing"
     await scheduling.apply([claim("late")])
@@ -288,7 +285,7 @@ async def test_pods_of_other_schedulers_and_gated_pods_are_left_alone(
     scheduling: EmbeddedCluster, extender: Any, pod: Make
 ) -> None:
     await scheduling.apply([pod("other", scheduler="nobody"), pod("gated", schedulingGates=[{"name": "wait"}])])
-    assert await settle(extender) == 0
+    assert await settle(scheduling, extender) == 0
 
 
 async def test_the_extender_is_not_asked_about_nodes_that_do_not_fit_anyway(
@@ -298,7 +295,7 @@ async def test_the_extender_is_not_asked_about_nodes_that_do_not_fit_anyway(
     await scheduling.apply([pod("p", nodeSelector={"kubernetes.io/hostname": "node-2"})])
     await scheduling.wait_until(lambda: extender.of("filter", "p"))
     assert extender.calls[0][1]["NodeNames"] == ["node-2"]
-    await settle(extender)
+    await settle(scheduling, extender)
     found = scheduling.pod("default", "p")
     assert found is not None and found.condition is not None
     assert found.condition.message == (
@@ -310,11 +307,11 @@ async def test_the_extender_is_not_asked_about_nodes_that_do_not_fit_anyway(
 async def test_a_nominated_node_is_asked_for_alone_first(scheduling: EmbeddedCluster, extender: Any, pod: Make) -> None:
     extender.refuse("cannot allocate all claims")
     await scheduling.apply([pod("p")])
-    await settle(extender)
+    await settle(scheduling, extender)
     before = len(extender.calls)
     body = msgspec.json.encode({"status": {"nominatedNodeName": "node-2"}})
     await scheduling.client.patch("/api/v1/namespaces/default/pods/p/status", body)
-    await settle(extender)
+    await settle(scheduling, extender)
     asked = [args["NodeNames"] for _, args in extender.calls[before:]]
     assert asked[0] == ["node-2"] and len(asked[1]) == 3
     found = scheduling.pod("default", "p")
