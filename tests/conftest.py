@@ -1,4 +1,4 @@
-"""What holds for every test: an unexpected error fails it."""
+"""What holds for every test: an unexpected error fails it, and so does what it leaves behind."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from app.unexpected import tolerate
 from tests.support.unexpected import REPORTS, Reports, outlive, refuse
+
+pytest_plugins = ["tests.support.leftovers"]
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
+from tests.support.patience import LONGEST
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -72,7 +73,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
     scripted = ScriptedServer()
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", scripted.handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -84,7 +85,7 @@ async def server() -> AsyncIterator[ScriptedServer]:
 
 @pytest.fixture
 async def client(server: ScriptedServer) -> AsyncIterator[KubeClient]:
-    async with await KubeClient.connect(ClientSettings(server=server.url, timeout=5.0)) as connected:
+    async with await KubeClient.connect(ClientSettings(server=server.url, timeout=LONGEST)) as connected:
         yield connected
 
 

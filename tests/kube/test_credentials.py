@@ -180,7 +180,7 @@ async def secure(tmp_path: Path) -> AsyncIterator[SecureServer]:
     context.verify_mode = ssl.CERT_REQUIRED
     app = web.Application()
     app.router.add_get("/", made.answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
     made.url = f"https://127.0.0.1:{runner.addresses[0][1]}"

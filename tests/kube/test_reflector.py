@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from app.kube.mirror import Callbacks
 from app.kube.pages import SIZE
 from app.kube.reflector import Reflector
 from app.kube.resources import NODES
+from tests.support.patience import until
 
 PATH = "/api/v1/nodes"
 
@@ -236,9 +236,3 @@ async def test_a_run_survives_a_watch_that_ends_at_once_again_and_again(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert harness.reflector.progress().lists == 1
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.002)

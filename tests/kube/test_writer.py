@@ -27,6 +27,7 @@ from app.kube.discovery import Served
 from app.kube.events import EventRecorder
 from app.kube.writer import RING_ANNOTATION, Doorbell, Writer
 from app.scheduling.ports import Ports
+from tests.support.patience import until
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLAIM = ResourceClaim(
@@ -208,9 +209,7 @@ async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(server:
     server.on("POST", "/apis/events.k8s.io/v1/namespaces/default/events", (201, {}))
     writer.record_event(CLAIM, "Warning", "Conflict", "device taken", action="Bind")
     sending = asyncio.create_task(recorder.run())
-    async with asyncio.timeout(5):
-        while not recorder.sent:
-            await asyncio.sleep(0.005)
+    await until(lambda: recorder.sent)
     sending.cancel()
     body = server.asked[0].json
     assert body["regarding"] == {

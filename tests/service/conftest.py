@@ -13,6 +13,7 @@ from app.embedded import EmbeddedAPIServer
 from app.embedded.hardware import GPU_DRIVER, gpus, manifest, node, slices
 from app.service.service import Service
 from app.service.settings import load
+from tests.support.patience import LONGEST
 
 NODES = 3
 DEVICES = 2
@@ -108,7 +109,7 @@ def start_service(world: World) -> StartService:
         given = {"listen": "127.0.0.1:0", "server": world.api.url, "shutdown_grace": 2.0} | settings
         async with Service(load(given)) as service:
             if wait:
-                await service.until_ready(20)
+                await service.until_ready(LONGEST)
             yield service
 
     return start

@@ -13,6 +13,7 @@ from app.embedded.hardware import GPU_DRIVER
 from app.http import insight
 from app.scheduling.verbs import explain as explaining
 from app.service.service import Service
+from tests.support.patience import LONGEST, until
 
 
 async def ask(service: Service, path: str, accept: str = "*/*") -> tuple[int, Any]:
@@ -26,9 +27,8 @@ async def ask(service: Service, path: str, accept: str = "*/*") -> tuple[int, An
 async def follow(service: Service, *pods: str) -> None:
     """Until the service has seen the pods."""
     assert service.status.engine is not None
-    async with asyncio.timeout(20):
-        while any(service.status.engine.extender.view.pods.named("default", pod) is None for pod in pods):
-            await asyncio.sleep(0.01)
+    known = service.status.engine.extender.view.pods
+    await until(lambda: all(known.named("default", pod) is not None for pod in pods))
 
 
 # --- explain
@@ -116,14 +116,14 @@ async def test_the_inventory_says_who_holds_which_device(world: Any, service: Se
 async def test_a_device_of_a_bind_under_way_is_in_flight(world: Any, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
-    slow = world.api.faults.add(Fault(verb="patch", resource="resourceclaims/status", latency=0.5, times=1))
+    finish = asyncio.Event()
+    slow = world.api.faults.add(Fault(verb="patch", resource="resourceclaims/status", until=finish, times=1))
     call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
-    async with asyncio.timeout(20):
-        while not slow.hits:
-            await asyncio.sleep(0.01)
+    await until(lambda: slow.hits)
     _, found = await ask(service, f"inventory?node={world.nodes[0]}")
     holders = [holder for device in found["nodes"][0]["pools"][0]["devices"] for holder in device["holders"]]
     assert [(holder["claim"], holder["in_flight"]) for holder in holders] == [("default/c", True)]
+    finish.set()
     assert await call == ""
 
 
@@ -162,15 +162,13 @@ async def test_nothing_is_wrong_in_a_sound_cluster(service: Service) -> None:
 async def test_problems_name_the_object_and_what_to_do(world: Any, start_service: Any) -> None:
     world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
     async with start_service(wait=False) as service:
-        async with asyncio.timeout(20):
-            while service.status.engine is None or not service.status.engine.watches.synced:
-                await asyncio.sleep(0.01)
+        await until(lambda: service.status.engine is not None and service.status.engine.watches.synced)
         service.status.engine.sink.poison("ResourceSlice", "broken", "spec.devices: nonsense")
         name = world.store.list("resourceslices")[0]["metadata"]["name"]
         published = world.store.get("resourceslices", name)
         published["spec"]["pool"]["resourceSliceCount"] = 2
         world.store.update(published)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LONGEST):
             while (found := (await ask(service, "problems"))[1])["total"] < 3:
                 await asyncio.sleep(0.01)
     unreadable, incomplete, denied = found["problems"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,18 +20,13 @@ from app.embedded import EmbeddedAPIServer, Fault
 from app.kube.credentials import CredentialsError
 from app.service.service import Service
 from app.service.settings import load
+from tests.support.patience import LONGEST, until
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 def serve(url: str) -> Service:
     return Service(load({"listen": "127.0.0.1:0", "server": url}))
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 # --- the main job
@@ -106,7 +100,7 @@ async def test_it_listens_before_the_api_server_is_there_and_becomes_ready_when_
         ):
             assert (reply.status, reply.headers["Connection"]) == (503, "close")
         async with EmbeddedAPIServer(port=port):
-            await service.until_ready(20)
+            await service.until_ready(LONGEST)
             assert (await world.get(service.url + "/readyz"))[0] == 200
     captured = capfd.readouterr()
     assert "API server not usable yet, will retry" in captured.out + captured.err
@@ -134,7 +128,7 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
         world.api.faults.cut_watches()
         await until(lambda: service.gate.unavailable().startswith("not watching"))
         world.api.faults.remove(outage)
-        await service.until_ready(30)
+        await service.until_ready(LONGEST)
         assert service.gate.unavailable() == ""
 
 
@@ -176,7 +170,7 @@ async def test_insight_can_have_an_address_of_its_own(world: Any, start_service:
 @pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
 async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: Any, version: str) -> None:
     async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
-        await service.until_ready(20)
+        await service.until_ready(LONGEST)
         assert service.health.kubernetes[1] == version
 
 
@@ -188,10 +182,10 @@ async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
         await service.start()
-        await service.until_ready(20)
+        await service.until_ready(LONGEST)
     async with EmbeddedAPIServer(port=port):
         await until(lambda: service.health.kubernetes[1] == "v1")
-        await service.until_ready(20)
+        await service.until_ready(LONGEST)
         await service.stop()
     captured = capfd.readouterr()
     assert "withdrawn a version" in captured.out + captured.err
@@ -219,7 +213,7 @@ async def test_a_killed_service_leaves_everything_to_its_successor(world: Any, s
     pod = world.pod("p", "c")
     first = serve(world.api.url)
     await first.start()
-    await first.until_ready(20)
+    await first.until_ready(LONGEST)
     assert await world.bind(first, pod, world.nodes[0]) == ""
     await first.kill()
     with pytest.raises(aiohttp.ClientConnectionError):
@@ -238,8 +232,8 @@ async def test_a_service_killed_in_the_middle_of_a_bind_is_succeeded_by_one_that
     pod = world.pod("p", "c")
     first = serve(world.api.url)
     await first.start()
-    await first.until_ready(20)
-    slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", latency=30.0, times=1))
+    await first.until_ready(LONGEST)
+    slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", until=asyncio.Event(), times=1))
     call = asyncio.create_task(world.bind(first, pod, world.nodes[0]))
     await until(lambda: slow.hits)
     await first.kill()
@@ -254,11 +248,15 @@ async def test_a_service_killed_in_the_middle_of_a_bind_is_succeeded_by_one_that
 async def test_stopping_lets_a_running_bind_finish(world: Any, start_service: Any) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
-    async with start_service(shutdown_grace=10.0) as service:
-        slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", latency=0.5, times=1))
+    async with start_service(shutdown_grace=LONGEST) as service:
+        finish = asyncio.Event()
+        slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", until=finish, times=1))
         call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
         await until(lambda: slow.hits)
-        await service.stop()
+        stopping = asyncio.create_task(service.stop())
+        await until(lambda: service.gate.unavailable() == "shutting down")
+        finish.set()
+        await stopping
         assert await call == ""
     assert world.stored("pods", "p")["spec"]["nodeName"] == world.nodes[0]
 
@@ -277,7 +275,7 @@ async def test_requests_and_binds_that_do_not_end_share_one_grace_period(
             await drain(seconds)
 
         monkeypatch.setattr(service.status.engine, "drain", recorded)
-        slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", latency=20.0, times=1))
+        slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", until=asyncio.Event(), times=1))
         call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
         await until(lambda: slow.hits)
         await service.stop()
@@ -297,7 +295,7 @@ async def test_a_doorbell_that_breaks_ends_the_service_instead_of_leaving_pods_a
     assert service.status.engine is not None
     monkeypatch.setattr(service.status.engine.extender.wakeups, "_ring", broken)
     service.status.engine.extender.wakeups.wake_everybody()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LONGEST):
         await service.wait()
     assert service.gate.unavailable() == "failed: RuntimeError: boom"
     assert (await world.get(service.url + "/livez"))[0] == 503
@@ -326,13 +324,15 @@ async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: Any, 
 async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound(world: Any, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
-    slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", latency=0.2, times=1))
+    finish = asyncio.Event()
+    slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", until=finish, times=1))
     call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
     await until(lambda: slow.hits)
     engine = service.status.engine
     assert engine is not None
     engine.sink.apply(rival(world, service, "c"))
     assert engine.audit.reported == 0
+    finish.set()
     assert await call == ""
     await until(lambda: engine.audit.reported == 1)
 
@@ -353,7 +353,7 @@ async def test_a_service_that_cannot_listen_leaves_nothing_open(world: Any) -> N
 
 
 async def test_only_the_leader_decides_and_a_stopping_leader_hands_over(world: Any, start_service: Any) -> None:
-    election = {"leader_election": True, "retry_period": 0.1, "renew_deadline": 2.0, "lease_duration": 4.0}
+    election = {"leader_election": True, "retry_period": 0.1, "renew_deadline": LONGEST, "lease_duration": LONGEST + 1}
     async with (
         start_service(identity="one", **election) as first,
         start_service(identity="two", wait=False, **election) as second,
@@ -366,7 +366,7 @@ async def test_only_the_leader_decides_and_a_stopping_leader_hands_over(world: A
         ):
             assert (reply.status, reply.headers["Connection"]) == (503, "close")
         await first.stop()
-        await second.until_ready(20)
+        await second.until_ready(LONGEST)
         assert world.store.get("leases", "dra-extender", "dra-system")["spec"]["holderIdentity"] == "two"
 
 
@@ -378,9 +378,7 @@ async def test_missing_permissions_are_named_at_the_start(
 ) -> None:
     world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
     async with start_service(wait=False) as service:
-        async with asyncio.timeout(10):
-            while "resourceclaims/binding.resource.k8s.io" not in service.gate.unavailable():
-                await asyncio.sleep(0.01)
+        await until(lambda: "resourceclaims/binding.resource.k8s.io" in service.gate.unavailable())
     captured = capfd.readouterr()
     text = captured.out + captured.err
     assert "permission missing" in text
@@ -390,7 +388,7 @@ async def test_missing_permissions_are_named_at_the_start(
 async def test_an_advisor_needs_no_permission_to_write(world: Any, start_service: Any) -> None:
     world.api.access.policy = lambda attributes: attributes.verb in ("get", "list", "watch")
     async with start_service(advise_only=True) as service:
-        await service.until_ready()
+        await service.until_ready(LONGEST)
         assert service.insight.missing_permissions() == ()
 
 

@@ -1,0 +1,63 @@
+"""A test ends what it started: what is left over fails that test, not one that comes later.
+
+Connections say goodbye for a while when they are closed, and cancelled tasks end at their next step: the loop of a test
+waits for both. A task that nobody has cancelled, a connection that nobody has closed and a thread are left over. So is
+what only the garbage collector finds (files, sockets, processes, coroutines that were never awaited): it is asked at
+the end of each test, because warnings are errors, and have to be those of the test at hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from pytest_asyncio import is_async_test
+
+from tests.support.patience import until
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test is none of its leftovers, and need not be looked at again after each."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_over() -> Iterator[None]:
+    """For every test, around all its other fixtures."""
+    before = set(threading.enumerate())
+    yield
+    gc.collect()
+    left = [thread.name for thread in threading.enumerate() if thread not in before and thread.is_alive()]
+    assert not left, f"threads are left over: {left}"
+
+
+@pytest.fixture(autouse=True)
+def loop_is_left_empty(request: pytest.FixtureRequest, nothing_is_left_over: None) -> None:
+    """Only tests that have an event loop get one."""
+    if is_async_test(request.node):
+        request.getfixturevalue("empty_loop")
+
+
+@pytest.fixture
+async def empty_loop() -> AsyncIterator[None]:
+    """The event loop of the test: at its end neither tasks nor connections are in it."""
+    yield
+    here = asyncio.current_task()
+
+    def tasks() -> list[asyncio.Task[object]]:
+        return [task for task in asyncio.all_tasks() if task is not here]
+
+    await until(lambda: not any(task.cancelling() for task in tasks()), lambda: f"the end of {tasks()}")
+    assert not tasks(), f"tasks are left over: {tasks()}"
+    await until(lambda: not any(one.is_closing() for one in connections()), lambda: f"the end of {connections()}")
+    assert not connections(), f"connections are left over: {connections()}"
+
+
+def connections() -> list[asyncio.Transport]:
+    """Those of the running event loop that are not closed yet. asyncio lists them nowhere in public."""
+    known = getattr(asyncio.get_running_loop(), "_transports", {})
+    return [transport for transport in known.values() if transport.get_extra_info("socket").fileno() != -1]
