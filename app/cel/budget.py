@@ -18,17 +18,6 @@ _NODE_COST: Final = 120
 _LONGEST: Final = 1024
 _BUDGET: Final = 900_000
 
-CHEAP: Final = frozenset(
-    (
-        "-_", "_%_", "_*_", "_-_", "_/_", "add", "asApproximateFloat", "asInteger", "bool", "charAt", "cidr",
-        "compareTo", "contains", "containsCIDR", "containsIP", "double", "dyn", "endsWith", "family",
-        "includes", "indexOf", "int", "ip", "isCIDR", "isGreaterThan", "isIP", "isInteger", "isLessThan",
-        "isQuantity", "isSemver", "lastIndexOf", "lowerAscii", "major", "minor", "patch", "quantity", "semver",
-        "sign", "size", "split", "startsWith", "string", "sub", "substring", "trim", "upperAscii",
-    )
-)  # fmt: skip
-"""Functions that cost no more than a few traversals of their arguments."""
-
 
 def is_affordable(tree: Node) -> bool:
     """Whether the expression stays within the limit of costs on every modest device."""

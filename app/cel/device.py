@@ -15,7 +15,7 @@ import msgspec
 from app.api.quantity import Quantity
 from app.api.semver import Semver, VersionText
 from app.cel.environment import CelGates
-from app.cel.errors import CelRuntimeError
+from app.cel.errors import CelRuntimeError, NotFast
 from app.cel.values import Domains
 
 Scalar = int | bool | str | VersionText
@@ -37,6 +37,17 @@ class ReadSet(msgspec.Struct, frozen=True):
     domains: tuple[tuple[str, str], ...] = ()
     """("attributes" or "capacity", domain): whether the domain exists is read."""
     everything: bool = False
+
+
+class Entries(dict[str, Any]):
+    """What a device has, by "domain/id". Looking up what it does not have raises NotFast: it is the compiled form of a
+    selector that looks up so, and the interpreter that words the error.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, key: str) -> Any:
+        raise NotFast
 
 
 class DeviceView:
@@ -61,8 +72,8 @@ class DeviceView:
 
     driver: str
     allow_multiple: bool
-    attribute_values: dict[str, Any]
-    capacity_values: dict[str, Quantity]
+    attribute_values: Entries
+    capacity_values: Entries
     poison: CelRuntimeError | None
     modest: bool
     _attributes: Domains | None
@@ -89,17 +100,17 @@ class DeviceView:
         self.allow_multiple = allow_multiple
         self.poison = None
         self._attributes = self._capacity = self._everything = None
-        self.attribute_values = values = {}
+        self.attribute_values = values = Entries()
         for name, raw in sorted(attributes.items(), key=_qualified_first):
             try:
                 values[name if "/" in name else f"{driver}/{name}"] = _value(raw, gates)
             except ValueError as error:
                 self.poison = CelRuntimeError(f"attribute {name}: {error}", _POISON_HINT)
                 break
-        self.capacity_values = {
-            name if "/" in name else f"{driver}/{name}": quantity
+        self.capacity_values = Entries(
+            (name if "/" in name else f"{driver}/{name}", quantity)
             for name, quantity in sorted(capacity.items(), key=_qualified_first)
-        }
+        )
         self.modest = self.poison is None and self._is_modest()
         return self
 

@@ -41,6 +41,10 @@ class Abort(Exception):
     """The end of an evaluation that nothing absorbs: too costly, or what makes upstream's evaluator panic."""
 
 
+class NotFast(Exception):
+    """The compiled form of a selector cannot answer for this device as the interpreter would: ask the interpreter."""
+
+
 def too_costly() -> Abort:
     """The evaluation has used up what it may cost."""
     return Abort("operation cancelled: actual cost limit exceeded")

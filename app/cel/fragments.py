@@ -1,8 +1,9 @@
 """Pieces of the Python function that stands for a selector, and what is known of their values.
 
-Promises: the function made of them returns what the interpreter would, or raises. Python's `==` and `<` are used where
-the class of an operand has been checked, because to Python True is 1. The text of a selector gets into the function
-only as the repr of its strings and numbers; everything else there is of this module and `app.cel.generator`.
+Promises: the function made of them returns what the interpreter would, or raises NotFast. Anything else that it raises
+is a bug, so every piece checks the class of a value before it relies on it; that goes for `==` and `<`, too, because to
+Python True is 1. The text of a selector gets into the function only as the repr of its strings and numbers; everything
+else there is of this module and `app.cel.generator`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+from app.api.semver import Semver
 from app.cel.device import DeviceView
 from app.cel.equality import equal
-from app.cel.errors import Fault
+from app.cel.errors import Abort, Fault, NotFast
 from app.cel.library.regexes import search
 from app.cel.values import EMPTY
 
@@ -40,13 +42,19 @@ class Code(NamedTuple):
         return f"{self.text}.nano" if self.constant is None else str(self.constant.nano)
 
 
-def _stop(_: Any = None) -> Any:
+def _stop() -> Any:
     """Leave it to the interpreter."""
-    raise Fault("not for the fast way")
+    raise NotFast
 
 
 def _iterable(value: Any) -> Any:
     return value if value.__class__ is list else _stop()
+
+
+def _entry(entries: dict[str, Any], key: str) -> Any:
+    """The entry of a map that has no None in it."""
+    found = entries.get(key)
+    return _stop() if found is None else found
 
 
 class Names:
@@ -57,8 +65,12 @@ class Names:
         self._values: dict[str, Any] = {
             "E": EMPTY,
             "equal": equal,
+            "entry": _entry,
             "stop": _stop,
             "iterable": _iterable,
+            "NotFast": NotFast,
+            "Semver": Semver,
+            "faults": (Fault, Abort),
             "search": search,
         }
 
@@ -79,10 +91,18 @@ class Names:
         for name, source in (("a", "attribute_values"), ("c", "capacity_values")):
             if f"{name}[" in text or f"{name}.get(" in text or f"in {name}" in text:
                 lines.append(f"    {name} = view.{source}")
-        lines.append(f"    return {text}")
+        # The interpreter words the errors of the language, and knows which of them `&&` and `||` absorb.
+        lines += ["    try:", f"        return {text}", "    except faults:", "        raise NotFast from None"]
         exec(compile("\n".join(lines), "<selector>", "exec"), self._values)
         fast: Fast = self._values["select"]
         return fast
+
+    def checked(self, code: Code, class_: str, use: Callable[[str], str]) -> str:
+        """What `use` makes of a value of this class; any other value stops."""
+        if code.kind == class_.lower():
+            return use(code.text)
+        name = self.temporary()
+        return f"({use(name)} if ({name} := {code.text}).__class__ is {class_} else stop())"
 
     # --- Values and comparisons ---------------------------------------------------------------------------------------
 
@@ -108,7 +128,7 @@ class Names:
         if left.kind == right.kind and left.kind in SCALARS:
             return f"({left.text} == {right.text})"
         if right.kind == "semver" and right.constant is not None and left.kind == "":
-            return f"({left.text}.key == {self.of(right.constant.key)})"
+            return f"({self.version_key(left)} == {self.of(right.constant.key)})"
         if left.kind == "" and right.kind in SCALARS:
             name = self.temporary()
             check = f"({name} := {left.text}).__class__ is {right.kind}"
@@ -132,8 +152,12 @@ class Names:
         if left.kind == right.kind == "quantity":
             return f"{left.text}.nano", right.nano
         if left.kind in ("", "semver") and right.kind == "semver" and right.constant is not None:
-            return f"{left.text}.key", self.of(right.constant.key)
+            return self.version_key(left), self.of(right.constant.key)
         return None
+
+    def version_key(self, code: Code) -> str:
+        """What versions are compared by."""
+        return self.checked(code, "Semver", lambda version: f"{version}.key")
 
     def one_of(self, value: Code, members: Sequence[Any]) -> str:
         """`value in [constants]`"""

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.cel.budget import CHEAP, LONGEST_LOOP, is_affordable
+from app.cel.budget import LONGEST_LOOP, is_affordable
 from app.cel.calls import is_sum
+from app.cel.cost import CHEAP
 from app.cel.declarations import Declarations, Function, guarded
 from app.cel.errors import Fault
 from app.cel.fragments import SCALARS, Code, Fast, Names, Unsupported
@@ -117,11 +118,14 @@ class _Generator:
         path = self._paths.resolve(node.operand)
         if operand.kind == "map" and key.kind == "str":
             if path is not None and path.part == "domain":
-                return Code(f"{operand.text}[{key.text}]", "quantity" if path.section == "capacity" else "")
+                kind = "quantity" if path.section == "capacity" else ""
+                return Code(f"entry({operand.text}, {key.text})", kind)
             if path is not None and path.part == "domains":
                 return Code(f"{operand.text}.get({key.text}, E)", "map")
         if operand.kind == "list" and key.kind == "int" and key.constant is not None and key.constant >= 0:
-            return Code(f"{operand.text}[{key.text}]")
+            name = self.names.temporary()
+            present = f"len({name} := {operand.text}) > {key.text}"
+            return Code(f"({name}[{key.text}] if {present} else stop())")
         raise Unsupported
 
     # --- Logic --------------------------------------------------------------------------------------------------------
@@ -238,19 +242,20 @@ class _Generator:
         return Code(f"{self.names.of(self._functions['@in'].shared)}({value.text}, {members.text})", "bool")
 
     def _text_method(self, node: Call) -> Code:
-        """`startsWith`, `endsWith`, `contains` on anything: what is no text has no such method."""
+        """`startsWith`, `endsWith`, `contains`"""
         target, part = self.code(node.operands[0]), self.code(node.operands[1])
         if part.kind != "str" or target.kind not in ("", "str"):
             raise Unsupported
         if node.function == "contains":
-            return Code(f"({target.text}.find({part.text}) >= 0)", "bool")
-        return Code(f"{target.text}.{node.function.lower()}({part.text})", "bool")
+            return Code(self.names.checked(target, "str", lambda text: f"({part.text} in {text})"), "bool")
+        method = node.function.lower()
+        return Code(self.names.checked(target, "str", lambda text: f"{text}.{method}({part.text})"), "bool")
 
     def _matches(self, node: Call) -> Code:
         target, regex = self.code(node.operands[0]), self.code(node.operands[1])
         if regex.constant is None or target.kind not in ("", "str"):
             raise Unsupported
-        return Code(f"search({target.text}, {regex.text})", "bool")
+        return Code(self.names.checked(target, "str", lambda text: f"search({text}, {regex.text})"), "bool")
 
     def _or_value(self, node: Call) -> Code:
         option, default = node.operands

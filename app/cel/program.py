@@ -10,7 +10,8 @@ from cachetools import LRUCache
 from app.cel.checker import check
 from app.cel.device import DeviceView
 from app.cel.environment import CelGates, environment
-from app.cel.errors import Abort, CelCompileError, CelRuntimeError, Fault
+from app.cel.errors import Abort, CelCompileError, CelRuntimeError, Fault, NotFast
+from app.cel.fallbacks import FALLBACKS
 from app.cel.generator import generate
 from app.cel.hints import hint_for_fault
 from app.cel.interpreter import Interpreter
@@ -20,6 +21,7 @@ from app.cel.recursion import make_room
 from app.cel.syntax import depth
 from app.cel.validation import check_result, fold, validate
 from app.cel.values import NONE, Option, type_name
+from app.unexpected import unexpected
 
 _CACHE_SIZE: Final = 4096
 
@@ -44,21 +46,24 @@ class Program:
         self._interpreter = Interpreter(tree, language.declarations)
 
     def evaluate(self, view: DeviceView) -> bool:
-        """Whether the device matches. Raises CelRuntimeError."""
+        """True when the device matches. Raises CelRuntimeError."""
         if view.modest and self._fast is not None:
             try:
                 return self._fast(view)
-            except Exception:  # whatever it was, the interpreter knows better
-                pass
+            except NotFast:
+                FALLBACKS["interpreted"] += 1
+            except Exception as bug:
+                FALLBACKS["unexpected"] += 1
+                unexpected("selector", bug, expression=self.expression)
         return self.evaluate_exactly(view)[0]
 
     @property
     def is_fast(self) -> bool:
-        """Whether the expression is one for the fast way."""
+        """True when the expression has a compiled form."""
         return self._fast is not None
 
     def evaluate_exactly(self, view: DeviceView) -> tuple[bool, int]:
-        """Whether the device matches, and the cost of finding out. Raises CelRuntimeError."""
+        """True when the device matches, and the cost of finding out. Raises CelRuntimeError."""
         if view.poison is not None:
             raise view.poison.with_traceback(None)
         try:

@@ -11,7 +11,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from app.api.resource import DeviceID, ResourceSlice, attribute_values
-from app.cel import CelGates, CelRuntimeError, DeviceView, Program
+from app.cel.device import DeviceView
+from app.cel.environment import CelGates
+from app.cel.errors import CelRuntimeError
+from app.cel.program import Program
 
 
 class Trial(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from app.cel.fallbacks import CAUSES
 from app.scheduling import outcomes
 from app.scheduling.outcomes import L, Outcome, Step
 from app.unexpected import PLACES, unexpected
@@ -103,6 +104,14 @@ SPECS: tuple[Spec, ...] = (
         "allocation_searches_total",
         "counter",
         "searches for devices on a node by filter and prioritize; their other answers came from memory",
+    ),
+    Spec(
+        "selector_fallbacks_total",
+        "counter",
+        "evaluations of a CEL selector that its compiled form left to the interpreter",
+        ("cause",),
+        read=True,
+        values=_pairs(CAUSES),
     ),
     _read("violations", "gauge", "claims that hold what another claim holds, whoever wrote them"),
     _read("violations_reported_total", "counter", "violations reported, short ones included"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from app.cel.fallbacks import FALLBACKS
 from app.http.metrics import Reading
 from app.service.engine import Engine
 from app.service.gate import Gate
@@ -36,3 +37,5 @@ def of_process() -> Iterator[Reading]:
     """What is counted for the whole process, whichever service of it is asked."""
     for place, number in counts().items():
         yield Reading("unexpected_errors_total", number, place)
+    for cause, number in FALLBACKS.items():
+        yield Reading("selector_fallbacks_total", number, cause)

@@ -37,3 +37,21 @@ def test_every_observed_selector_gets_the_observed_answer(family: str) -> None:
         if case["gates"] == family and not agrees(case, answer(case)["result"])
     ]
     assert differing == []
+
+
+ODD: list[dict[str, Any]] = [
+    {"int": -1}, {"bool": True}, {"string": ""}, {"string": "1.2.3"}, {"version": "1.2.3"}, {"ints": [1]},
+    {"strings": []}, {"versions": ["1.0.0"]}, {},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ODD, ids=str)
+def test_no_class_of_values_is_a_surprise_to_an_observed_selector(value: dict[str, Any]) -> None:
+    """Where the compiled form relies on what it has not checked, this raises: nothing is tolerated in tests."""
+    asked = 0
+    for case in load():
+        device = case.get("device") or {}
+        attributes = dict.fromkeys(device.get("attributes") or (), value)
+        odd = device | {"attributes": attributes if value else {}, "capacity": device.get("capacity") if value else {}}
+        asked += answer(case | {"device": odd})["result"] != "reject"
+    assert asked > 2000

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from app.api.quantity import Quantity
 from app.api.semver import VersionText
-from app.cel import CelGates, CelRuntimeError, DeviceView, compile_selector
+from app.cel import CelGates, CelRuntimeError, DeviceView, Program, compile_selector
+from app.cel.fallbacks import FALLBACKS
+from tests.support.unexpected import Reports, raises_unexpected
 
 LISTS = CelGates(list_attributes=True)
 
@@ -98,6 +100,32 @@ def outcome(evaluate: Callable[[], bool]) -> str:
 def test_the_fast_way_answers_as_the_interpreter(expression: str, view: DeviceView) -> None:
     program = compile_selector(expand(expression), LISTS)
     assert outcome(lambda: program.evaluate(view)) == outcome(lambda: program.evaluate_exactly(view)[0])
+
+
+def test_what_the_compiled_form_leaves_open_is_answered_by_the_interpreter_and_counted() -> None:
+    before = dict(FALLBACKS)
+    program = compile_selector(expand("$A.nope == 1 || $A.model == 'a'"), LISTS)
+    assert program.evaluate(DeviceView.build("d", {"model": "a"}, {}))
+    assert before | {"interpreted": before["interpreted"] + 1} == FALLBACKS
+
+
+def broken() -> Program:
+    """A program whose compiled form has a bug."""
+    program = Program("device.driver == 'd'", LISTS)
+    program._fast = lambda view: view.nope  # type: ignore[attr-defined]
+    return program
+
+
+def test_a_bug_of_the_compiled_form_raises_in_tests() -> None:
+    with raises_unexpected("selector"):
+        broken().evaluate(DeviceView.build("d", {}, {}))
+
+
+def test_a_bug_of_the_compiled_form_is_counted_in_production_and_the_interpreter_answers(tolerated: Reports) -> None:
+    before = dict(FALLBACKS)
+    assert broken().evaluate(DeviceView.build("d", {}, {}))
+    assert [(place, type(problem)) for place, problem in tolerated] == [("selector", AttributeError)]
+    assert before | {"unexpected": before["unexpected"] + 1} == FALLBACKS
 
 
 def test_devices_beyond_the_limits_of_the_api_are_evaluated_exactly() -> None:

@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from app.cel import CelCompileError, CelRuntimeError, DeviceView, compile_selector
+from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
+from app.cel.cost import CALLS, CHEAP
+from app.cel.environment import environment
 
 Shape = Callable[[int], str]
 
@@ -70,6 +72,11 @@ COSTS = [
 @pytest.mark.parametrize(("expression", "cost"), COSTS)
 def test_the_cost_is_counted_in_upstreams_units(view: DeviceView, expression: str, cost: int) -> None:
     assert compile_selector(expression).evaluate_exactly(view)[1] == cost
+
+
+def test_costs_are_those_of_functions_that_exist() -> None:
+    declared = environment(CelGates(list_attributes=True)).declarations.functions
+    assert set(CALLS) | CHEAP <= set(declared)
 
 
 def test_exceeding_the_cost_is_an_error_that_nothing_absorbs(view: DeviceView) -> None:

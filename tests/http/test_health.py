@@ -10,6 +10,7 @@ from typing import Any, get_args
 import aiohttp
 import pytest
 
+from app.cel.fallbacks import CAUSES, Cause
 from app.http.application import create_insight_app
 from app.http.health import Check
 from app.http.metrics import (
@@ -91,6 +92,7 @@ def test_every_outcome_is_a_metric_that_begins_with_zero(outcome: Outcome[Any]) 
         (outcomes.ClearReason, outcomes.CLEAR_ERRORS.values),
         (outcomes.Step, outcomes.STEPS),
         (VerbResult, VERB_RESULTS),
+        (Cause, CAUSES),
         (Place, PLACES),
     ],
 )
