@@ -3,8 +3,8 @@
 #
 # k8s.io/kubernetes replaces its staging modules by folders of its own tree, and replacements do not carry over to a
 # module that requires it: each is replaced here by the published module of the same release (v1.36.3 -> v0.36.3).
-# Three of them nothing here imports, and they need not be fetched. The version of etcd is the one that Kubernetes
-# release was built with, because its go.mod says so.
+# Three of them are left out, because nothing here imports them. The go.mod of the Kubernetes release names the
+# version of etcd it was built with.
 set -euo pipefail
 version=$1 modfile=$2
 here=$(cd "$(dirname "$0")" && pwd)

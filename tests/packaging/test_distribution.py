@@ -19,6 +19,8 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
+from app.version import VERSION
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
@@ -140,8 +142,8 @@ def test_the_image_has_no_embedded_cluster(image: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["version"], metadata.version("dra-extender")),
-        (["--version"], metadata.version("dra-extender")),
+        (["version"], VERSION),
+        (["--version"], VERSION),
         (["serve", "--dry-run"], "listen: 127.0.0.1:8888"),
         (["explain", "--help"], "Usage: dra-extender explain"),
         (["audit", "--help"], "Usage: dra-extender audit"),
