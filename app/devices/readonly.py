@@ -20,6 +20,9 @@ from app.devices.nodeview import NodeView
 from app.devices.usage import DeviceUse
 from app.devices.uses import PoolID, Uses
 
+ObjectName = tuple[str, str]
+"""(kind, namespace/name); objects without namespace have their name."""
+
 
 class ReadOnlyLedger(Protocol):
     """Who holds which device. See `Ledger` for what the answers mean."""
@@ -91,7 +94,7 @@ class ReadOnlyCluster(Protocol):
     def ledger(self) -> ReadOnlyLedger: ...
 
     @property
-    def unreadable(self) -> Mapping[str, str]: ...
+    def unreadable(self) -> Mapping[ObjectName, str]: ...
 
     @property
     def problems(self) -> Mapping[str, str]: ...

@@ -8,19 +8,27 @@ well.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Annotated, Any, Protocol, TypeVar
 
 from fastapi import APIRouter, Header, HTTPException, Query, Response
 from fastapi.responses import PlainTextResponse
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from app.api.core import Pod
-from app.devices.audit import Violation
-from app.devices.pools import Pool
-from app.devices.usage import DeviceUse
-from app.scheduling.verbs.explain import PodExplanation, explaining
+from app.devices.readonly import ReadOnlyCluster
+from app.http.reports import (
+    Inventory,
+    NodeReport,
+    PodReport,
+    Problem,
+    Problems,
+    Unanswered,
+    node_report,
+    pod_report,
+)
+from app.scheduling.verbs.explain import explaining
 from app.scheduling.view import View
 
 MOST_NODES = 500
@@ -41,92 +49,9 @@ class Insight(Protocol):
     def view(self) -> View:
         """What questions may read. Asked for only when something is known."""
 
-    def violations(self) -> Sequence[Violation]:
-        """Claims that hold what others hold."""
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong, and what to do about each. Asked for only when something is known."""
 
-    def missing_permissions(self) -> Sequence[str]:
-        """What the API server does not allow the service."""
-
-
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
-class Group(BaseModel):
-    """Nodes that refuse the pod for one reason; `details` is the search's account of one of them."""
-
-    reason: str
-    nodes: list[str]
-    details: str
-
-
-class PodReport(BaseModel):
-    """Why a pod does not fit. `error` aborts the attempt on all nodes; then there are no groups."""
-
-    pod: str
-    state: str
-    claims: list[str]
-    fits: list[str]
-    groups: list[Group]
-    error: str
-
-
-class Holder(BaseModel):
-    """A claim that has a device, or a share of it."""
-
-    claim: str = Field(description="namespace/name")
-    share: str | None = Field(default=None, description="ID of the share; null: the whole device")
-    consumed: dict[str, str] = Field(default_factory=dict, description="capacity taken by the share")
-    pods: list[str] = Field(description="names of the consumers that the claim is reserved for")
-    in_flight: bool = Field(description="decided by a bind under way; the API server does not have it yet")
-
-
-class DeviceReport(BaseModel):
-    name: str
-    holders: list[Holder] = Field(description="nobody: the device is free")
-
-
-class PoolReport(BaseModel):
-    """A pool as its node sees it."""
-
-    driver: str
-    name: str
-    problem: str = Field(description="why its devices are left out; empty when they are not")
-    devices: list[DeviceReport]
-
-
-class NodeReport(BaseModel):
-    name: str
-    problem: str = Field(description="why nothing can be decided for the node; empty when it can")
-    pools: list[PoolReport]
-
-
-class Inventory(BaseModel):
-    """A page of nodes in the order of their names."""
-
-    nodes: list[NodeReport]
-    next: str = Field(description="pass it as `after` to get the next page; empty: this was the last")
-
-
-class Problem(BaseModel):
-    object: str = Field(description="kind and name")
-    problem: str
-    what_to_do: str
-
-
-class Problems(BaseModel):
-    """`total` counts those that are not shown as well."""
-
-    total: int
-    problems: list[Problem]
-
-
-class Unanswered(BaseModel):
-    """A question without an answer."""
-
-    detail: str = Field(description="what is wrong")
-
-
-# --- routes -----------------------------------------------------------------------------------------------------------
 
 _UNKNOWN_YET: dict[int | str, dict[str, Any]] = {503: {"model": Unanswered, "description": "nothing is known yet"}}
 _UNANSWERED: dict[int | str, dict[str, Any]] = {
@@ -154,11 +79,11 @@ def insight_router(insight: Insight) -> APIRouter:
     router = APIRouter(prefix="/insight", tags=["insight"], responses=_UNKNOWN_YET)
     turn = asyncio.Lock()
 
-    def view() -> View:
+    def known() -> Insight:
         unknown = insight.unknown()
         if unknown:
             raise HTTPException(503, f"dra-extender: {unknown}")
-        return insight.view
+        return insight
 
     @router.get(
         "/explain",
@@ -173,13 +98,13 @@ def insight_router(insight: Insight) -> APIRouter:
         """Why does this pod not fit? The decision that filter would make now, node by node: text for people, or JSON
         when `Accept` names application/json.
         """
-        known = view()
-        found = _find_pod(known, pod)
-        names = _find_nodes(known, node)
+        view = known().view
+        found = _find_pod(view, pod)
+        names = _find_nodes(view, node)
         async with turn:
-            explanation = await _stepwise(explaining(known, found, names))
+            explanation = await _stepwise(explaining(view, found, names))
         if "application/json" in accept.lower():
-            return _report(explanation)
+            return pod_report(explanation)
         return PlainTextResponse(explanation.text() + "\n")
 
     @router.get("/inventory", responses=_UNANSWERED)
@@ -189,16 +114,16 @@ def insight_router(insight: Insight) -> APIRouter:
         after: Annotated[str, Query(description="`next` of the page before")] = "",
     ) -> Inventory:
         """Nodes, their pools, their devices, and who holds them."""
-        known = view()
-        names = [name for name in _find_nodes(known, node) if name > after]
+        view = known().view
+        names = [name for name in _find_nodes(view, node) if name > after]
         async with turn:
-            return await _stepwise(_inventory(known, names, limit))
+            return await _stepwise(_inventory(view.cluster, names, limit))
 
     @router.get("/problems")
     async def problems() -> Problems:
         """Objects that cannot be used, claims that conflict, missing permissions, and what to do about each."""
-        found = [*_objects(view()), *_conflicts(insight.violations()), *_permissions(insight.missing_permissions())]
-        return Problems(total=len(found), problems=found[:MOST_PROBLEMS])
+        found = known().problems()
+        return Problems(total=len(found), problems=list(found[:MOST_PROBLEMS]))
 
     return router
 
@@ -232,104 +157,16 @@ def _find_nodes(view: View, names: Sequence[str] | None) -> list[str]:
     return sorted(set(names) if names else nodes)
 
 
-def _report(found: PodExplanation) -> PodReport:
-    return PodReport(
-        pod=found.pod,
-        state=found.state,
-        claims=list(found.claims),
-        fits=list(found.fits),
-        groups=[Group(reason=group.reason, nodes=list(group.nodes), details=group.details) for group in found.groups],
-        error=found.error,
-    )
-
-
-# --- inventory --------------------------------------------------------------------------------------------------------
-
-
-def _inventory(view: View, names: Sequence[str], limit: int) -> Generator[None, None, Inventory]:
+def _inventory(cluster: ReadOnlyCluster, names: Sequence[str], limit: int) -> Generator[None, None, Inventory]:
     """One page, a node at a step. Nodes that go meanwhile are left out."""
-    reports: list[NodeReport] = []
+    nodes: list[NodeReport] = []
     devices = 0
     for index, name in enumerate(names):
-        if len(reports) >= limit or devices >= MOST_DEVICES:
-            return Inventory(nodes=reports, next=names[index - 1])
-        node = view.cluster.inventory.view(name)
-        if node is not None:
-            devices += len(node.devices)
-            pools = [_pool(view, pool) for pool in node.pools]
-            reports.append(NodeReport(name=name, problem=node.error, pools=pools))
+        if len(nodes) >= limit or devices >= MOST_DEVICES:
+            return Inventory(nodes=nodes, next=names[index - 1])
+        seen = cluster.inventory.view(name)
+        if seen is not None:
+            devices += len(seen.devices)
+            nodes.append(node_report(seen, cluster.ledger))
         yield
-    return Inventory(nodes=reports, next="")
-
-
-def _pool(view: View, pool: Pool) -> PoolReport:
-    driver, name = pool.id
-    in_use = view.ledger.in_use(pool.id)
-    incomplete = "not all of its slices are published yet" if pool.incomplete else ""
-    return PoolReport(
-        driver=driver,
-        name=name,
-        problem=pool.invalid or incomplete,
-        devices=[
-            DeviceReport(name=device.id[2], holders=list(_holders(view, in_use.get(device.id[2]))))
-            for device in pool.devices
-        ],
-    )
-
-
-def _holders(view: View, use: DeviceUse | None) -> Iterator[Holder]:
-    if use is None:
-        return
-    for uid in sorted(use.owners):
-        yield _holder(view, uid)
-    for (uid, share), consumed in sorted(use.shares.items(), key=lambda item: item[0]):
-        amounts = {capacity: str(amount) for capacity, amount in consumed.items()}
-        yield _holder(view, uid).model_copy(update={"share": share, "consumed": amounts})
-
-
-def _holder(view: View, uid: str) -> Holder:
-    claim = view.ledger.by_uid(uid)
-    if claim is None:  # one for extended resources that is about to be created
-        return Holder(claim=uid, pods=[], in_flight=True)
-    pods = [consumer.name for consumer in claim.status.reserved_for]
-    return Holder(claim=claim.metadata.key, pods=pods, in_flight=claim.allocation is None)
-
-
-# --- problems ---------------------------------------------------------------------------------------------------------
-
-_UNREADABLE = {
-    "ResourceSlice": "its devices are left out: the driver that publishes it has to correct or delete it",
-    "DeviceClass": "claims that name it are refused: correct or delete it",
-    "ResourceClaim": "what could be read of it last still counts, and it keeps its devices: correct or delete it",
-    "DeviceTaintRule": "its taints do not apply: correct or delete it",
-    "Node": "pods with claims are not placed there: correct it",
-    "Pod": "what could be read of it last still counts: correct or delete it",
-}
-
-
-def _objects(view: View) -> Iterator[Problem]:
-    cluster = view.cluster
-    for name, problem in sorted(cluster.unreadable.items()):
-        kind = name.partition(" ")[0]
-        yield Problem(object=name, problem=f"cannot be read: {problem}", what_to_do=_UNREADABLE.get(kind, "correct it"))
-    for name, problem in sorted(cluster.inventory.problems()):
-        what, _, advice = problem.rpartition(": ")
-        yield Problem(object=f"ResourceSlice {name}", problem=what, what_to_do=advice)
-
-
-def _conflicts(violations: Sequence[Violation]) -> Iterator[Problem]:
-    for violation in violations:
-        yield Problem(
-            object=f"{violation.kind} {violation.subject}",
-            problem=f"{violation.detail} (claims: {', '.join(violation.claims)})",
-            what_to_do="delete the pods of all but one of these claims, and find out which other allocator wrote them",
-        )
-
-
-def _permissions(permissions: Sequence[str]) -> Iterator[Problem]:
-    for permission in permissions:
-        yield Problem(
-            object="the service's account",
-            problem=f"the API server does not allow it: {permission}",
-            what_to_do="grant it, as manifests/rbac does",
-        )
+    return Inventory(nodes=nodes, next="")

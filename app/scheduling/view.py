@@ -14,7 +14,7 @@ import msgspec
 from app.allocation.decisions import Decisions
 from app.api.core import Pod
 from app.api.features import FeatureGates
-from app.api.resource import ResourceClaim
+from app.api.resource import DeviceClass, ResourceClaim
 from app.devices.overlay import Overlay
 from app.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from app.scheduling import extended
@@ -105,7 +105,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def classes_unreadable(self) -> bool:
         """True when a device class cannot be read: nobody knows which resource it stands behind."""
-        return any(name.startswith("DeviceClass ") for name in self.cluster.unreadable)
+        return any(kind == DeviceClass.__name__ for kind, _ in self.cluster.unreadable)
 
     def uses_devices(self, pod: Pod) -> bool:
         """True when there is anything to decide for the pod."""

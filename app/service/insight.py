@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.devices.audit import Violation
+from app.http.reports import Problem
 from app.scheduling.view import View
 from app.service.engine import Engine
 from app.service.gate import UNREACHED
+from app.service.problems import problems
 from app.service.status import Status
 
 
@@ -32,13 +33,10 @@ class Insight:
         """What questions may read."""
         return self._engine.extender.view
 
-    def violations(self) -> Sequence[Violation]:
-        """Claims that hold what others hold."""
-        return self._engine.audit.current
-
-    def missing_permissions(self) -> Sequence[str]:
-        """What the API server denies the service."""
-        return self._status.missing_permissions
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong, and what to do about each."""
+        engine = self._engine
+        return list(problems(engine.cluster, engine.audit.current, self._status.missing_permissions))
 
     @property
     def _engine(self) -> Engine:

@@ -23,7 +23,9 @@ from app.http.application import create_insight_app
 from app.http.health import Check
 from app.http.insight import insight_router
 from app.http.metrics import Metrics, Reading
+from app.http.reports import Problem
 from app.scheduling.view import View
+from app.service.problems import problems
 from tests.support.simulation.objects import DRIVER, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World, replay
 
@@ -55,11 +57,9 @@ class Scripted:
         assert state is not None
         return state
 
-    def violations(self) -> Sequence[Violation]:
-        return [Violation("device", f"{DRIVER}/n1/a", ("default/bound", "other/thief"), "allocated twice")]
-
-    def missing_permissions(self) -> Sequence[str]:
-        return ["patch resourceclaims/status"]
+    def problems(self) -> Sequence[Problem]:
+        twice = Violation("device", f"{DRIVER}/n1/a", ("default/bound", "other/thief"), "allocated twice")
+        return list(problems(self.view.cluster, [twice], ["patch resourceclaims/status"]))
 
     def live(self) -> Sequence[Check]:
         return [Check(name="tasks", ok=True)]

@@ -389,7 +389,7 @@ async def test_an_advisor_needs_no_permission_to_write(world: Any, start_service
     world.api.access.policy = lambda attributes: attributes.verb in ("get", "list", "watch")
     async with start_service(advise_only=True) as service:
         await service.until_ready(LONGEST)
-        assert service.insight.missing_permissions() == ()
+        assert service.status.missing_permissions == ()
 
 
 # --- mutual TLS

@@ -1,0 +1,139 @@
+"""The answers of insight as JSON: their schema, and how each is made of what the house knows.
+
+Promises: one model per answer, in `/openapi.json`; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import BaseModel, Field
+
+from app.devices.holders import Holder, holders
+from app.devices.nodeview import NodeView
+from app.devices.pools import Pool
+from app.devices.readonly import ReadOnlyLedger
+from app.scheduling.verbs.explain import PodExplanation
+
+
+class Group(BaseModel):
+    """Nodes that refuse the pod for one reason; `details` is the search's account of one of them."""
+
+    reason: str
+    nodes: list[str]
+    details: str
+
+
+class PodReport(BaseModel):
+    """Why a pod does not fit. `error` aborts the attempt on all nodes; then there are no groups."""
+
+    pod: str
+    state: str
+    claims: list[str]
+    fits: list[str]
+    groups: list[Group]
+    error: str
+
+
+class HolderReport(BaseModel):
+    """A claim that has a device, or a share of it."""
+
+    claim: str = Field(description="namespace/name")
+    share: str | None = Field(default=None, description="ID of the share; null: the whole device")
+    consumed: dict[str, str] = Field(default_factory=dict, description="capacity taken by the share")
+    pods: list[str] = Field(description="names of the consumers that the claim is reserved for")
+    in_flight: bool = Field(description="decided by a bind under way; the API server does not have it yet")
+
+
+class DeviceReport(BaseModel):
+    name: str
+    holders: list[HolderReport] = Field(description="nobody: the device is free")
+
+
+class PoolReport(BaseModel):
+    """A pool as its node sees it."""
+
+    driver: str
+    name: str
+    problem: str = Field(description="why its devices are left out; empty when they are not")
+    devices: list[DeviceReport]
+
+
+class NodeReport(BaseModel):
+    name: str
+    problem: str = Field(description="why nothing can be decided for the node; empty when it can")
+    pools: list[PoolReport]
+
+
+class Inventory(BaseModel):
+    """A page of nodes in the order of their names."""
+
+    nodes: list[NodeReport]
+    next: str = Field(description="pass it as `after` to get the next page; empty: this was the last")
+
+
+class Problem(BaseModel):
+    object: str = Field(description="kind and name")
+    problem: str
+    what_to_do: str
+
+
+class Problems(BaseModel):
+    """`total` counts those that are not shown as well."""
+
+    total: int
+    problems: list[Problem]
+
+
+class Unanswered(BaseModel):
+    """A question without an answer."""
+
+    detail: str = Field(description="what is wrong")
+
+
+# --- explain ----------------------------------------------------------------------------------------------------------
+
+
+def pod_report(found: PodExplanation) -> PodReport:
+    return PodReport(
+        pod=found.pod,
+        state=found.state,
+        claims=list(found.claims),
+        fits=list(found.fits),
+        groups=[Group(reason=group.reason, nodes=list(group.nodes), details=group.details) for group in found.groups],
+        error=found.error,
+    )
+
+
+# --- inventory --------------------------------------------------------------------------------------------------------
+
+
+def node_report(view: NodeView, ledger: ReadOnlyLedger) -> NodeReport:
+    """The node with all of its pools."""
+    return NodeReport(name=view.node, problem=view.error, pools=[_pool_report(pool, ledger) for pool in view.pools])
+
+
+def _pool_report(pool: Pool, ledger: ReadOnlyLedger) -> PoolReport:
+    driver, name = pool.id
+    in_use = ledger.in_use(pool.id)
+    incomplete = "not all of its slices are published yet" if pool.incomplete else ""
+    return PoolReport(
+        driver=driver,
+        name=name,
+        problem=pool.invalid or incomplete,
+        devices=[_device_report(device.id[2], holders(ledger, in_use.get(device.id[2]))) for device in pool.devices],
+    )
+
+
+def _device_report(name: str, found: Iterable[Holder]) -> DeviceReport:
+    return DeviceReport(name=name, holders=[_holder_report(holder) for holder in found])
+
+
+def _holder_report(holder: Holder) -> HolderReport:
+    return HolderReport(
+        claim=holder.claim,
+        share=holder.share,
+        consumed={capacity: str(amount) for capacity, amount in holder.consumed.items()},
+        pods=list(holder.pods),
+        in_flight=holder.in_flight,
+    )

@@ -1,0 +1,55 @@
+"""What is listed as a problem, and that there always is something to do about it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from app.api.features import FeatureGates
+from app.devices.audit import Violation
+from app.devices.cluster import Cluster
+from app.kube import watches
+from app.kube.client import KubeClient
+from app.kube.discovery import Served
+from app.service.problems import problems
+
+
+def followed() -> list[str]:
+    """Every kind of objects that may be found unreadable."""
+    made = watches.Watches(cast(KubeClient, None), Served("v1", "v1alpha3"), cast(watches.Sink, _Nobody()))
+    return [progress.kind for progress in made.progress()]
+
+
+class _Nobody:
+    """Takes no changes: there are none."""
+
+    def apply(self, obj: object) -> None: ...
+
+    def remove(self, obj: object) -> None: ...
+
+
+@pytest.mark.parametrize("kind", followed())
+def test_an_object_of_any_kind_that_cannot_be_read_comes_with_advice(kind: str) -> None:
+    cluster = Cluster(FeatureGates())
+    cluster.poison(kind, "some", "spec: nonsense")
+    (found,) = problems(cluster, [], [])
+    assert (found.object, found.problem) == (f"{kind} some", "cannot be read: spec: nonsense")
+    assert "correct" in found.what_to_do
+
+
+def test_a_conflict_names_everybody_involved() -> None:
+    twice = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "allocated to 2 claims")
+    (found,) = problems(Cluster(FeatureGates()), [twice], [])
+    assert (found.object, found.problem) == (
+        "device gpu.example.com/n1/gpu-0",
+        "allocated to 2 claims (claims: a/one, b/two)",
+    )
+
+
+def test_a_missing_permission_is_to_be_granted() -> None:
+    (found,) = problems(Cluster(FeatureGates()), [], ["bind pods"])
+    assert (found.problem, found.what_to_do) == (
+        "the API server does not allow it: bind pods",
+        "grant it, as manifests/rbac does",
+    )
