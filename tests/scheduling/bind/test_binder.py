@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from app.api.resource import FINALIZER
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import Objects, make_claim, make_pod
+from tests.support.simulation.strategy import with_metadata
 from tests.support.simulation.world import World
 
 
@@ -25,3 +29,36 @@ async def test_a_fresh_claim_takes_three_writes_in_order(world: World, small: Ob
     assert devices(claim) == {("gpu.example.com", "n1", "a")}
     assert [entry.name for entry in claim.status.reserved_for] == ["p"]
     assert ("DevicesAllocated", "claim c: allocated gpu.example.com/n1/a on node n1") in service.client.events
+
+
+async def test_a_finalizer_that_goes_between_filter_and_bind_is_stored_again(world: World, small: Objects) -> None:
+    """The claim controller takes it away after a deallocation, and may be late with it."""
+    world.add(*small, with_metadata(make_claim("c"), finalizers=(FINALIZER,)), make_pod("p", "c"))
+    service = world.service()
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+    world.api.put(with_metadata(world.api.claim("c"), finalizers=()))
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert world.api.claim("c").metadata.finalizers == (FINALIZER,)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+async def test_a_finalizer_that_comes_between_filter_and_bind_is_not_stored_twice(
+    world: World, small: Objects, seen: bool
+) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+    world.api.put(with_metadata(world.api.claim("c"), finalizers=("example.com/other", FINALIZER)))
+    if seen:
+        await world.settle()
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert world.api.claim("c").metadata.finalizers == ("example.com/other", FINALIZER)
+
+
+async def test_the_finalizers_of_others_stay(world: World, small: Objects) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c"))
+    service = world.service()
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1", "n2"]
+    world.api.put(with_metadata(world.api.claim("c"), finalizers=("example.com/other",)))
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert world.api.claim("c").metadata.finalizers == ("example.com/other", FINALIZER)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from app.api.decoding import convert
@@ -11,6 +9,7 @@ from app.api.features import FeatureGates
 from app.api.resource import AllocatedDeviceStatus
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
+from tests.support.simulation.api import devices
 from tests.support.simulation.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
@@ -26,11 +25,11 @@ def prepare(world: World, limits: Limits = LONG, features: FeatureGates | None =
     return service
 
 
-def report(world: World, **conditions: str) -> None:
-    """What the driver says about the device."""
+def report(world: World, claim: str = "c", device: str = "slow", **conditions: str) -> None:
+    """What the driver says about a claim's device."""
     listed: list[Json] = [{"type": kind, "status": value, "reason": "Why"} for kind, value in conditions.items()]
-    entry: Json = {"driver": DRIVER, "pool": "n1", "device": "slow", "conditions": listed}
-    world.api.set_status("c", devices=(convert(AllocatedDeviceStatus, entry),))
+    entry: Json = {"driver": DRIVER, "pool": "n1", "device": device, "conditions": listed}
+    world.api.set_status(claim, devices=(convert(AllocatedDeviceStatus, entry),))
 
 
 async def test_the_pod_is_bound_as_soon_as_the_device_is_ready(world: World) -> None:
@@ -115,18 +114,10 @@ async def test_a_device_that_cannot_be_bound_any_more_fits_nowhere_until_it_is_g
     answer = await service.filter(world.api.pod("p"))
     assert answer.FailedAndUnresolvableNodes == {"n1": "resourceclaim not available on the node"}
     assert await service.bind(world.api.pod("p"), "n1") == "resourceclaim not available on the node"
-    unschedulable(world, "p")
+    world.api.refuse_pod("p")
     await world.settle(70.0)
     assert world.api.claim("c").allocation is None
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
-
-
-def unschedulable(world: World, name: str) -> None:
-    """What the scheduler reports after an attempt without a node."""
-    pod = world.api.pod(name)
-    condition: Any = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    status = convert(type(pod), {"metadata": {}, "status": {"conditions": [condition]}}).status
-    world.api.put(type(pod)(metadata=pod.metadata, spec=pod.spec, status=status))
 
 
 async def test_a_pod_deleted_while_its_device_gets_ready_frees_it(world: World) -> None:
@@ -158,3 +149,68 @@ async def test_a_device_that_gets_ready_after_its_time_wakes_the_pod_that_was_re
     await world.settle(5.0)
     assert service.client.rings > rung
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
+
+
+def prepare_two(world: World, limits: Limits) -> Service:
+    """A pod with two claims, each for one such device."""
+    world.add(make_class(), make_node("n1"), make_slice("n1", [SLOW, SLOW | {"name": "other"}]))
+    world.add(make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
+    service = world.service(limits=limits)
+    service.start()
+    return service
+
+
+async def test_of_several_claims_only_that_of_the_failed_device_is_given_back(world: World) -> None:
+    service = prepare_two(world, Limits(bind_seconds=10.0, sweep_seconds=0.0))
+    pod = world.api.pod("p")
+    assert await service.bind(pod, "n1") == failure.WAITING
+    report(world, "d", "other", ready="True")
+    report(world, "c", "slow", bad="True")
+    await world.settle()
+    answer = await service.filter(pod)
+    assert answer.FailedAndUnresolvableNodes == {"n1": "resourceclaim not available on the node"}
+    world.api.refuse_pod("p")
+    await world.settle(70.0)
+    assert world.api.claim("c").allocation is None
+    assert devices(world.api.claim("d")) == {(DRIVER, "n1", "other")}
+    assert (await service.filter(pod)).NodeNames == ["n1"]
+
+
+@pytest.mark.parametrize("pause", [1.0, 200.0])
+async def test_a_claim_of_an_earlier_attempt_stays_when_the_device_of_another_fails(world: World, pause: float) -> None:
+    """A device that is ready, or still may be, has nothing to do with the one that failed, however long ago the
+    earlier attempt was.
+    """
+    service = prepare_two(world, Limits(bind_seconds=10.0, sweep_seconds=0.0))
+    pod = world.api.pod("p")
+    assert await service.bind(pod, "n1") == failure.WAITING
+    await world.settle(pause)
+    bind = service.spawn(service.bind(pod, "n1"))
+    await world.settle(2.0)
+    report(world, bad="True")
+    assert (await bind).startswith("device binding failed: claim=c, reason=Why")
+    assert devices(world.api.claim("d")) == {(DRIVER, "n1", "other")}
+    await service.filter(pod)
+    world.api.refuse_pod("p")
+    await world.settle(90.0)
+    assert world.api.claim("c").allocation is None
+    assert devices(world.api.claim("d")) == {(DRIVER, "n1", "other")}
+
+
+@pytest.mark.parametrize("gate", ["DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"])
+async def test_without_a_gate_a_device_with_conditions_is_not_allocated(world: World, gate: str) -> None:
+    service = prepare(world, features=FeatureGates.parse(f"{gate}=false"))
+    answer = await service.filter(world.api.pod("p"))
+    assert answer.FailedAndUnresolvableNodes == {"n1": "cannot allocate all claims"}
+    assert await service.bind(world.api.pod("p"), "n1") == "cannot allocate all claims"
+
+
+@pytest.mark.parametrize("gate", ["DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"])
+async def test_without_a_gate_nobody_waits_for_a_device_that_is_allocated_already(world: World, gate: str) -> None:
+    service = prepare(world, Limits(bind_seconds=10.0))
+    assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
+    await service.kill()
+    other = world.service(features=FeatureGates.parse(f"{gate}=false"))
+    report(world, bad="True")
+    assert (await other.filter(world.api.pod("p"))).NodeNames == ["n1"]
+    assert await other.bind(world.api.pod("p"), "n1") == ""

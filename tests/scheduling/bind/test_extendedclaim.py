@@ -12,9 +12,10 @@ from app.api.features import FeatureGates
 from app.api.resource import ResourceClaim
 from app.scheduling import extended
 from app.scheduling.bind import failure
+from app.scheduling.limits import Limits
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
-from tests.support.simulation.world import World
+from tests.support.simulation.world import Service, World
 
 GPU = "example.com/gpu"
 
@@ -223,3 +224,53 @@ async def test_the_claim_of_a_bound_pod_is_looked_over_with_it(world: World) -> 
     assert await service.bind(world.api.pod("p"), "n1") == ""
     found = list(service.extender.claims_in_use(world.api.pod("p")))
     assert {claim.metadata.uid for claim in found} == {"uid-c", made(world)[0].metadata.uid}
+
+
+async def leave_a_claim(world: World) -> Service:
+    """A crash has left the pod's claim, allocated on n1. The service that comes after it."""
+    world.add(*nodes(), asking("p"))
+    first = world.service()
+    first.client.kill_on = ("patch_pod_status", "before")
+    first.spawn(first.bind(world.api.pod("p"), "n1"))
+    await world.settle(0.1)
+    await first.kill()
+    (claim,) = made(world)
+    assert {device for _, pool, device in devices(claim) if pool == "n1"} == {"a"}
+    second = world.service(limits=Limits(sweep_seconds=0.0))
+    second.start()
+    await world.settle()
+    return second
+
+
+async def test_the_claim_of_an_earlier_attempt_is_used_where_it_is_allocated(world: World) -> None:
+    service = await leave_a_claim(world)
+    answer = await service.filter(world.api.pod("p"))
+    assert answer.NodeNames == ["n1"]
+    assert answer.FailedAndUnresolvableNodes == {"n2": "resourceclaim not available on the node"}
+    assert await service.bind(world.api.pod("p"), "n2") == "resourceclaim not available on the node"
+    (claim,) = made(world)
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert [found.metadata.uid for found in made(world)] == [claim.metadata.uid]
+
+
+async def test_the_claim_of_an_earlier_attempt_goes_when_only_other_nodes_are_left(world: World) -> None:
+    service = await leave_a_claim(world)
+    (left,) = made(world)
+    world.api.drop(make_node("n1"))
+    world.add(make_node("n3"))
+    await world.settle()
+    for name in ("n2", "n3"):
+        assert await service.bind(world.api.pod("p"), name) == "resourceclaim not available on the node"
+    assert (await service.filter(world.api.pod("p"))).NodeNames == []
+    world.api.refuse_pod("p")
+    await world.settle(90.0)
+    assert [claim.allocation for claim in made(world)] == [None]
+    answer = await service.filter(world.api.pod("p"))
+    assert answer.FailedAndUnresolvableNodes["n2"] == "cannot schedule extended resource claim"
+    await world.settle(2.0)
+    assert made(world) == []
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n2"]
+    assert await service.bind(world.api.pod("p"), "n2") == ""
+    (claim,) = made(world)
+    assert claim.metadata.uid != left.metadata.uid
+    assert world.api.doubles() == []

@@ -8,10 +8,11 @@ import pytest
 from app.api.decoding import convert
 from app.api.errors import OutcomeUnknownError
 from app.api.extender import ExtenderArgs
+from app.api.features import FeatureGates
 from app.api.resource import ResourceClaimConsumerReference
 from app.scheduling.outcomes import FILTER_RESULTS
 from app.scheduling.verbs.filter import NEEDS_NAMES
-from tests.support.simulation.objects import Objects, make_claim, make_node, make_pod, make_slice
+from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import World
 
 NO_ROOM = "cannot allocate all claims"
@@ -193,3 +194,27 @@ async def test_a_slow_api_server_does_not_hold_up_the_scheduler(world: World, sm
     answer = await service.filter(world.api.pod("p"))
     assert set(answer.FailedAndUnresolvableNodes.values()) == {'could not find ResourceClaim "default/c"'}
     assert world.clock.monotonic() - started == 1.0
+
+
+@pytest.mark.parametrize("order", [("n1", "n2"), ("n2", "n1")])
+async def test_a_selector_that_fails_on_one_node_fails_the_attempt(world: World, order: tuple[str, str]) -> None:
+    """In whichever order the nodes are asked for: the pod is not put on the other one as if nothing were wrong."""
+    selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].model == "x"'}}
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [selector]}
+    world.add(make_class(), make_node("n1"), make_node("n2"))
+    world.add(make_slice("n1", [{"name": "a", "attributes": {"model": {"string": "x"}}}]), make_slice("n2", ["a"]))
+    world.add(make_claim("c", requests=[{"name": "r", "exactly": exactly}]), make_pod("p", "c"))
+    service = world.service()
+    answer = await service.filter(world.api.pod("p"), *order)
+    assert "no such key" in answer.Error
+    assert not answer.NodeNames
+    assert (await service.filter(world.api.pod("p"), "n1")).NodeNames == ["n1"]
+
+
+@pytest.mark.parametrize(("gate", "fits"), [("DRADeviceTaints=true", []), ("DRADeviceTaints=false", ["n1"])])
+async def test_taints_of_devices_count_where_their_gate_is_on(world: World, gate: str, fits: list[str]) -> None:
+    taint = {"key": "example.com/broken", "effect": "NoSchedule"}
+    world.add(make_class(), make_node("n1"), make_slice("n1", [{"name": "a", "taints": [taint]}]))
+    world.add(make_claim("c"), make_pod("p", "c"))
+    service = world.service(features=FeatureGates.parse(gate))
+    assert (await service.filter(world.api.pod("p"))).NodeNames == fits

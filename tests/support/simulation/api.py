@@ -12,6 +12,7 @@ import msgspec
 
 from app.api.core import Node, Pod
 from app.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
+from tests.support.simulation.strategy import with_pod_status
 
 EXTENDED = "example.com/gpu"
 """The extended resource that pods of these tests ask for."""
@@ -115,6 +116,11 @@ class Api:
         """The pod goes, and the claim controller and the garbage collector do their work."""
         self.drop(self.pod(name))
         self.clean_up()
+
+    def refuse_pod(self, name: str) -> None:
+        """What the scheduler reports after an attempt without a node."""
+        told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        self.put(with_pod_status(self.pod(name), {"conditions": [told]}))
 
     def finish_pod(self, name: str) -> None:
         """The containers of a bound pod have ended."""
