@@ -65,6 +65,10 @@ loadtest: $(VENV)/dev.stamp ## Measure 30 s of filter, prioritize and bind on an
 chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and other allocators from fresh seeds, for 10 minutes (CHAOS_ARGS="--seconds 60")
 	@$(BIN)/python -m tests.support.chaos.endurance $(CHAOS_ARGS)
 
+.PHONY: flakes
+flakes: $(VENV)/dev.stamp ## Quick tests 5 times and end-to-end tests 3 times on a machine kept busy; counts failures by test (FLAKES_ARGS="--unit 2 --e2e 0")
+	@$(BIN)/python -m tests.support.flakes $(FLAKES_ARGS)
+
 .PHONY: contention
 contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree scheduler compete for 16 devices with 2,000 pods (CONTENTION_ARGS="--pods 500")
 	@$(BIN)/python -m tests.support.contention $(CONTENTION_ARGS)
