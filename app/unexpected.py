@@ -18,7 +18,7 @@ Place = Literal[
 ]  # fmt: skip
 
 PLACES: Final[dict[Place, str]] = {
-    "selector": "the compiled form of a CEL selector; the interpreter has answered",
+    "selector": "a CEL selector; the interpreter answers where the compiled form cannot",
     "bind": "a bind; what it had written was taken back",
     "verb": "an extender verb; kube-scheduler got an error",
     "chores": "clearing unused allocations",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from app.cli.main import FRAMES
 from app.unexpected import tolerate
 from tests.support.unexpected import REPORTS, Reports, outlive, refuse
 
 pytest_plugins = ["tests.support.leftovers"]
+
+sys.setrecursionlimit(FRAMES)  # as the entry point does
 
 
 @pytest.fixture(autouse=True)

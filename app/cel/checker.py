@@ -12,7 +12,8 @@ from app.cel import types
 from app.cel.declarations import Declarations, Overload
 from app.cel.errors import CelCompileError
 from app.cel.hints import hint_for_overload
-from app.cel.messages import CONSTANTS, MESSAGES
+from app.cel.identifiers import dotted, global_name
+from app.cel.messages import MESSAGES
 from app.cel.syntax import (
     Call,
     Conditional,
@@ -29,28 +30,13 @@ from app.cel.syntax import (
     Variable,
     walk,
 )
-from app.cel.types import ANY, BOOL, DYN, INT, STRING, Type, TypeTooLarge, list_of, map_of, optional_of, type_of
+from app.cel.types import ANY, BOOL, DYN, INT, STRING, Type, TypeTooLarge, list_of, map_of, optional_of
 from app.cel.unification import Bindings, most_general
-from app.cel.values import TypeValue, UInt
+from app.cel.values import UInt
 
 _LITERALS: Final[dict[type, Type]] = {
     bool: BOOL, int: INT, UInt: types.UINT, float: types.DOUBLE, str: STRING, bytes: types.BYTES,
     type(None): types.NULL,
-}  # fmt: skip
-
-_A: Final = types.param("A")
-_B: Final = types.param("B")
-_TYPE_NAMES: Final = {
-    **{
-        kind.name: kind
-        for kind in (
-            BOOL, types.BYTES, types.DOUBLE, types.DURATION, INT, types.NULL, STRING, types.TIMESTAMP, types.TYPE,
-            types.UINT, types.IP, types.CIDR,
-        )
-    },
-    "list": list_of(_A),
-    "map": map_of(_A, _B),
-    "optional_type": optional_of(_A),
 }  # fmt: skip
 
 
@@ -109,23 +95,16 @@ class _Checker:
             return variable.type
         if name == "device":
             return types.DEVICE
-        found = self._qualified(name)
+        found = global_name(name)
         if found is None:
             raise self._error(f"undeclared reference to '{name}'", node, "the only variable is device")
         kind, node.constant = found
         return kind
 
-    def _qualified(self, name: str) -> tuple[Type, Any] | None:
-        """The type and value of a global name that is a type or a constant."""
-        kind = _TYPE_NAMES.get(name)
-        if kind is not None:
-            return type_of(kind), TypeValue(name)
-        return CONSTANTS.get(name)
-
     def _select(self, node: Select) -> Type:
-        name = None if node.test or node.optional else _dotted(node)
+        name = None if node.test or node.optional else dotted(node)
         if name is not None:
-            found = self._qualified(name.removeprefix("."))
+            found = global_name(name.removeprefix("."))
             if found is not None:
                 kind, node.constant = found
                 return kind
@@ -163,7 +142,7 @@ class _Checker:
         arguments = [self.check(argument) for argument in node.args]
         target = node.target
         if target is not None:
-            prefix = _dotted(target)
+            prefix = dotted(target)
             qualified = f"{prefix.removeprefix('.')}.{node.function}" if prefix is not None else ""
             if qualified in self._functions:
                 node.function, node.target, target = qualified, None, None
@@ -383,17 +362,6 @@ class _Checker:
         Literal: _literal, Ident: _ident, Select: _select, Call: _call, Index: _index, Logic: _logic,
         Conditional: _conditional, ListNode: _list, MapNode: _map, Message: _message, Macro: _macro,
     }  # fmt: skip
-
-
-def _dotted(node: Node) -> str | None:
-    """`a.b.c` as text, if the node is just names and dots."""
-    parts: list[str] = []
-    while isinstance(node, Select) and not node.test and not node.optional:
-        parts.append(node.field)
-        node = node.operand
-    if not isinstance(node, Ident):
-        return None
-    return ".".join((node.name, *reversed(parts)))
 
 
 def _rename(kind: Type, names: dict[str, Type]) -> Type:

@@ -1,4 +1,4 @@
-"""From tokens to a tree: the grammar and the macros of cel-go v0.26 (parser/gen/CEL.g4, parser/parser.go).
+"""From tokens to a tree: the grammar of cel-go v0.26 (parser/gen/CEL.g4, parser/parser.go).
 
 Promises the same accepted language, including its two limits: 250 nested expressions, and 250 nested operators and
 selections (chains of `&&` and `||` count as one).
@@ -11,7 +11,7 @@ from typing import Final
 
 from app.cel import literals
 from app.cel.errors import CelCompileError
-from app.cel.recursion import make_room
+from app.cel.macros import function_or_macro, method_or_macro
 from app.cel.syntax import (
     Call,
     Conditional,
@@ -20,7 +20,6 @@ from app.cel.syntax import (
     ListNode,
     Literal,
     Logic,
-    Macro,
     MapNode,
     Message,
     Node,
@@ -46,14 +45,6 @@ _OPERATORS: Final = {
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _LITERALS: Final = frozenset(("string", "int", "float", "uint", *_CONSTANTS))
 
-_ONE_VARIABLE: Final = {("all", 2), ("exists", 2), ("exists_one", 2), ("map", 2), ("map", 3), ("filter", 2)}
-_TWO_VARIABLES: Final = {
-    ("all", 3), ("exists", 3), ("existsOne", 3), ("exists_one", 3), ("transformList", 3), ("transformList", 4),
-    ("transformMap", 3), ("transformMap", 4), ("transformMapEntry", 3), ("transformMapEntry", 4),
-}  # fmt: skip
-_UNWRAPPING: Final = {("optMap", 2), ("optFlatMap", 2)}
-_SORTABLE: Final = (ListNode, Ident, Select, Index, Call, Logic, Conditional, Macro)
-
 
 def parse(expression: str) -> Node:
     """The tree of an expression. Raises CelCompileError with the place of the first mistake."""
@@ -63,29 +54,13 @@ def parse(expression: str) -> Node:
         raise CelCompileError("the expression is not valid Unicode text", expression, error.start) from None
     if size > MAX_BYTES:
         raise CelCompileError(f"the expression has {size} bytes, at most {MAX_BYTES} are allowed")
-    tokens = tokenize(expression)
-    make_room(_nesting(tokens))
-    parser = _Parser(expression, tokens)
+    parser = _Parser(expression, tokenize(expression))
     tree = parser.expression()
     if parser.token.kind != END:
         raise parser.unexpected()
     if parser.depth > MAX_DEPTH:
         raise CelCompileError(f"the expression has more than {MAX_DEPTH} nested operators or selections")
     return tree
-
-
-def _nesting(tokens: list[Token]) -> int:
-    """An upper bound for the levels of recursion: the deepest bracket, and every conditional."""
-    level = deepest = conditionals = 0
-    for kind, _, _ in tokens:
-        if kind == "(" or kind == "[" or kind == "{":
-            level += 1
-            deepest = max(deepest, level)
-        elif kind == ")" or kind == "]" or kind == "}":
-            level -= 1
-        elif kind == "?":
-            conditionals += 1
-    return deepest + conditionals
 
 
 class _Parser:
@@ -242,7 +217,7 @@ class _Parser:
             deepest = self.depth
             args = self._arguments()
             self.depth = 1 + max(deepest, self.depth)
-            return self._method(self._tokens[self._place - 1].offset, name, operand, args)
+            return method_or_macro(self._expression, name, operand, args)
         self.depth += 1
         return Select(dot.offset, operand, name.text, optional=optional)
 
@@ -319,14 +294,9 @@ class _Parser:
         return Ident(offset, prefix + token.text)
 
     def _function(self, name: Token, prefix: str, args: tuple[Node, ...]) -> Node:
-        if name.text == "has" and not prefix and len(args) == 1:
-            operand = args[0]
-            if not isinstance(operand, Select) or operand.optional:
-                raise self._error(
-                    "invalid argument to has()", operand.offset, "has() takes a selection: has(device.attributes.x.y)"
-                )
-            return Select(name.offset, operand.operand, operand.field, test=True)
-        return Call(name.offset, prefix + name.text, None, args)
+        if prefix:
+            return Call(name.offset, prefix + name.text, None, args)
+        return function_or_macro(self._expression, name, args)
 
     def _message(self, name: str, offset: int) -> Node | None:
         """A message, if what follows are more names and a brace; otherwise nothing is consumed."""
@@ -397,31 +367,3 @@ class _Parser:
         """A lone comma is allowed between empty brackets."""
         if not after_element:
             self._accept(",")
-
-    # --- Macros -----------------------------------------------------------------------------------------------------
-
-    def _method(self, offset: int, name: Token, target: Node, args: tuple[Node, ...]) -> Node:
-        """A method call, or the macro of that name and number of arguments."""
-        form = (name.text, len(args))
-        offset = name.offset
-        if form in _ONE_VARIABLE or form in _UNWRAPPING:
-            return Macro(offset, name.text, target, (self._variable(args[0]),), args[1:])
-        if form in _TWO_VARIABLES:
-            first, second = self._variable(args[0]), self._variable(args[1])
-            if first == second:
-                raise self._error(f"duplicate variable name: {first}", args[1].offset)
-            return Macro(offset, name.text, target, (first, second), args[2:])
-        if form == ("bind", 3) and isinstance(target, Ident) and target.name == "cel":
-            return Macro(offset, "bind", args[1], (self._variable(args[0]),), args[2:])
-        if form == ("sortBy", 2):
-            if not isinstance(target, _SORTABLE):
-                raise self._error("sortBy() needs a list", target.offset)
-            return Macro(offset, "sortBy", target, (self._variable(args[0]),), args[1:])
-        return Call(offset, name.text, target, args)
-
-    def _variable(self, node: Node) -> str:
-        if not isinstance(node, Ident):
-            raise self._error("the argument must be a simple name", node.offset)
-        if node.name == "__result__":
-            raise self._error("the variable overwrites the result", node.offset)
-        return node.name

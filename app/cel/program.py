@@ -1,4 +1,9 @@
-"""Device selectors: compile once, evaluate per device."""
+"""Device selectors: compile once, evaluate per device.
+
+Parser, checker and interpreter walk the tree by recursion. The deepest selector that Kubernetes accepts takes 3,000
+frames, more than Python allows by default, so a process that compiles selectors raises that limit at its start
+(`app.cli.main`). Where it has not, a deep selector is refused, and reported as the bug that this is.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +22,6 @@ from app.cel.hints import hint_for_fault
 from app.cel.interpreter import Interpreter
 from app.cel.parser import parse
 from app.cel.paths import collect_reads
-from app.cel.recursion import make_room
-from app.cel.syntax import depth
 from app.cel.validation import check_result, fold, validate
 from app.cel.values import NONE, Option, type_name
 from app.unexpected import unexpected
@@ -34,7 +37,6 @@ class Program:
     def __init__(self, expression: str, gates: CelGates) -> None:
         language = environment(gates)
         tree = parse(expression)
-        make_room(depth(tree))
         check(expression, tree, language.declarations, language.device_fields)
         check_result(expression, tree, language.results)
         validate(expression, tree)
@@ -73,7 +75,8 @@ class Program:
         except (Fault, Abort) as error:
             message = str(error)
             raise CelRuntimeError(message, hint_for_fault(message)) from None
-        except RecursionError:
+        except RecursionError as error:
+            unexpected("selector", error, expression=self.expression)
             raise CelRuntimeError("the values are nested too deeply") from None
         if value.__class__ is not bool:
             raise CelRuntimeError(
@@ -105,5 +108,6 @@ def _compile(expression: str, gates: CelGates) -> Program | CelCompileError:
         return Program(expression, gates)
     except CelCompileError as error:
         return error.with_traceback(None)
-    except RecursionError:
+    except RecursionError as error:
+        unexpected("selector", error, expression=expression)
         return CelCompileError("the expression is nested too deeply")

@@ -228,13 +228,3 @@ def walk(node: Node) -> list[Node]:
     for current in nodes:  # grows while it is read
         nodes += current.children
     return nodes
-
-
-def depth(node: Node) -> int:
-    """How many nodes lie on the longest way down. Without recursion."""
-    deepest, pending = 0, [(node, 1)]
-    while pending:
-        current, level = pending.pop()
-        deepest = max(deepest, level)
-        pending += [(child, level + 1) for child in current.children]
-    return deepest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -45,11 +45,19 @@ for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 
 
+FRAMES: Final = 5_000
+"""How many Python functions may be called within each other. The deepest selector that Kubernetes accepts takes 3,000
+(`app.cel.program`). Frames of Python functions live on the heap, and JSON nested this deeply needs less than a tenth of
+a thread's stack.
+"""
+
+
 def main() -> None:
     """The entry point of `dra-extender` and `kubectl-dra`; the help has the name that people type.
 
     Bugs that a command can outlive are logged, not raised.
     """
+    sys.setrecursionlimit(FRAMES)
     tolerate(_log_unexpected)
     app(prog_name="kubectl dra" if Path(sys.argv[0]).stem == "kubectl-dra" else "dra-extender")
 

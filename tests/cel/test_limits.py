@@ -1,12 +1,17 @@
 """How large, how deep and how costly a selector may be."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
-from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, compile_selector
+from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Program, compile_selector
 from app.cel.cost import CALLS, CHEAP
 from app.cel.environment import environment
+from app.cli.main import FRAMES
+from tests.support.unexpected import Reports
 
 Shape = Callable[[int], str]
 
@@ -29,6 +34,51 @@ def test_nesting_is_limited_where_upstream_limits_it(view: DeviceView, shape: Sh
     assert compile_selector(shape(deepest)).evaluate(view) in (True, False)
     with pytest.raises(CelCompileError, match="nested"):
         compile_selector(shape(deepest + 1))
+
+
+DEEPEST: list[tuple[str, Shape, int]] = [
+    # name, expression of a depth, the deepest that is allowed: those that take the most frames
+    ("keys of maps", lambda n: "{" * n + "1" + ": 1}" * n + " == {}", 249),
+    ("calls", lambda n: "dyn(" * n + "1" + ")" * n + " == 1", 249),
+    ("quantifiers", lambda n: "[1].all(x, false || true && " * n + "true" + ")" * n, 249),
+    ("negations", lambda n: "!(false || true && " * n + "true" + ")" * n, 249),
+    ("selections", lambda n: 'dyn({"a": ' * n + "true" + "}).a" * n + " == true", 123),
+    ("members", lambda n: "true in [false || true && " * n + "true" + "]" * n, 124),
+]
+
+
+@pytest.mark.parametrize(("shape", "deepest"), [pytest.param(*rest, id=name) for name, *rest in DEPTHS + DEEPEST])
+def test_the_deepest_selectors_leave_frames_for_their_caller(view: DeviceView, shape: Shape, deepest: int) -> None:
+    sys.setrecursionlimit(FRAMES - 1_000)
+    try:
+        assert Program(shape(deepest), CelGates()).evaluate(view) in (True, False)
+    finally:
+        sys.setrecursionlimit(FRAMES)
+
+
+def test_the_entry_point_makes_room_for_the_deepest_selectors() -> None:
+    cases = [{"name": name, "expression": shape(deepest)} for name, shape, deepest in DEPTHS + DEEPEST]
+    run = subprocess.run(
+        [sys.executable, "-m", "app.cli", "selector", "--batch"],
+        input="".join(json.dumps(case) + "\n" for case in cases),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert {line["result"] for line in map(json.loads, run.stdout.splitlines())} == {"true", "false"}
+    assert run.stderr == ""
+
+
+def test_a_process_without_room_reports_it_with_the_refusal(tolerated: Reports) -> None:
+    """The expression is one that no other test compiles, as programs and refusals are remembered."""
+    expression = "(" * 200 + "1 == 2" + ")" * 200
+    sys.setrecursionlimit(1_000)
+    try:
+        with pytest.raises(CelCompileError, match="nested too deeply"):
+            compile_selector(expression)
+    finally:
+        sys.setrecursionlimit(FRAMES)
+    assert [place for place, _ in tolerated] == ["selector"]
 
 
 def test_chains_of_and_and_or_are_not_nested(view: DeviceView) -> None:
