@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from app.embedded import Fault
+from tests.support.flows.flow import Flow
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -33,7 +34,7 @@ def trouble(chance: random.Random) -> list[Fault]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-async def test_no_device_is_given_twice_whatever_happens(flow: Any, claim: Make, pod: Make, seed: int) -> None:
+async def test_no_device_is_given_twice_whatever_happens(flow: Flow, claim: Make, pod: Make, seed: int) -> None:
     cluster, chance = flow.cluster, random.Random(seed)
     wrong: list[str] = []
 

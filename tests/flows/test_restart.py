@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from app.embedded import Fault
+from tests.support.flows.flow import Flow
 
 Make = Callable[..., dict[str, Any]]
 
 
 async def test_a_killed_and_restarted_service_loses_nothing_and_doubles_nothing(
-    flow: Any, claim: Make, pod: Make
+    flow: Flow, claim: Make, pod: Make
 ) -> None:
     cluster = flow.cluster
     await cluster.apply([claim("one", template=True)])
@@ -39,7 +40,7 @@ async def test_a_killed_and_restarted_service_loses_nothing_and_doubles_nothing(
 )
 @pytest.mark.parametrize("after", [False, True], ids=["before it is done", "after it is done"])
 async def test_a_crash_in_the_middle_of_a_bind_is_made_good(
-    flow: Any, claim: Make, pod: Make, verb: str, resource: str, after: bool
+    flow: Flow, claim: Make, pod: Make, verb: str, resource: str, after: bool
 ) -> None:
     cluster = flow.cluster
     await cluster.apply([claim("c")])
@@ -55,7 +56,7 @@ async def test_a_crash_in_the_middle_of_a_bind_is_made_good(
     assert len(flow.devices("default", "c")) == 1
 
 
-async def test_the_scheduler_may_be_restarted_too(flow: Any, claim: Make, pod: Make) -> None:
+async def test_the_scheduler_may_be_restarted_too(flow: Flow, claim: Make, pod: Make) -> None:
     cluster = flow.cluster
     await cluster.apply([claim("one", template=True)])
     names = [f"p{number}" for number in range(12)]

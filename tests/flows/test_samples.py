@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from app.embedded.manifests import FIRST_SAMPLES
+from tests.support.flows.flow import Flow
 
 
-async def test_the_tutorial_pod_gets_a_gpu_with_enough_memory_and_gives_it_back(flow: Any) -> None:
+async def test_the_tutorial_pod_gets_a_gpu_with_enough_memory_and_gives_it_back(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("tutorial")
     await cluster.wait_until(lambda: cluster.running("dra-tutorial", "pod0"))
@@ -15,21 +14,19 @@ async def test_the_tutorial_pod_gets_a_gpu_with_enough_memory_and_gives_it_back(
     assert device.partition("/")[0] in ("node-1", "node-2", "node-3"), "node-4 has only 8Gi"
     await cluster.delete("pods", "pod0", "dra-tutorial")
     await cluster.wait_until(lambda: flow.devices("dra-tutorial", "some-gpu") == [])
-    claim = cluster.claim("dra-tutorial", "some-gpu")
-    assert claim is not None
-    await cluster.wait_until(lambda: cluster.claim("dra-tutorial", "some-gpu").metadata.finalizers == ())
+    await cluster.wait_until(lambda: flow.claim("dra-tutorial", "some-gpu").metadata.finalizers == ())
 
 
-async def test_two_pods_share_one_device_on_one_node(flow: Any) -> None:
+async def test_two_pods_share_one_device_on_one_node(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("shared")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "shared-a", "shared-b"))
     assert len(flow.devices("dra-samples", "shared-gpu")) == 1
-    assert len(cluster.claim("dra-samples", "shared-gpu").status.reserved_for) == 2
+    assert len(flow.claim("dra-samples", "shared-gpu").status.reserved_for) == 2
     assert len({flow.pod("dra-samples", name).spec.node_name for name in ("shared-a", "shared-b")}) == 1
 
 
-async def test_every_replica_gets_a_claim_and_a_device_of_its_own(flow: Any) -> None:
+async def test_every_replica_gets_a_claim_and_a_device_of_its_own(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("deployment")
     await cluster.wait_until(lambda: [pod.status.phase for pod in cluster.pods("dra-samples")] == ["Running"] * 3)
@@ -39,14 +36,14 @@ async def test_every_replica_gets_a_claim_and_a_device_of_its_own(flow: Any) -> 
     await cluster.wait_until(lambda: not cluster.pods("dra-samples") and not cluster.claims("dra-samples"))
 
 
-async def test_mode_all_takes_every_matching_gpu_of_a_node(flow: Any) -> None:
+async def test_mode_all_takes_every_matching_gpu_of_a_node(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("all")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "takes-all"))
     assert sorted(flow.devices("dra-samples", "all-small-gpus")) == [f"node-4/gpu-{n}" for n in range(8)]
 
 
-async def test_a_matched_pair_sits_behind_one_pcie_root(flow: Any) -> None:
+async def test_a_matched_pair_sits_behind_one_pcie_root(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("matched-pair")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "matched-pair"))
@@ -54,16 +51,15 @@ async def test_a_matched_pair_sits_behind_one_pcie_root(flow: Any) -> None:
     assert first != second and first // 2 == second // 2
 
 
-async def test_a_prioritized_list_falls_back_to_the_best_there_is(flow: Any) -> None:
+async def test_a_prioritized_list_falls_back_to_the_best_there_is(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("prioritized")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "prioritized"))
-    claim = cluster.claim("dra-samples", "best-available")
-    assert claim.allocation.devices.results[0].request == "gpu/big"
+    assert flow.results("dra-samples", "best-available")[0].request == "gpu/big"
     assert flow.pod("dra-samples", "prioritized").spec.node_name != "node-4"
 
 
-async def test_a_pod_that_fits_nowhere_says_why_and_leaves_the_extender_in_peace(flow: Any) -> None:
+async def test_a_pod_that_fits_nowhere_says_why_and_leaves_the_extender_in_peace(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("unschedulable")
     await cluster.wait_until(lambda: flow.reason("dra-samples", "unschedulable")[0] == "Unschedulable")
@@ -75,7 +71,7 @@ async def test_a_pod_that_fits_nowhere_says_why_and_leaves_the_extender_in_peace
     assert len(calls) <= 3, "the pod's own condition wakes it once; nothing else does"
 
 
-async def test_all_samples_together_find_their_place(flow: Any) -> None:
+async def test_all_samples_together_find_their_place(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("tutorial", "all")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "takes-all"))
@@ -89,16 +85,16 @@ async def test_all_samples_together_find_their_place(flow: Any) -> None:
     assert flow.wrong() == []
 
 
-async def test_admin_access_takes_nothing_away(flow: Any) -> None:
+async def test_admin_access_takes_nothing_away(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("admin-access")
     await cluster.wait_until(lambda: cluster.running("dra-admin", "monitor"))
     assert len(flow.devices("dra-admin", "watch-all")) == 8
-    results = cluster.claim("dra-admin", "watch-all").allocation.devices.results
+    results = flow.results("dra-admin", "watch-all")
     assert all(result.admin_access for result in results)
 
 
-async def test_partitions_share_what_the_whole_has(flow: Any) -> None:
+async def test_partitions_share_what_the_whole_has(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("partitionable")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "half-a", "half-b"))
@@ -106,18 +102,18 @@ async def test_partitions_share_what_the_whole_has(flow: Any) -> None:
     assert not flow.pod("dra-samples", "whole").spec.node_name
 
 
-async def test_bandwidth_is_shared_until_it_is_used_up(flow: Any) -> None:
+async def test_bandwidth_is_shared_until_it_is_used_up(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("consumable-capacity")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "traffic-a", "traffic-b"))
     await cluster.wait_until(lambda: flow.reason("dra-samples", "traffic-c")[0] == "Unschedulable")
-    claims = [claim for claim in cluster.claims("dra-samples") if claim.allocation is not None]
-    shares = [result for claim in claims for result in claim.allocation.devices.results]
+    claims = [claim.metadata.name for claim in cluster.claims("dra-samples")]
+    shares = [result for name in claims for result in flow.results("dra-samples", name)]
     assert [share.consumed_capacity["bandwidth"].value() for share in shares] == [40 * 10**9] * 2
     assert len({share.share_id for share in shares}) == 2
 
 
-async def test_a_tainted_device_is_for_those_who_tolerate_it(flow: Any) -> None:
+async def test_a_tainted_device_is_for_those_who_tolerate_it(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("taints")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "tolerant"))
@@ -125,21 +121,22 @@ async def test_a_tainted_device_is_for_those_who_tolerate_it(flow: Any) -> None:
     assert not flow.pod("dra-samples", "careful").spec.node_name
 
 
-async def test_a_pod_is_bound_when_its_device_is_attached(flow: Any) -> None:
+async def test_a_pod_is_bound_when_its_device_is_attached(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("binding-conditions")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "attached"))
-    (status,) = cluster.claim("dra-samples", "attached").status.devices
+    (status,) = flow.claim("dra-samples", "attached").status.devices
     assert [(condition.type, condition.status) for condition in status.conditions] == [
         ("fabric.example.com/attached", "True")
     ]
 
 
-async def test_an_extended_resource_becomes_a_claim(flow: Any) -> None:
+async def test_an_extended_resource_becomes_a_claim(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("extended-resource")
     await cluster.wait_until(lambda: cluster.running("dra-samples", "extended"))
     made = flow.pod("dra-samples", "extended").status.extended_resource_claim_status
+    assert made is not None
     assert len(flow.devices("dra-samples", made.resource_claim_name)) == 2
     assert [mapping.resource_name for mapping in made.request_mappings] == ["example.com/gpu"]
     await cluster.delete("pods", "extended", "dra-samples")

@@ -10,23 +10,24 @@ import pytest
 
 from app.api.resource import DeviceAttribute
 from app.embedded import hardware
+from tests.support.flows.flow import Flow
 
 Make = Callable[..., dict[str, Any]]
 
 NEW_MODEL = 'device.attributes["gpu.example.com"].model == "NEW"'
 
 
-async def refused(flow: Any, name: str = "p") -> None:
+async def refused(flow: Flow, name: str = "p") -> None:
     await flow.cluster.wait_until(lambda: flow.reason("default", name)[0] == "Unschedulable")
 
 
-async def plug(flow: Any) -> None:
+async def plug(flow: Flow) -> None:
     device = hardware.gpu("node-2", 8)
     attributes = device.attributes | {"model": DeviceAttribute(string="NEW")}
     await flow.cluster.driver.add_device("node-2", msgspec.structs.replace(device, attributes=attributes))
 
 
-async def test_a_new_device_wakes_the_pod_that_waits_for_it(flow: Any, claim: Make, pod: Make) -> None:
+async def test_a_new_device_wakes_the_pod_that_waits_for_it(flow: Flow, claim: Make, pod: Make) -> None:
     await flow.cluster.apply([claim("c", selector=NEW_MODEL), pod("p", claims={"gpu": "c"})])
     await refused(flow)
     await plug(flow)
@@ -34,7 +35,7 @@ async def test_a_new_device_wakes_the_pod_that_waits_for_it(flow: Any, claim: Ma
     assert flow.devices("default", "c") == ["node-2/gpu-8"]
 
 
-async def fill(flow: Any, claim: Make, pod: Make) -> list[str]:
+async def fill(flow: Flow, claim: Make, pod: Make) -> list[str]:
     """Pods with all 32 GPUs; returns their names."""
     names = [f"full-{number}" for number in range(32)]
     await flow.cluster.apply([claim("one", template=True), *(pod(name, templates={"gpu": "one"}) for name in names)])
@@ -45,7 +46,7 @@ async def fill(flow: Any, claim: Make, pod: Make) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["pod finished", "pod deleted", "node added"])
 async def test_a_full_cluster_takes_the_next_pod_when_there_is_room(
-    flow: Any, claim: Make, pod: Make, way: str
+    flow: Flow, claim: Make, pod: Make, way: str
 ) -> None:
     cluster = flow.cluster
     names = await fill(flow, claim, pod)
@@ -62,7 +63,7 @@ async def test_a_full_cluster_takes_the_next_pod_when_there_is_room(
     assert flow.pod("default", "p").spec.node_name == ("node-5" if way == "node added" else freed)
 
 
-async def test_a_tainted_device_is_taken_when_the_taint_goes(flow: Any, claim: Make, pod: Make) -> None:
+async def test_a_tainted_device_is_taken_when_the_taint_goes(flow: Flow, claim: Make, pod: Make) -> None:
     cluster = flow.cluster
     await plug(flow)
     await cluster.driver.taint("node-2", "gpu-8", "broken", "NoSchedule")
@@ -73,7 +74,7 @@ async def test_a_tainted_device_is_taken_when_the_taint_goes(flow: Any, claim: M
     assert flow.devices("default", "c") == ["node-2/gpu-8"]
 
 
-async def test_a_class_that_comes_late_wakes_its_pods(flow: Any, claim: Make, pod: Make) -> None:
+async def test_a_class_that_comes_late_wakes_its_pods(flow: Flow, claim: Make, pod: Make) -> None:
     cluster = flow.cluster
     await cluster.apply([claim("c", driver="late.example.com"), pod("p", claims={"gpu": "c"})])
     await refused(flow)

@@ -17,12 +17,13 @@ from app.http.metrics import Metrics
 from app.http.protocol import ConnectionLimits
 from app.http.server import HttpServer
 from app.http.tls import Certificates
+from tests.support.http.served import Served
 
 SLOW = ConnectionLimits(request_seconds=0.1, idle_seconds=0.3, header_bytes=4096, headers=20)
 
 
 @pytest.fixture
-async def server(served: Any) -> AsyncIterator[HttpServer]:
+async def server(served: Served) -> AsyncIterator[HttpServer]:
     app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), max_body=100_000, health=served)
     made = HttpServer(app, "127.0.0.1", 0, grace=1, limits=SLOW)
     await made.start()
@@ -74,7 +75,7 @@ async def test_nonsense_is_a_400(server: HttpServer) -> None:
     assert (await exchange(server.port, b"\x00\x01nonsense\r\n\r\n")).startswith(b"HTTP/1.1 400")
 
 
-async def test_running_requests_finish_while_it_stops(served: Any) -> None:
+async def test_running_requests_finish_while_it_stops(served: Served) -> None:
     entered, release = asyncio.Event(), asyncio.Event()
 
     async def slow(_: Any) -> Any:
@@ -147,7 +148,7 @@ def certificates(authority: Authority) -> Certificates:
 
 
 @pytest.fixture
-async def call(served: Any, certificates: Certificates) -> AsyncIterator[Call]:
+async def call(served: Served, certificates: Certificates) -> AsyncIterator[Call]:
     """Makes one request with a client context; gives the status line and the server's certificate."""
     app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), health=served)
     server = HttpServer(app, "127.0.0.1", 0, grace=1, tls=certificates.context)
@@ -249,7 +250,7 @@ async def test_exchanging_certificates_drops_no_call(
 
 
 async def test_a_connection_that_is_kept_alive_outlives_its_certificate(
-    authority: Authority, certificates: Certificates, served: Any
+    authority: Authority, certificates: Certificates, served: Served
 ) -> None:
     app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), health=served)
     server = HttpServer(app, "127.0.0.1", 0, grace=1, tls=certificates.context)

@@ -28,11 +28,14 @@ from app.scheduling.outcomes import Outcome
 from app.service.readings import of_process
 from app.unexpected import PLACES, Place, counts
 from app.version import VERSION
+from tests.support.http.served import Served
 from tests.support.unexpected import Reports, raises_unexpected
 
 
 @pytest.mark.parametrize("path", ["/livez", "/readyz"])
-async def test_a_probe_answers_200_or_503_and_says_why(served: Any, session: aiohttp.ClientSession, path: str) -> None:
+async def test_a_probe_answers_200_or_503_and_says_why(
+    served: Served, session: aiohttp.ClientSession, path: str
+) -> None:
     async with session.get(served.url + path) as reply:
         assert (reply.status, await reply.json()) == (
             200,
@@ -44,7 +47,7 @@ async def test_a_probe_answers_200_or_503_and_says_why(served: Any, session: aio
         assert (await reply.json())["checks"][0]["problem"] == "Node: not listed yet"
 
 
-async def test_the_version_names_both_sides(served: Any, session: aiohttp.ClientSession) -> None:
+async def test_the_version_names_both_sides(served: Served, session: aiohttp.ClientSession) -> None:
     async with session.get(served.url + "/version") as reply:
         assert await reply.json() == {
             "version": VERSION,
@@ -55,7 +58,7 @@ async def test_the_version_names_both_sides(served: Any, session: aiohttp.Client
 
 
 async def test_metrics_are_exposed_with_what_is_read_at_that_moment(
-    served: Any, session: aiohttp.ClientSession
+    served: Served, session: aiohttp.ClientSession
 ) -> None:
     served.metrics.count(outcomes.CONFLICTS, "device_taken")
     served.metrics.took("status", 0.004)
@@ -138,7 +141,9 @@ def test_the_reference_in_the_documentation_is_current() -> None:
     assert markdown_table() in text, "write it anew with app.http.metrics.markdown_table()"
 
 
-async def test_with_an_address_of_its_own_insight_serves_no_verbs(served: Any, session: aiohttp.ClientSession) -> None:
+async def test_with_an_address_of_its_own_insight_serves_no_verbs(
+    served: Served, session: aiohttp.ClientSession
+) -> None:
     server = HttpServer(create_insight_app(served, Metrics()), "127.0.0.1", 0, grace=1)
     await server.start()
     async with session.get(server.url + "/readyz") as reply:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from app.api.decoding import decode, encode
 from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
+from tests.support.http.served import Served
 from tests.support.unexpected import Reports
 
 POD = {
@@ -38,7 +39,7 @@ async def post(
         return reply.status, json.loads(await reply.read()), reply
 
 
-async def test_filter_answers_with_all_four_keys_and_a_length(served: Any, session: aiohttp.ClientSession) -> None:
+async def test_filter_answers_with_all_four_keys_and_a_length(served: Served, session: aiohttp.ClientSession) -> None:
     status, body, reply = await post(session, served.url + "/scheduler/filter", ARGS)
     assert (status, body) == (
         200,
@@ -54,7 +55,7 @@ async def test_filter_answers_with_all_four_keys_and_a_length(served: Any, sessi
 
 
 async def test_filter_with_no_nodes_left_says_so_with_an_empty_list(
-    served: Any, session: aiohttp.ClientSession
+    served: Served, session: aiohttp.ClientSession
 ) -> None:
     _, body, _ = await post(session, served.url + "/scheduler/filter", ARGS | {"NodeNames": ["bad"]})
     assert body["NodeNames"] == []
@@ -62,18 +63,18 @@ async def test_filter_with_no_nodes_left_says_so_with_an_empty_list(
 
 @pytest.mark.parametrize("path", ["/scheduler/prioritize", "/advisor/prioritize"])
 async def test_prioritize_answers_with_a_bare_list_of_integers(
-    served: Any, session: aiohttp.ClientSession, path: str
+    served: Served, session: aiohttp.ClientSession, path: str
 ) -> None:
     status, body, _ = await post(session, served.url + path, ARGS)
     assert (status, body) == (200, [{"Host": "n1", "Score": 0}, {"Host": "bad", "Score": 1}])
 
 
-async def test_preempt_answers_with_meta_victims(served: Any, session: aiohttp.ClientSession) -> None:
+async def test_preempt_answers_with_meta_victims(served: Served, session: aiohttp.ClientSession) -> None:
     status, body, _ = await post(session, served.url + "/scheduler/preempt", PREEMPT)
     assert (status, body) == (200, {"NodeNameToMetaVictims": PREEMPT["NodeNameToMetaVictims"]})
 
 
-async def test_bind_answers_with_an_error_field_in_any_case(served: Any, session: aiohttp.ClientSession) -> None:
+async def test_bind_answers_with_an_error_field_in_any_case(served: Served, session: aiohttp.ClientSession) -> None:
     url = served.url + "/scheduler/bind"
     assert (await post(session, url, BIND))[:2] == (200, {"Error": ""})
     assert (await post(session, url, BIND | {"PodName": "unlucky"}))[:2] == (200, {"Error": "no such pod"})
@@ -81,7 +82,7 @@ async def test_bind_answers_with_an_error_field_in_any_case(served: Any, session
 
 
 async def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set(
-    served: Any, session: aiohttp.ClientSession
+    served: Served, session: aiohttp.ClientSession
 ) -> None:
     whole = {"Pod": POD, "Nodes": {"metadata": {}, "items": [{"metadata": {"name": "n1"}}]}, "NodeNames": None}
     status, body, _ = await post(session, served.url + "/scheduler/filter", whole)
@@ -93,7 +94,7 @@ async def test_a_scheduler_that_sends_whole_nodes_is_told_what_to_set(
     assert served.verbs.asked == []
 
 
-async def test_a_preemption_without_any_victims_is_refused(served: Any, session: aiohttp.ClientSession) -> None:
+async def test_a_preemption_without_any_victims_is_refused(served: Served, session: aiohttp.ClientSession) -> None:
     nothing = {"Pod": POD, "NodeNameToVictims": None, "NodeNameToMetaVictims": None}
     status, body, _ = await post(session, served.url + "/scheduler/preempt", nothing)
     assert status == 400
@@ -105,7 +106,7 @@ MALFORMED = [b"", b"{", b"null", b"[]", b"7", b'"x"', b"{}", b'{"Pod":7}', b"\xf
 
 @pytest.mark.parametrize("body", MALFORMED)
 async def test_a_malformed_request_is_answered_in_the_protocols_terms(
-    served: Any, session: aiohttp.ClientSession, body: bytes
+    served: Served, session: aiohttp.ClientSession, body: bytes
 ) -> None:
     status, answer, _ = await post(session, served.url + "/scheduler/filter", body)
     assert status == 200
@@ -122,7 +123,7 @@ async def test_a_malformed_request_is_answered_in_the_protocols_terms(
 
 @pytest.mark.parametrize("missing", ["PodName", "PodNamespace", "PodUID", "Node"])
 async def test_a_bind_without_one_of_its_fields_names_it(
-    served: Any, session: aiohttp.ClientSession, missing: str
+    served: Served, session: aiohttp.ClientSession, missing: str
 ) -> None:
     url = served.url + "/scheduler/bind"
     _, body, _ = await post(session, url, {key: value for key, value in BIND.items() if key != missing})
@@ -134,7 +135,7 @@ async def test_a_bind_without_one_of_its_fields_names_it(
 
 @pytest.mark.parametrize("announced", [True, False])
 async def test_a_body_that_is_too_large_is_refused_without_reading_it_all(
-    served: Any, session: aiohttp.ClientSession, announced: bool
+    served: Served, session: aiohttp.ClientSession, announced: bool
 ) -> None:
     async def pieces() -> Any:
         for _ in range(40):
@@ -151,7 +152,7 @@ async def test_a_body_that_is_too_large_is_refused_without_reading_it_all(
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
 async def test_while_it_must_not_decide_it_answers_503_and_closes(
-    served: Any, session: aiohttp.ClientSession, verb: str
+    served: Served, session: aiohttp.ClientSession, verb: str
 ) -> None:
     served.unavailable = "not synced"
     bodies = {"preempt": PREEMPT, "bind": BIND}
@@ -162,7 +163,7 @@ async def test_while_it_must_not_decide_it_answers_503_and_closes(
 
 
 async def test_a_decision_that_breaks_is_no_500_and_the_next_one_works(
-    served: Any, session: aiohttp.ClientSession, tolerated: Reports
+    served: Served, session: aiohttp.ClientSession, tolerated: Reports
 ) -> None:
     bomb = ARGS | {"Pod": POD | {"metadata": {"name": "bomb"}}}
     status, body, _ = await post(session, served.url + "/scheduler/filter", bomb)
@@ -172,7 +173,7 @@ async def test_a_decision_that_breaks_is_no_500_and_the_next_one_works(
     assert [place for place, _ in tolerated] == ["verb", "verb"]
 
 
-async def test_a_client_that_hangs_up_does_not_stop_its_bind(served: Any, session: aiohttp.ClientSession) -> None:
+async def test_a_client_that_hangs_up_does_not_stop_its_bind(served: Served, session: aiohttp.ClientSession) -> None:
     entered, release, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow(_: ExtenderBindingArgs) -> ExtenderBindingResult:
@@ -202,13 +203,13 @@ async def test_a_client_that_hangs_up_does_not_stop_its_bind(served: Any, sessio
     ],
 )
 async def test_only_the_exact_paths_and_methods_exist(
-    served: Any, session: aiohttp.ClientSession, method: str, path: str, status: int
+    served: Served, session: aiohttp.ClientSession, method: str, path: str, status: int
 ) -> None:
     async with session.request(method, served.url + path, json=ARGS, allow_redirects=False) as reply:
         assert reply.status == status
 
 
-async def test_answers_are_counted_by_verb_and_result(served: Any, session: aiohttp.ClientSession) -> None:
+async def test_answers_are_counted_by_verb_and_result(served: Served, session: aiohttp.ClientSession) -> None:
     await post(session, served.url + "/scheduler/filter", ARGS)
     await post(session, served.url + "/scheduler/filter", b"{")
     await post(session, served.url + "/scheduler/bind", BIND | {"PodName": "unlucky"})
@@ -222,7 +223,7 @@ async def test_answers_are_counted_by_verb_and_result(served: Any, session: aioh
         assert line in text
 
 
-async def test_one_connection_carries_many_calls(served: Any) -> None:
+async def test_one_connection_carries_many_calls(served: Served) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
         for _ in range(20):
             assert (await post(session, served.url + "/scheduler/filter", ARGS))[0] == 200
@@ -252,7 +253,7 @@ verb_bodies = st.one_of(
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(verb=st.sampled_from(["filter", "prioritize", "preempt", "bind"]), body=verb_bodies)
 async def test_no_body_whatsoever_leads_to_a_500(
-    served: Any, session: aiohttp.ClientSession, verb: str, body: bytes
+    served: Served, session: aiohttp.ClientSession, verb: str, body: bytes
 ) -> None:
     status, answer, _ = await post(session, f"{served.url}/scheduler/{verb}", body)
     assert status in ({200} if verb in ("filter", "bind") else {200, 400})

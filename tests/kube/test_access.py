@@ -21,11 +21,12 @@ from app.kube.access import (
     permissions_for_waking,
 )
 from app.kube.client import KubeClient
+from tests.support.kube.scripted import ScriptedServer
 
 PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-def allow(server: Any, allowed: Any) -> None:
+def allow(server: ScriptedServer, allowed: Any) -> None:
     async def answer(request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read())["spec"]["resourceAttributes"]
         return web.json_response({"status": {"allowed": allowed(asked)}}, status=201)
@@ -33,7 +34,7 @@ def allow(server: Any, allowed: Any) -> None:
     server.on("POST", PATH, answer)
 
 
-async def test_nothing_is_missing_when_all_is_allowed(server: Any, client: KubeClient) -> None:
+async def test_nothing_is_missing_when_all_is_allowed(server: ScriptedServer, client: KubeClient) -> None:
     allow(server, lambda asked: True)
     permissions = (
         permissions_for_reading(taint_rules=True)
@@ -44,7 +45,7 @@ async def test_nothing_is_missing_when_all_is_allowed(server: Any, client: KubeC
     assert len(server.asked) == len(permissions)
 
 
-async def test_a_missing_permission_is_named_with_its_purpose(server: Any, client: KubeClient) -> None:
+async def test_a_missing_permission_is_named_with_its_purpose(server: ScriptedServer, client: KubeClient) -> None:
     allow(server, lambda asked: asked["subresource"] != "binding" or asked["resource"] != "resourceclaims")
     assert await missing_permissions(client, permissions_for_binding()) == [
         "patch resourceclaims/binding.resource.k8s.io in the whole cluster (ClusterRole): "
@@ -52,7 +53,9 @@ async def test_a_missing_permission_is_named_with_its_purpose(server: Any, clien
     ]
 
 
-async def test_a_namespaced_permission_is_asked_for_in_its_namespace(server: Any, client: KubeClient) -> None:
+async def test_a_namespaced_permission_is_asked_for_in_its_namespace(
+    server: ScriptedServer, client: KubeClient
+) -> None:
     allow(server, lambda asked: asked["namespace"] != "dra-system")
     missing = await missing_permissions(client, permissions_for_lease("dra-system", "lease"))
     assert len(missing) == 3
@@ -65,7 +68,7 @@ async def test_a_server_without_authorization_allows_everything(client: KubeClie
     assert await missing_permissions(client, permissions_for_binding()) == []
 
 
-async def test_not_even_being_allowed_to_ask_is_an_error(server: Any, client: KubeClient) -> None:
+async def test_not_even_being_allowed_to_ask_is_an_error(server: ScriptedServer, client: KubeClient) -> None:
     server.on("POST", PATH, (403, {"reason": "Forbidden"}))
     with pytest.raises(RejectedError):
         await missing_permissions(client, permissions_for_binding())

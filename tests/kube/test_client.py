@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -21,6 +20,7 @@ from app.api.errors import (
 )
 from app.kube.client import MERGE_PATCH, KubeClient
 from app.kube.credentials import ClientSettings
+from tests.support.kube.scripted import Lines, ScriptedServer
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from app.kube.credentials import ClientSettings
     ],
 )
 async def test_each_status_has_an_exception_that_carries_the_servers_words(
-    server: Any, client: KubeClient, status: int, expected: type[ApiError]
+    server: ScriptedServer, client: KubeClient, status: int, expected: type[ApiError]
 ) -> None:
     server.on("POST", "/x", (status, {"reason": "Why", "message": "because", "details": {"name": "x"}}))
     with pytest.raises(expected) as caught:
@@ -49,7 +49,7 @@ async def test_each_status_has_an_exception_that_carries_the_servers_words(
     assert caught.value.details == {"name": "x"}
 
 
-async def test_an_error_that_is_no_status_object_keeps_its_text(server: Any, client: KubeClient) -> None:
+async def test_an_error_that_is_no_status_object_keeps_its_text(server: ScriptedServer, client: KubeClient) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=502, text="bad gateway")
 
@@ -58,7 +58,9 @@ async def test_an_error_that_is_no_status_object_keeps_its_text(server: Any, cli
         await client.get("/x")
 
 
-async def test_a_503_that_asks_to_come_back_may_have_been_carried_out(server: Any, client: KubeClient) -> None:
+async def test_a_503_that_asks_to_come_back_may_have_been_carried_out(
+    server: ScriptedServer, client: KubeClient
+) -> None:
     server.on("PATCH", "/x", (503, {}, {"Retry-After": "0.01"}))
     with pytest.raises(OutcomeUnknownError):
         await client.patch("/x", b"{}")
@@ -66,7 +68,7 @@ async def test_a_503_that_asks_to_come_back_may_have_been_carried_out(server: An
 
 
 @pytest.mark.parametrize("status", [301, 302, 304, 307])
-async def test_a_redirect_is_no_answer(server: Any, client: KubeClient, status: int) -> None:
+async def test_a_redirect_is_no_answer(server: ScriptedServer, client: KubeClient, status: int) -> None:
     server.on("GET", "/x", (status, {"a": 1}, {"Location": "https://login.example.com/"}))
     with pytest.raises(RejectedError, match=r"a redirect to https://login\.example\.com/"):
         await client.get("/x")
@@ -75,13 +77,15 @@ async def test_a_redirect_is_no_answer(server: Any, client: KubeClient, status: 
             pass
 
 
-async def test_a_throttled_read_is_repeated_after_the_time_the_server_names(server: Any, client: KubeClient) -> None:
+async def test_a_throttled_read_is_repeated_after_the_time_the_server_names(
+    server: ScriptedServer, client: KubeClient
+) -> None:
     server.on("GET", "/x", (429, {}, {"Retry-After": "0.01"}), (429, {}, {"Retry-After": "0.01"}), (200, {"a": 1}))
     assert await client.get("/x") == b'{"a": 1}'
     assert len(server.asked) == 3
 
 
-async def test_a_throttled_creation_is_handed_to_the_caller(server: Any, client: KubeClient) -> None:
+async def test_a_throttled_creation_is_handed_to_the_caller(server: ScriptedServer, client: KubeClient) -> None:
     server.on("POST", "/x", (429, {"details": {"retryAfterSeconds": 7}}))
     with pytest.raises(ThrottledError) as caught:
         await client.create("/x", b"{}")
@@ -90,7 +94,7 @@ async def test_a_throttled_creation_is_handed_to_the_caller(server: Any, client:
 
 
 async def test_a_throttled_read_gives_up_when_the_wait_would_exceed_the_timeout(
-    server: Any, client: KubeClient
+    server: ScriptedServer, client: KubeClient
 ) -> None:
     server.on("GET", "/x", (429, {}, {"Retry-After": "60"}))
     with pytest.raises(ThrottledError):
@@ -98,7 +102,9 @@ async def test_a_throttled_read_gives_up_when_the_wait_would_exceed_the_timeout(
     assert len(server.asked) == 1
 
 
-async def test_a_server_that_answers_too_late_leaves_the_outcome_unknown(server: Any, client: KubeClient) -> None:
+async def test_a_server_that_answers_too_late_leaves_the_outcome_unknown(
+    server: ScriptedServer, client: KubeClient
+) -> None:
     async def answer(_: web.Request) -> web.Response:
         await asyncio.sleep(30)
         return web.Response()
@@ -109,7 +115,9 @@ async def test_a_server_that_answers_too_late_leaves_the_outcome_unknown(server:
     assert (caught.value.status, caught.value.reason) == (0, "Timeout")
 
 
-async def test_a_connection_lost_after_sending_leaves_the_outcome_unknown(server: Any, client: KubeClient) -> None:
+async def test_a_connection_lost_after_sending_leaves_the_outcome_unknown(
+    server: ScriptedServer, client: KubeClient
+) -> None:
     async def answer(request: web.Request) -> web.Response:
         assert request.transport is not None
         request.transport.abort()
@@ -132,7 +140,7 @@ async def test_a_refused_connection_means_nothing_was_done() -> None:
     assert caught.value.status == 0
 
 
-async def test_a_patch_is_sent_with_its_content_type(server: Any, client: KubeClient) -> None:
+async def test_a_patch_is_sent_with_its_content_type(server: ScriptedServer, client: KubeClient) -> None:
     server.on("PATCH", "/x", (200, {}))
     await client.patch("/x", b'{"a":null}')
     (asked,) = server.asked
@@ -142,7 +150,7 @@ async def test_a_patch_is_sent_with_its_content_type(server: Any, client: KubeCl
     assert "Authorization" not in asked.headers
 
 
-async def test_lines_of_a_watch_may_be_torn_into_any_chunks(server: Any, client: KubeClient) -> None:
+async def test_lines_of_a_watch_may_be_torn_into_any_chunks(server: ScriptedServer, client: KubeClient) -> None:
     lines = [b'{"type":"A"}', b"x" * 700_000, b"short"]
     whole = b"\n".join(lines) + b"\ntorn"
 
@@ -157,7 +165,7 @@ async def test_lines_of_a_watch_may_be_torn_into_any_chunks(server: Any, client:
     assert [line async for line in client.stream("/x", {"watch": "1"})] == lines
 
 
-async def test_a_silent_watch_ends(server: Any, client: KubeClient, watch_lines: Any) -> None:
+async def test_a_silent_watch_ends(server: ScriptedServer, client: KubeClient, watch_lines: Lines) -> None:
     server.on("GET", "/x", watch_lines(b"one\n", hold=True), watch=True)
     lines = client.stream("/x", {"watch": "1"}, silence=0.1)
     assert await anext(lines) == b"one"
@@ -165,7 +173,7 @@ async def test_a_silent_watch_ends(server: Any, client: KubeClient, watch_lines:
         await anext(lines)
 
 
-async def test_a_closed_client_sends_nothing(server: Any, client: KubeClient) -> None:
+async def test_a_closed_client_sends_nothing(server: ScriptedServer, client: KubeClient) -> None:
     await client.close()
     with pytest.raises(UnreachableError, match="closed"):
         await client.create("/x", b"{}")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from app.api.errors import ApiError, RejectedError
 from app.kube.client import KubeClient
 from app.kube.discovery import Served, discover
+from tests.support.kube.scripted import ScriptedServer
 
 FOUR = ("deviceclasses", "resourceclaims", "resourceslices", "resourceclaimtemplates")
 
 
-def serve(server: Any, versions: dict[str, tuple[str, ...]]) -> None:
+def serve(server: ScriptedServer, versions: dict[str, tuple[str, ...]]) -> None:
     group = {"kind": "APIGroup", "versions": [{"groupVersion": f"resource.k8s.io/{v}", "version": v} for v in versions]}
     server.on("GET", "/apis/resource.k8s.io", (200, group))
     server.on("GET", "/version", (200, {"gitVersion": "v1.36.2"}))
@@ -35,7 +34,7 @@ def serve(server: Any, versions: dict[str, tuple[str, ...]]) -> None:
     ],
 )
 async def test_the_best_served_version_is_chosen(
-    server: Any, client: KubeClient, versions: dict[str, tuple[str, ...]], expected: tuple[str, str]
+    server: ScriptedServer, client: KubeClient, versions: dict[str, tuple[str, ...]], expected: tuple[str, str]
 ) -> None:
     serve(server, versions)
     assert await discover(client) == Served(*expected, server_version="v1.36.2")
@@ -43,7 +42,7 @@ async def test_the_best_served_version_is_chosen(
 
 @pytest.mark.parametrize("versions", [None, {"v1alpha3": ("resourceclaims",)}])
 async def test_a_server_without_the_resource_api_is_named_as_such(
-    server: Any, client: KubeClient, versions: dict[str, tuple[str, ...]] | None
+    server: ScriptedServer, client: KubeClient, versions: dict[str, tuple[str, ...]] | None
 ) -> None:
     if versions is not None:
         serve(server, versions)
@@ -53,7 +52,7 @@ async def test_a_server_without_the_resource_api_is_named_as_such(
 
 @pytest.mark.parametrize("path", ["/apis/resource.k8s.io", "/apis/resource.k8s.io/v1"])
 async def test_an_answer_that_makes_no_sense_is_one_to_ask_for_again(
-    server: Any, client: KubeClient, path: str
+    server: ScriptedServer, client: KubeClient, path: str
 ) -> None:
     """A proxy shows a page while the API server behind it is away."""
     server.on("GET", path, (200, ["<html>"]))

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from app.api.core import ObjectReference
 from app.kube.client import KubeClient
 from app.kube.events import EventRecorder, Occurrence
+from tests.support.kube.scripted import ScriptedServer
 
 COLLECTION = "/apis/events.k8s.io/v1/namespaces/default/events"
 POD = ObjectReference(kind="Pod", namespace="default", name="p", uid="u", api_version="v1")
 TOLD = Occurrence(regarding=POD, reason="DevicesAllocated", action="Bind", note="gpu-0 on n1")
 
 
-def accept(server: Any) -> None:
+def accept(server: ScriptedServer) -> None:
     server.on("POST", COLLECTION, (201, {}))
 
 
-async def test_an_event_names_object_reason_and_reporter(server: Any, client: KubeClient) -> None:
+async def test_an_event_names_object_reason_and_reporter(server: ScriptedServer, client: KubeClient) -> None:
     accept(server)
     await EventRecorder(client, "replica-1").send(TOLD)
     body = server.asked[0].json
@@ -33,7 +32,7 @@ async def test_an_event_names_object_reason_and_reporter(server: Any, client: Ku
     assert body["eventTime"].endswith("Z")
 
 
-async def test_the_same_event_again_is_counted_on_the_first(server: Any, client: KubeClient) -> None:
+async def test_the_same_event_again_is_counted_on_the_first(server: ScriptedServer, client: KubeClient) -> None:
     accept(server)
     recorder = EventRecorder(client, "i")
     await recorder.send(TOLD)
@@ -45,7 +44,7 @@ async def test_the_same_event_again_is_counted_on_the_first(server: Any, client:
     assert [asked.json["series"]["count"] for asked in server.asked[1:]] == [2, 3]
 
 
-async def test_an_event_whose_first_has_expired_is_created_anew(server: Any, client: KubeClient) -> None:
+async def test_an_event_whose_first_has_expired_is_created_anew(server: ScriptedServer, client: KubeClient) -> None:
     accept(server)
     recorder = EventRecorder(client, "i")
     await recorder.send(TOLD)
@@ -54,7 +53,7 @@ async def test_an_event_whose_first_has_expired_is_created_anew(server: Any, cli
     assert recorder.sent == 2
 
 
-async def test_an_event_long_after_the_first_is_a_new_one(server: Any, client: KubeClient) -> None:
+async def test_an_event_long_after_the_first_is_a_new_one(server: ScriptedServer, client: KubeClient) -> None:
     accept(server)
     now = 0.0
     recorder = EventRecorder(client, "i", clock=lambda: now)
@@ -64,7 +63,7 @@ async def test_an_event_long_after_the_first_is_a_new_one(server: Any, client: K
     assert [asked.method for asked in server.asked] == ["POST", "POST"]
 
 
-async def test_a_refused_event_is_dropped_and_counted(server: Any, client: KubeClient) -> None:
+async def test_a_refused_event_is_dropped_and_counted(server: ScriptedServer, client: KubeClient) -> None:
     server.on("POST", COLLECTION, (403, {"reason": "Forbidden"}))
     recorder = EventRecorder(client, "i")
     await recorder.send(TOLD)
@@ -78,7 +77,9 @@ async def test_what_does_not_fit_the_queue_is_dropped_without_waiting(client: Ku
     assert (recorder.waiting, recorder.dropped) == (2, 3)
 
 
-async def test_a_note_longer_than_the_api_allows_is_cut_between_characters(server: Any, client: KubeClient) -> None:
+async def test_a_note_longer_than_the_api_allows_is_cut_between_characters(
+    server: ScriptedServer, client: KubeClient
+) -> None:
     accept(server)
     long = Occurrence(regarding=POD, reason="R", action="A", note="ü" * 2000)
     await EventRecorder(client, "i").send(long)
@@ -88,7 +89,7 @@ async def test_a_note_longer_than_the_api_allows_is_cut_between_characters(serve
 
 
 async def test_an_event_about_a_cluster_wide_object_goes_to_the_default_namespace(
-    server: Any, client: KubeClient
+    server: ScriptedServer, client: KubeClient
 ) -> None:
     accept(server)
     node = ObjectReference(kind="Node", name="n1")

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from app.kube.client import KubeClient
 from app.kube.lease import LeaderElection, LeaseSettings
+from tests.support.kube.scripted import ScriptedServer
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/dra-system/leases"
 PATH = COLLECTION + "/dra-extender"
@@ -19,7 +20,7 @@ PATH = COLLECTION + "/dra-extender"
 class LeaseStore:
     """The one Lease, with resourceVersion preconditions."""
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: ScriptedServer) -> None:
         self.lease: dict[str, Any] | None = None
         self.version = 0
         self.broken = False
@@ -68,7 +69,7 @@ class Clock:
 
 
 @pytest.fixture
-def store(server: Any) -> LeaseStore:
+def store(server: ScriptedServer) -> LeaseStore:
     return LeaseStore(server)
 
 
@@ -183,7 +184,7 @@ async def test_a_released_lease_is_not_taken_back_by_a_step_that_comes_late(
 
 
 async def test_releasing_what_was_never_held_asks_nothing(
-    server: Any, store: LeaseStore, client: KubeClient, clock: Clock
+    server: ScriptedServer, store: LeaseStore, client: KubeClient, clock: Clock
 ) -> None:
     await candidate(client, clock, "a").release()
     assert server.asked == []

@@ -11,6 +11,7 @@ from app.kube.client import KubeClient
 from app.kube.pages import SIZE
 from app.kube.resources import NODES
 from app.kube.snapshot import list_all
+from tests.support.kube.scripted import ScriptedServer
 
 PATH = "/api/v1/nodes"
 
@@ -19,7 +20,9 @@ def node(name: Any) -> dict[str, Any]:
     return {"metadata": {"name": name, "uid": "u"}}
 
 
-async def test_all_pages_are_read_and_what_makes_no_sense_is_kept_apart(server: Any, client: KubeClient) -> None:
+async def test_all_pages_are_read_and_what_makes_no_sense_is_kept_apart(
+    server: ScriptedServer, client: KubeClient
+) -> None:
     first = {"metadata": {"continue": "next"}, "items": [node("one"), node(2)]}
     server.on("GET", PATH, (200, first), (200, {"metadata": {}, "items": [node("three")]}))
     found, problems = await list_all(client, NODES, {"labelSelector": "a=b"})
@@ -32,12 +35,12 @@ async def test_all_pages_are_read_and_what_makes_no_sense_is_kept_apart(server: 
     ]
 
 
-async def test_a_list_without_items_is_empty(server: Any, client: KubeClient) -> None:
+async def test_a_list_without_items_is_empty(server: ScriptedServer, client: KubeClient) -> None:
     server.on("GET", PATH, (200, {"metadata": {"resourceVersion": "5"}, "items": None}))
     assert await list_all(client, NODES) == ([], [])
 
 
-async def test_a_malformed_list_is_an_error(server: Any, client: KubeClient) -> None:
+async def test_a_malformed_list_is_an_error(server: ScriptedServer, client: KubeClient) -> None:
     server.on("GET", PATH, (200, ["<html>"]))
     with pytest.raises(ApiError, match="list of nodes"):
         await list_all(client, NODES)

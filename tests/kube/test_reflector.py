@@ -15,6 +15,7 @@ from app.kube.mirror import Callbacks
 from app.kube.pages import SIZE
 from app.kube.reflector import Reflector
 from app.kube.resources import NODES
+from tests.support.kube.scripted import Lines, ScriptedServer
 from tests.support.patience import until
 
 PATH = "/api/v1/nodes"
@@ -63,7 +64,7 @@ def harness(client: KubeClient) -> Harness:
 
 
 async def test_it_lists_in_consistent_pages_and_watches_from_there(
-    server: Any, harness: Harness, watch_lines: Any
+    server: ScriptedServer, harness: Harness, watch_lines: Lines
 ) -> None:
     server.on("GET", PATH, page("10", "a", token="next"), page("10", "b"))
     server.on("GET", PATH, watch_lines(event("ADDED", "c", 11)), watch=True)
@@ -80,7 +81,7 @@ async def test_it_lists_in_consistent_pages_and_watches_from_there(
     assert harness.synced == 1
 
 
-async def test_a_cut_watch_goes_on_where_it_was(server: Any, harness: Harness, watch_lines: Any) -> None:
+async def test_a_cut_watch_goes_on_where_it_was(server: ScriptedServer, harness: Harness, watch_lines: Lines) -> None:
     server.on("GET", PATH, page("10"))
     server.on("GET", PATH, watch_lines(event("ADDED", "a", 11)), watch_lines(event("ADDED", "b", 12)), watch=True)
     await harness.reflector.step()
@@ -89,7 +90,9 @@ async def test_a_cut_watch_goes_on_where_it_was(server: Any, harness: Harness, w
     assert set(harness.nodes) == {"a", "b"}
 
 
-async def test_a_bookmark_moves_the_point_to_resume_from(server: Any, harness: Harness, watch_lines: Any) -> None:
+async def test_a_bookmark_moves_the_point_to_resume_from(
+    server: ScriptedServer, harness: Harness, watch_lines: Lines
+) -> None:
     server.on("GET", PATH, page("10"))
     bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "99"}}}
     server.on("GET", PATH, watch_lines(bookmark), watch_lines(), watch=True)
@@ -100,7 +103,7 @@ async def test_a_bookmark_moves_the_point_to_resume_from(server: Any, harness: H
 
 @pytest.mark.parametrize("answer", ["event", "status"])
 async def test_gone_events_lead_to_a_new_list_that_reports_what_vanished(
-    server: Any, harness: Harness, watch_lines: Any, answer: str
+    server: ScriptedServer, harness: Harness, watch_lines: Lines, answer: str
 ) -> None:
     server.on("GET", PATH, page("10", "a", "b"), page("20", "b", "c"))
     gone = watch_lines(GONE) if answer == "event" else (410, {"code": 410, "reason": "Expired"})
@@ -113,7 +116,7 @@ async def test_gone_events_lead_to_a_new_list_that_reports_what_vanished(
 
 
 async def test_a_new_list_is_reported_in_one_step_however_many_pages_it_has(
-    server: Any, harness: Harness, watch_lines: Any
+    server: ScriptedServer, harness: Harness, watch_lines: Lines
 ) -> None:
     """A bind that had lost its watch saw its own write on the first page of the new list, took that for "everything
     earlier was seen", and bound a pod although an earlier claim with the same device was to come on the second page.
@@ -133,7 +136,7 @@ async def test_a_new_list_is_reported_in_one_step_however_many_pages_it_has(
 
 
 async def test_a_continue_token_that_expired_starts_the_list_over(
-    server: Any, harness: Harness, watch_lines: Any
+    server: ScriptedServer, harness: Harness, watch_lines: Lines
 ) -> None:
     server.on("GET", PATH, page("10", "a", token="next"), (410, {"code": 410}), page("20", "a", "b"))
     server.on("GET", PATH, watch_lines(), watch=True)
@@ -144,7 +147,9 @@ async def test_a_continue_token_that_expired_starts_the_list_over(
     assert set(harness.nodes) == {"a", "b"}
 
 
-async def test_a_server_that_was_set_back_is_listed_anew(server: Any, harness: Harness, watch_lines: Any) -> None:
+async def test_a_server_that_was_set_back_is_listed_anew(
+    server: ScriptedServer, harness: Harness, watch_lines: Lines
+) -> None:
     server.on("GET", PATH, page("1000", "a"), page("10", "b"))
     too_new = (504, {"code": 504, "reason": "Timeout", "message": "Too large resource version: 1000, current: 10"})
     server.on("GET", PATH, too_new, watch_lines(), watch=True)
@@ -155,7 +160,7 @@ async def test_a_server_that_was_set_back_is_listed_anew(server: Any, harness: H
 
 @pytest.mark.parametrize("status", [403, 404, 500, 503])
 async def test_a_refused_list_is_tried_again_and_says_why_meanwhile(
-    server: Any, harness: Harness, watch_lines: Any, status: int
+    server: ScriptedServer, harness: Harness, watch_lines: Lines, status: int
 ) -> None:
     server.on("GET", PATH, (status, {"message": "not now"}), page("10", "a"))
     server.on("GET", PATH, watch_lines(), watch=True)
@@ -167,7 +172,7 @@ async def test_a_refused_list_is_tried_again_and_says_why_meanwhile(
     assert set(harness.nodes) == {"a"}
 
 
-async def test_a_malformed_event_does_not_end_it(server: Any, harness: Harness, watch_lines: Any) -> None:
+async def test_a_malformed_event_does_not_end_it(server: ScriptedServer, harness: Harness, watch_lines: Lines) -> None:
     server.on("GET", PATH, page("10"))
     server.on("GET", PATH, watch_lines(b"{nonsense\n"), watch_lines(event("ADDED", "a", 11)), watch=True)
     await harness.reflector.step()
@@ -175,7 +180,9 @@ async def test_a_malformed_event_does_not_end_it(server: Any, harness: Harness, 
     assert set(harness.nodes) == {"a"}
 
 
-async def test_selectors_are_sent_with_lists_and_watches(server: Any, client: KubeClient, watch_lines: Any) -> None:
+async def test_selectors_are_sent_with_lists_and_watches(
+    server: ScriptedServer, client: KubeClient, watch_lines: Lines
+) -> None:
     harness = Harness(client, selector={"fieldSelector": "status.phase!=Failed"})
     server.on("GET", PATH, page("10"))
     server.on("GET", PATH, watch_lines(), watch=True)
@@ -184,7 +191,7 @@ async def test_selectors_are_sent_with_lists_and_watches(server: Any, client: Ku
 
 
 async def test_progress_shows_how_long_nobody_has_been_watching(
-    server: Any, client: KubeClient, watch_lines: Any
+    server: ScriptedServer, client: KubeClient, watch_lines: Lines
 ) -> None:
     now = 100.0
 
@@ -208,7 +215,7 @@ async def test_progress_shows_how_long_nobody_has_been_watching(
 
 
 async def test_after_a_watch_that_worked_for_a_while_pauses_are_short_again(
-    server: Any, client: KubeClient, watch_lines: Any
+    server: ScriptedServer, client: KubeClient, watch_lines: Lines
 ) -> None:
     now = 0.0
 
@@ -227,7 +234,7 @@ async def test_after_a_watch_that_worked_for_a_while_pauses_are_short_again(
 
 
 async def test_a_run_survives_a_watch_that_ends_at_once_again_and_again(
-    server: Any, harness: Harness, watch_lines: Any
+    server: ScriptedServer, harness: Harness, watch_lines: Lines
 ) -> None:
     server.on("GET", PATH, page("10"))
     server.on("GET", PATH, watch_lines(), watch=True)

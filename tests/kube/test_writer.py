@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import msgspec
 import pytest
@@ -27,6 +26,7 @@ from app.kube.discovery import Served
 from app.kube.events import EventRecorder
 from app.kube.writer import RING_ANNOTATION, Doorbell, Writer
 from app.scheduling.ports import Ports
+from tests.support.kube.scripted import ScriptedServer
 from tests.support.patience import until
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -55,7 +55,9 @@ def writer(client: KubeClient) -> Writer:
     return Writer(client, Served("v1"), EventRecorder(client, "i"), Doorbell("dra-system", "bell"))
 
 
-async def test_the_finalizer_is_added_to_the_others_at_the_version_that_was_read(server: Any, writer: Writer) -> None:
+async def test_the_finalizer_is_added_to_the_others_at_the_version_that_was_read(
+    server: ScriptedServer, writer: Writer
+) -> None:
     server.on("PATCH", f"{CLAIMS}/c", (200, STORED))
     written = await writer.add_finalizer(CLAIM)
     (asked,) = server.asked
@@ -64,14 +66,14 @@ async def test_the_finalizer_is_added_to_the_others_at_the_version_that_was_read
     assert written.metadata.resource_version == "8"
 
 
-async def test_the_finalizer_alone_is_taken_away(server: Any, writer: Writer) -> None:
+async def test_the_finalizer_alone_is_taken_away(server: ScriptedServer, writer: Writer) -> None:
     server.on("PATCH", f"{CLAIMS}/c", (200, STORED))
     metadata = msgspec.structs.replace(CLAIM.metadata, finalizers=("other", FINALIZER))
     await writer.remove_finalizer(msgspec.structs.replace(CLAIM, metadata=metadata))
     assert server.asked[0].json == {"metadata": AT | {"finalizers": ["other"]}}
 
 
-async def test_allocation_and_reservation_are_one_write(server: Any, writer: Writer) -> None:
+async def test_allocation_and_reservation_are_one_write(server: ScriptedServer, writer: Writer) -> None:
     server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
     consumer = ResourceClaimConsumerReference(resource="pods", name="p", uid="pu")
     await writer.write_status(CLAIM, allocation=ALLOCATION, reserved_for=[consumer])
@@ -104,19 +106,21 @@ async def test_allocation_and_reservation_are_one_write(server: Any, writer: Wri
     ]
 
 
-async def test_clearing_an_allocation_is_a_merge_patch(server: Any, writer: Writer) -> None:
+async def test_clearing_an_allocation_is_a_merge_patch(server: ScriptedServer, writer: Writer) -> None:
     server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
     await writer.write_status(CLAIM, allocation=None, reserved_for=[])
     assert server.asked[0].json == {"metadata": AT, "status": {"reservedFor": [], "allocation": None}}
 
 
-async def test_a_reservation_alone_leaves_the_allocation_untouched(server: Any, writer: Writer) -> None:
+async def test_a_reservation_alone_leaves_the_allocation_untouched(server: ScriptedServer, writer: Writer) -> None:
     server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
     await writer.write_status(CLAIM, reserved_for=[])
     assert server.asked[0].json == {"metadata": AT, "status": {"reservedFor": []}}
 
 
-async def test_deallocation_clears_all_three_fields_at_the_version_that_was_read(server: Any, writer: Writer) -> None:
+async def test_deallocation_clears_all_three_fields_at_the_version_that_was_read(
+    server: ScriptedServer, writer: Writer
+) -> None:
     server.on("PATCH", f"{CLAIMS}/c/status", (200, STORED))
     await writer.deallocate(CLAIM)
     assert server.asked[0].json == {
@@ -125,7 +129,7 @@ async def test_deallocation_clears_all_three_fields_at_the_version_that_was_read
     }
 
 
-async def test_a_binding_carries_the_pods_uid_and_the_node(server: Any, writer: Writer) -> None:
+async def test_a_binding_carries_the_pods_uid_and_the_node(server: ScriptedServer, writer: Writer) -> None:
     path = "/api/v1/namespaces/default/pods/p/binding"
     server.on("POST", path, (201, {"status": "Success"}), (409, {"message": "already assigned"}))
     await writer.bind_pod("default", "p", "pu", "n1")
@@ -139,7 +143,7 @@ async def test_a_binding_carries_the_pods_uid_and_the_node(server: Any, writer: 
         await writer.bind_pod("default", "p", "pu", "n1")
 
 
-async def test_a_reply_that_cannot_be_read_leaves_the_outcome_unknown(server: Any, writer: Writer) -> None:
+async def test_a_reply_that_cannot_be_read_leaves_the_outcome_unknown(server: ScriptedServer, writer: Writer) -> None:
     server.on("PATCH", f"{CLAIMS}/c", (200, {"metadata": 7}))
     with pytest.raises(OutcomeUnknownError):
         await writer.add_finalizer(CLAIM)
@@ -150,7 +154,7 @@ async def test_what_does_not_exist_reads_as_none(writer: Writer) -> None:
     assert await writer.read_pod("default", "p") is None
 
 
-async def test_reads_give_typed_objects(server: Any, writer: Writer) -> None:
+async def test_reads_give_typed_objects(server: ScriptedServer, writer: Writer) -> None:
     server.on("GET", f"{CLAIMS}/c", (200, STORED))
     server.on("GET", "/api/v1/namespaces/default/pods/p", (200, {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}}))
     claim, pod = await writer.read_claim("default", "c"), await writer.read_pod("default", "p")
@@ -160,7 +164,9 @@ async def test_reads_give_typed_objects(server: Any, writer: Writer) -> None:
     assert pod.spec.node_name == "n"
 
 
-async def test_claims_of_an_older_api_version_are_written_and_read_there(server: Any, client: KubeClient) -> None:
+async def test_claims_of_an_older_api_version_are_written_and_read_there(
+    server: ScriptedServer, client: KubeClient
+) -> None:
     writer = Writer(client, Served("v1beta1"), EventRecorder(client, "i"), Doorbell("dra-system", "bell"))
     path = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims/c"
     flat = STORED | {"spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}}
@@ -171,12 +177,12 @@ async def test_claims_of_an_older_api_version_are_written_and_read_there(server:
     assert claim.spec.devices.requests[0].exactly.device_class_name == "gpu"
 
 
-async def test_deleting_a_claim_needs_its_uid_and_forgives_its_absence(server: Any, writer: Writer) -> None:
+async def test_deleting_a_claim_needs_its_uid_and_forgives_its_absence(server: ScriptedServer, writer: Writer) -> None:
     await writer.delete_claim(CLAIM)
     assert server.asked[0].json["preconditions"] == {"uid": "cu", "resourceVersion": CLAIM.metadata.resource_version}
 
 
-async def test_the_doorbell_is_rung_by_an_annotation(server: Any, writer: Writer) -> None:
+async def test_the_doorbell_is_rung_by_an_annotation(server: ScriptedServer, writer: Writer) -> None:
     path = "/apis/resource.k8s.io/v1/namespaces/dra-system/resourceclaims/bell"
     server.on("PATCH", path, (200, STORED))
     await writer.ring()
@@ -185,7 +191,7 @@ async def test_the_doorbell_is_rung_by_an_annotation(server: Any, writer: Writer
     assert len(set(stamps)) == 2
 
 
-async def test_a_missing_doorbell_is_made(server: Any, writer: Writer) -> None:
+async def test_a_missing_doorbell_is_made(server: ScriptedServer, writer: Writer) -> None:
     server.on("POST", "/apis/resource.k8s.io/v1/namespaces/dra-system/resourceclaims", (201, STORED))
     await writer.ring()
     made = server.asked[-1].json
@@ -196,14 +202,16 @@ async def test_a_missing_doorbell_is_made(server: Any, writer: Writer) -> None:
     )
 
 
-async def test_a_pod_status_patch_is_bound_to_the_pods_uid(server: Any, writer: Writer) -> None:
+async def test_a_pod_status_patch_is_bound_to_the_pods_uid(server: ScriptedServer, writer: Writer) -> None:
     server.on("PATCH", "/api/v1/namespaces/default/pods/p/status", (200, {}))
     pod = decode(Pod, b'{"metadata":{"name":"p","namespace":"default","uid":"pu"}}')
     await writer.patch_pod_status(pod, {"extendedResourceClaimStatus": None})
     assert server.asked[0].json == {"metadata": {"uid": "pu"}, "status": {"extendedResourceClaimStatus": None}}
 
 
-async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(server: Any, client: KubeClient) -> None:
+async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(
+    server: ScriptedServer, client: KubeClient
+) -> None:
     recorder = EventRecorder(client, "i")
     writer = Writer(client, Served("v1beta2"), recorder, Doorbell("dra-system", "bell"))
     server.on("POST", "/apis/events.k8s.io/v1/namespaces/default/events", (201, {}))

@@ -14,6 +14,7 @@ from app.http import insight
 from app.scheduling.verbs import explain as explaining
 from app.service.service import Service
 from tests.support.patience import LONGEST, until
+from tests.support.service.world import StartService, World
 
 
 async def ask(service: Service, path: str, accept: str = "*/*") -> tuple[int, Any]:
@@ -34,7 +35,7 @@ async def follow(service: Service, *pods: str) -> None:
 # --- explain
 
 
-async def test_why_a_pod_fits_nowhere_is_there_as_text(world: Any, service: Service) -> None:
+async def test_why_a_pod_fits_nowhere_is_there_as_text(world: World, service: Service) -> None:
     world.claim("c", count=3)
     world.pod("p", "c")
     await follow(service, "p")
@@ -45,7 +46,7 @@ async def test_why_a_pod_fits_nowhere_is_there_as_text(world: Any, service: Serv
     )
 
 
-async def test_the_same_is_there_as_json(world: Any, service: Service) -> None:
+async def test_the_same_is_there_as_json(world: World, service: Service) -> None:
     world.claim("c", count=3)
     world.pod("p", "c")
     await follow(service, "p")
@@ -57,7 +58,7 @@ async def test_the_same_is_there_as_json(world: Any, service: Service) -> None:
     assert group["details"]
 
 
-async def test_one_node_can_be_asked_about(world: Any, service: Service) -> None:
+async def test_one_node_can_be_asked_about(world: World, service: Service) -> None:
     world.claim("c")
     world.pod("p", "c")
     await follow(service, "p")
@@ -76,7 +77,7 @@ async def test_one_node_can_be_asked_about(world: Any, service: Service) -> None
     ],
 )
 async def test_a_question_that_cannot_be_answered_gets_what_is_wrong_with_it(
-    world: Any, service: Service, query: str, status: int, text: str
+    world: World, service: Service, query: str, status: int, text: str
 ) -> None:
     world.pod("p")
     await follow(service, "p")
@@ -84,7 +85,7 @@ async def test_a_question_that_cannot_be_answered_gets_what_is_wrong_with_it(
 
 
 async def test_many_nodes_are_explained_in_small_steps_with_the_same_result(
-    world: Any, service: Service, monkeypatch: pytest.MonkeyPatch
+    world: World, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.claim("c")
     world.pod("p", "c")
@@ -99,7 +100,7 @@ async def test_many_nodes_are_explained_in_small_steps_with_the_same_result(
 # --- inventory
 
 
-async def test_the_inventory_says_who_holds_which_device(world: Any, service: Service) -> None:
+async def test_the_inventory_says_who_holds_which_device(world: World, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
     assert await world.bind(service, pod, world.nodes[0]) == ""
@@ -113,7 +114,7 @@ async def test_the_inventory_says_who_holds_which_device(world: Any, service: Se
     assert free == []
 
 
-async def test_a_device_of_a_bind_under_way_is_in_flight(world: Any, service: Service) -> None:
+async def test_a_device_of_a_bind_under_way_is_in_flight(world: World, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
     finish = asyncio.Event()
@@ -127,7 +128,7 @@ async def test_a_device_of_a_bind_under_way_is_in_flight(world: Any, service: Se
     assert await call == ""
 
 
-async def test_the_inventory_comes_in_pages(world: Any, service: Service) -> None:
+async def test_the_inventory_comes_in_pages(world: World, service: Service) -> None:
     names: list[str] = []
     after = ""
     while True:
@@ -141,7 +142,7 @@ async def test_the_inventory_comes_in_pages(world: Any, service: Service) -> Non
 
 
 async def test_a_page_ends_when_it_has_many_devices(
-    world: Any, service: Service, monkeypatch: pytest.MonkeyPatch
+    world: World, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(insight, "MOST_DEVICES", 3)
     _, page = await ask(service, "inventory")
@@ -159,13 +160,14 @@ async def test_nothing_is_wrong_in_a_sound_cluster(service: Service) -> None:
     assert await ask(service, "problems") == (200, {"total": 0, "problems": []})
 
 
-async def test_problems_name_the_object_and_what_to_do(world: Any, start_service: Any) -> None:
+async def test_problems_name_the_object_and_what_to_do(world: World, start_service: StartService) -> None:
     world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
     async with start_service(wait=False) as service:
         await until(lambda: service.status.engine is not None and service.status.engine.watches.synced)
+        assert service.status.engine is not None
         service.status.engine.sink.poison("ResourceSlice", "broken", "spec.devices: nonsense")
         name = world.store.list("resourceslices")[0]["metadata"]["name"]
-        published = world.store.get("resourceslices", name)
+        published = world.stored("resourceslices", name, "")
         published["spec"]["pool"]["resourceSliceCount"] = 2
         world.store.update(published)
         async with asyncio.timeout(LONGEST):
@@ -186,13 +188,13 @@ async def test_problems_name_the_object_and_what_to_do(world: Any, start_service
 # --- where it is
 
 
-async def test_it_is_at_the_insight_address_only(world: Any, start_service: Any) -> None:
+async def test_it_is_at_the_insight_address_only(world: World, start_service: StartService) -> None:
     async with start_service(insight_listen="127.0.0.1:0") as service:
         assert (await world.get(service.insight_url + "/insight/problems"))[0] == 200
         assert (await world.get(service.url + "/insight/problems"))[0] == 404
 
 
-async def test_before_the_cluster_is_known_it_says_so(world: Any, start_service: Any) -> None:
+async def test_before_the_cluster_is_known_it_says_so(world: World, start_service: StartService) -> None:
     world.api.faults.add(Fault(status=503))
     async with start_service(wait=False) as service:
         for path in ("explain?pod=default/p", "inventory", "problems"):

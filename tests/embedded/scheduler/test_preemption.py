@@ -14,6 +14,7 @@ from app.embedded.cluster import EmbeddedCluster
 from app.embedded.objects import FullNode, FullPod
 from app.embedded.scheduler import preemption, takeover
 from app.embedded.scheduler.cache import Cache
+from tests.support.embedded.extender import ScriptedExtender
 
 Make = Callable[..., dict[str, Any]]
 
@@ -63,7 +64,7 @@ def test_the_node_with_the_least_loss_is_taken() -> None:
 
 
 @pytest.fixture
-async def crowded(cluster: EmbeddedCluster, extender: Any, pod: Make) -> EmbeddedCluster:
+async def crowded(cluster: EmbeddedCluster, extender: ScriptedExtender, pod: Make) -> EmbeddedCluster:
     """Every node is full of two pods of priority 0; a priority class exists; the scheduler runs."""
 
     async def bind(args: dict[str, Any]) -> dict[str, str]:
@@ -98,7 +99,7 @@ def message(cluster: EmbeddedCluster, name: str) -> str:
 
 
 async def test_a_more_important_pod_takes_the_place_of_one_victim(
-    crowded: EmbeddedCluster, extender: Any, pod: Make
+    crowded: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     await crowded.apply([pod("vip", priorityClassName="high", containers=[asks("20")])])
     await crowded.wait_until(lambda: crowded.running("default", "vip"))
@@ -114,7 +115,7 @@ async def test_a_more_important_pod_takes_the_place_of_one_victim(
 
 
 async def test_the_extender_may_veto_nodes_and_name_more_victims(
-    crowded: EmbeddedCluster, extender: Any, pod: Make
+    crowded: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     uids = [crowded.pod("default", f"low-{n}").metadata.uid for n in (2, 3)]  # type: ignore[union-attr]
     victims = {"node-2": {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0}}
@@ -136,7 +137,7 @@ async def test_the_extender_may_veto_nodes_and_name_more_victims(
     ],
 )
 async def test_without_the_extenders_consent_nobody_goes(
-    crowded: EmbeddedCluster, extender: Any, pod: Make, answer: dict[str, Any] | None, told: str
+    crowded: EmbeddedCluster, extender: ScriptedExtender, pod: Make, answer: dict[str, Any] | None, told: str
 ) -> None:
     extender.answers["preempt"] = lambda args: (
         web.Response(status=503) if answer is None else {"NodeNameToMetaVictims": answer}
@@ -148,7 +149,9 @@ async def test_without_the_extenders_consent_nobody_goes(
     assert len(crowded.pods()) == 7
 
 
-async def test_pods_without_lower_ones_below_them_say_so(crowded: EmbeddedCluster, extender: Any, pod: Make) -> None:
+async def test_pods_without_lower_ones_below_them_say_so(
+    crowded: EmbeddedCluster, extender: ScriptedExtender, pod: Make
+) -> None:
     await crowded.apply([pod("equal", containers=[asks("20")])])
     await crowded.wait_until(lambda: message(crowded, "equal"))
     assert message(crowded, "equal") == (
@@ -158,7 +161,7 @@ async def test_pods_without_lower_ones_below_them_say_so(crowded: EmbeddedCluste
     assert extender.counts["preempt"] == 0
 
 
-async def test_device_shortage_evicts_nobody(crowded: EmbeddedCluster, extender: Any, pod: Make) -> None:
+async def test_device_shortage_evicts_nobody(crowded: EmbeddedCluster, extender: ScriptedExtender, pod: Make) -> None:
     extender.refuse("cannot allocate all claims")
     await crowded.apply([pod("vip", priorityClassName="high", containers=[asks("1")])])
     await crowded.wait_until(lambda: message(crowded, "vip"))

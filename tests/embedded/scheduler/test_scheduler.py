@@ -13,6 +13,7 @@ from aiohttp import web
 from app.embedded.cluster import EmbeddedCluster
 from app.embedded.scheduler import takeover
 from app.embedded.scheduler.config import ManagedResource, SchedulerConfig
+from tests.support.embedded.extender import ScriptedExtender
 
 Make = Callable[..., dict[str, Any]]
 NO_FIT = (
@@ -29,7 +30,7 @@ def quick(url: str) -> SchedulerConfig:
 
 
 @pytest.fixture
-async def scheduling(cluster: EmbeddedCluster, extender: Any) -> EmbeddedCluster:
+async def scheduling(cluster: EmbeddedCluster, extender: ScriptedExtender) -> EmbeddedCluster:
     await cluster.schedule_with(extender.url, quick(extender.url))
     return cluster
 
@@ -48,14 +49,14 @@ def binding(cluster: EmbeddedCluster) -> Callable[[dict[str, Any]], Awaitable[di
     return bind
 
 
-async def settle(cluster: EmbeddedCluster, extender: Any) -> int:
+async def settle(cluster: EmbeddedCluster, extender: ScriptedExtender) -> int:
     """Wait until no more calls come; returns how many have."""
     await cluster.wait_until(cluster.settled, what="a cluster with nothing to do")
     return len(extender.calls)
 
 
 async def test_a_pod_goes_through_filter_prioritize_and_bind(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     extender.answers["prioritize"] = lambda args: [{"Host": "node-2", "Score": 9}]
     extender.answers["bind"] = binding(scheduling)
@@ -68,7 +69,9 @@ async def test_a_pod_goes_through_filter_prioritize_and_bind(
     assert scheduling.events("default", "p") == [("Scheduled", "Successfully assigned default/p to node-2")]
 
 
-async def test_requests_look_as_those_of_kube_scheduler(scheduling: EmbeddedCluster, extender: Any, pod: Make) -> None:
+async def test_requests_look_as_those_of_kube_scheduler(
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
+) -> None:
     extender.answers["bind"] = binding(scheduling)
     await scheduling.apply([pod("p")])
     await scheduling.wait_until(lambda: extender.counts["bind"])
@@ -85,7 +88,7 @@ async def test_requests_look_as_those_of_kube_scheduler(scheduling: EmbeddedClus
 
 
 async def test_a_single_survivor_is_bound_without_prioritize(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     extender.answers["filter"] = lambda args: {"NodeNames": ["node-3"]}
     extender.answers["bind"] = binding(scheduling)
@@ -95,7 +98,7 @@ async def test_a_single_survivor_is_bound_without_prioritize(
 
 
 async def test_a_refused_pod_says_why_and_is_tried_twice_then_never(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     extender.refuse("cannot allocate all claims")
     await scheduling.apply([pod("p")])
@@ -127,7 +130,7 @@ async def test_a_refused_pod_says_why_and_is_tried_twice_then_never(
     ],
 )
 async def test_refused_pods_wake_as_observed_with_kube_scheduler(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make, claim: Make, stimulus: str, calls: int
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make, claim: Make, stimulus: str, calls: int
 ) -> None:
     cluster = scheduling
     await cluster.apply([claim("before"), pod("bound", scheduler="nobody", nodeName="node-1")])
@@ -163,7 +166,7 @@ async def test_refused_pods_wake_as_observed_with_kube_scheduler(
 
 
 async def test_filter_errors_are_scheduler_errors_and_retried_without_events(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     extender.answers["filter"] = lambda args: {"Error": "no inventory yet"}
     await scheduling.apply([pod("p")])
@@ -186,7 +189,7 @@ async def test_filter_errors_are_scheduler_errors_and_retried_without_events(
     ],
 )
 async def test_answers_that_do_not_count_are_told_in_kube_schedulers_words(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make, answer: Any, message: str
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make, answer: Any, message: str
 ) -> None:
     extender.answers["filter"] = answer
     await scheduling.apply([pod("p")])
@@ -200,7 +203,7 @@ async def test_answers_that_do_not_count_are_told_in_kube_schedulers_words(
 
 
 async def test_an_unreachable_extender_fails_attempts_until_it_is_back(
-    cluster: EmbeddedCluster, extender: Any, pod: Make
+    cluster: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     scheduler = await cluster.schedule_with("http://127.0.0.1:1", quick("http://127.0.0.1:1"))
     await cluster.apply([pod("p")])
@@ -214,7 +217,7 @@ async def test_an_unreachable_extender_fails_attempts_until_it_is_back(
 
 
 async def test_a_failed_bind_is_tried_again_from_the_start(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     bind = binding(scheduling)
     extender.answers["bind"] = lambda args: {"Error": "device taken"} if extender.counts["bind"] == 1 else bind(args)
@@ -224,7 +227,9 @@ async def test_a_failed_bind_is_tried_again_from_the_start(
     assert ("FailedScheduling", "device taken") in scheduling.events("default", "p")
 
 
-async def test_a_slow_bind_does_not_hold_up_the_next_pod(scheduling: EmbeddedCluster, extender: Any, pod: Make) -> None:
+async def test_a_slow_bind_does_not_hold_up_the_next_pod(
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
+) -> None:
     bind, released = binding(scheduling), asyncio.Event()
 
     async def slow(args: dict[str, Any]) -> dict[str, str]:
@@ -243,7 +248,7 @@ async def test_a_slow_bind_does_not_hold_up_the_next_pod(scheduling: EmbeddedClu
 
 
 async def test_a_bound_pod_whose_reply_was_lost_is_not_tried_again(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     bind = binding(scheduling)
 
@@ -260,7 +265,7 @@ async def test_a_bound_pod_whose_reply_was_lost_is_not_tried_again(
 
 
 async def test_pods_wait_unseen_until_their_claims_exist(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make, claim: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make, claim: Make
 ) -> None:
     extender.answers["bind"] = binding(scheduling)
     await scheduling.apply([pod("p", claims={"gpu": "late"})])
@@ -272,7 +277,7 @@ async def test_pods_wait_unseen_until_their_claims_exist(
 
 
 async def test_generated_claims_open_the_gate(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make, claim: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make, claim: Make
 ) -> None:
     extender.answers["bind"] = binding(scheduling)
     await scheduling.apply([claim("one", template=True), pod("p", templates={"gpu": "one"})])
@@ -282,14 +287,14 @@ async def test_generated_claims_open_the_gate(
 
 
 async def test_pods_of_other_schedulers_and_gated_pods_are_left_alone(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     await scheduling.apply([pod("other", scheduler="nobody"), pod("gated", schedulingGates=[{"name": "wait"}])])
     assert await settle(scheduling, extender) == 0
 
 
 async def test_the_extender_is_not_asked_about_nodes_that_do_not_fit_anyway(
-    scheduling: EmbeddedCluster, extender: Any, pod: Make
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     extender.refuse("cannot allocate all claims")
     await scheduling.apply([pod("p", nodeSelector={"kubernetes.io/hostname": "node-2"})])
@@ -304,7 +309,9 @@ async def test_the_extender_is_not_asked_about_nodes_that_do_not_fit_anyway(
     )
 
 
-async def test_a_nominated_node_is_asked_for_alone_first(scheduling: EmbeddedCluster, extender: Any, pod: Make) -> None:
+async def test_a_nominated_node_is_asked_for_alone_first(
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
+) -> None:
     extender.refuse("cannot allocate all claims")
     await scheduling.apply([pod("p")])
     await settle(scheduling, extender)
@@ -319,7 +326,7 @@ async def test_a_nominated_node_is_asked_for_alone_first(scheduling: EmbeddedClu
 
 
 async def test_pods_that_do_not_name_a_managed_resource_are_bound_without_the_extender(
-    cluster: EmbeddedCluster, extender: Any, pod: Make
+    cluster: EmbeddedCluster, extender: ScriptedExtender, pod: Make
 ) -> None:
     config = quick(extender.url)
     marked = tuple(
@@ -336,7 +343,9 @@ async def test_pods_that_do_not_name_a_managed_resource_are_bound_without_the_ex
     assert extender.counts["bind"] == 0
 
 
-async def test_foreign_and_repeated_scores_do_no_harm(scheduling: EmbeddedCluster, extender: Any, pod: Make) -> None:
+async def test_foreign_and_repeated_scores_do_no_harm(
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
+) -> None:
     extender.answers["prioritize"] = lambda args: [
         {"host": "node-1", "score": 4},
         {"Host": "nowhere", "Score": 1000},
@@ -350,7 +359,9 @@ async def test_foreign_and_repeated_scores_do_no_harm(scheduling: EmbeddedCluste
     assert found is not None and found.spec.node_name == "node-2"
 
 
-async def test_scores_that_cannot_be_read_are_left_out(scheduling: EmbeddedCluster, extender: Any, pod: Make) -> None:
+async def test_scores_that_cannot_be_read_are_left_out(
+    scheduling: EmbeddedCluster, extender: ScriptedExtender, pod: Make
+) -> None:
     extender.answers["prioritize"] = lambda args: [{"Host": "node-1", "Score": 4.5}]
     extender.answers["bind"] = binding(scheduling)
     await scheduling.apply([pod("p")])

@@ -1,0 +1,126 @@
+"""From the start of the process until it may decide, and when it may not any more."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from app.embedded import EmbeddedAPIServer, Fault
+from app.kube.credentials import CredentialsError
+from app.service.service import Service
+from app.service.settings import load
+from tests.support.patience import LONGEST, until
+from tests.support.service.world import StartService, World, serve
+
+
+async def test_it_listens_before_the_api_server_is_there_and_becomes_ready_when_it_comes(
+    world: World, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    async with Service(load({"listen": "127.0.0.1:0", "server": f"http://127.0.0.1:{port}"})) as service:
+        status, report = await world.get(service.url + "/readyz")
+        assert (status, report["checks"][0]["problem"]) == (503, "the API server has not been reached yet")
+        assert (await world.get(service.url + "/livez"))[0] == 200
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(service.url + "/scheduler/filter", json={}) as reply,
+        ):
+            assert (reply.status, reply.headers["Connection"]) == (503, "close")
+        async with EmbeddedAPIServer(port=port):
+            await service.until_ready(LONGEST)
+            assert (await world.get(service.url + "/readyz"))[0] == 200
+    captured = capfd.readouterr()
+    assert "API server not usable yet, will retry" in captured.out + captured.err
+    assert "Traceback" not in captured.out + captured.err
+
+
+async def test_a_server_without_the_resource_api_is_waited_for(world: World) -> None:
+    async with TestServer(web.Application()) as nothing, serve(str(nothing.make_url(""))) as service:
+        with pytest.raises(TimeoutError, match="not ready"):
+            await service.until_ready(0.3)
+        assert service.health.live()[0].ok
+
+
+async def test_missing_configuration_is_an_error_at_once(tmp_path: Path) -> None:
+    settings = load({"listen": "127.0.0.1:0", "kubeconfig": str(tmp_path / "none")})
+    with pytest.raises(CredentialsError, match="does not exist"):
+        await Service(settings).start()
+
+
+async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_again(
+    world: World, start_service: StartService
+) -> None:
+    async with start_service(watch_gap=0.2) as service:
+        outage = world.api.faults.add(Fault(status=503))
+        world.api.faults.cut_watches()
+        await until(lambda: service.gate.unavailable().startswith("not watching"))
+        world.api.faults.remove(outage)
+        await service.until_ready(LONGEST)
+        assert service.gate.unavailable() == ""
+
+
+async def test_every_node_is_looked_at_before_the_first_filter_asks(world: World, service: Service) -> None:
+    assert service.status.engine is not None
+    nodes = service.status.engine.cluster.inventory.nodes
+    await until(lambda: not any(seen.new or seen.stale for seen in nodes.seen.values()))
+    assert list(nodes) == world.nodes
+
+
+async def test_probes_version_and_metrics_tell_about_it(world: World, service: Service) -> None:
+    status, report = await world.get(service.url + "/readyz")
+    assert status == 200
+    assert {check["name"] for check in report["checks"]} == {
+        "verbs",
+        "Node",
+        "Pod",
+        "DeviceClass",
+        "ResourceSlice",
+        "ResourceClaim",
+    }
+    _, version = await world.get(service.url + "/version")
+    assert (version["resource_api"], version["server"]) == ("v1", world.api.url)
+    _, text = await world.get(service.url + "/metrics")
+    assert 'dra_extender_objects{kind="Node"} 3.0' in text
+    assert "dra_extender_ready 1.0" in text
+    assert "dra_extender_violations 0.0" in text
+    assert "dra_extender_violations_reported_total 0.0" in text
+    assert "dra_extender_allocation_searches_total 0.0" in text
+
+
+async def test_insight_can_have_an_address_of_its_own(world: World, start_service: StartService) -> None:
+    async with start_service(insight_listen="127.0.0.1:0") as service:
+        assert service.insight_url != service.url
+        assert (await world.get(service.insight_url + "/readyz"))[0] == 200
+        assert (await world.get(service.url + "/readyz"))[0] == 404
+
+
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
+async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: World, version: str) -> None:
+    async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
+        await service.until_ready(LONGEST)
+        assert service.health.kubernetes[1] == version
+
+
+async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("app.service.apiversion.PERIOD", 0.05)
+    async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
+        port = urlsplit(before.url).port or 0
+        service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
+        await service.start()
+        await service.until_ready(LONGEST)
+    async with EmbeddedAPIServer(port=port):
+        await until(lambda: service.health.kubernetes[1] == "v1")
+        await service.until_ready(LONGEST)
+        await service.stop()
+    captured = capfd.readouterr()
+    assert "withdrawn a version" in captured.out + captured.err

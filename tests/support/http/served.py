@@ -1,0 +1,75 @@
+"""A served application over scripted decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from app.api.extender import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderBindingResult,
+    ExtenderFilterResult,
+    ExtenderPreemptionArgs,
+    ExtenderPreemptionResult,
+    HostPriority,
+)
+from app.http.health import Check
+from app.http.metrics import Metrics, Reading
+
+
+class ScriptedVerbs:
+    """Accepts all nodes but `bad`, scores by position, binds all pods but `unlucky`; records what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.bind_with: Callable[[ExtenderBindingArgs], Awaitable[ExtenderBindingResult]] = self.bind_at_once
+
+    def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
+        self.asked.append(args)
+        if args.Pod.metadata.name == "bomb":
+            raise RuntimeError("boom")
+        names = args.NodeNames or ()
+        return ExtenderFilterResult(
+            NodeNames=[name for name in names if name != "bad"],
+            FailedAndUnresolvableNodes={name: "cannot allocate all claims" for name in names if name == "bad"},
+        )
+
+    def prioritize(self, args: ExtenderArgs) -> Sequence[HostPriority]:
+        self.asked.append(args)
+        if args.Pod.metadata.name == "bomb":
+            raise RuntimeError("boom")
+        return [HostPriority(name, index % 11) for index, name in enumerate(args.NodeNames or ())]
+
+    def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]:
+        return self.prioritize(args)
+
+    def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+        self.asked.append(args)
+        return ExtenderPreemptionResult(args.NodeNameToMetaVictims or {})
+
+    async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
+        self.asked.append(args)
+        return await self.bind_with(args)
+
+    async def bind_at_once(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
+        return ExtenderBindingResult("no such pod" if args.PodName == "unlucky" else "")
+
+
+class Served:
+    """The server, its decisions, and the state that tests change."""
+
+    def __init__(self) -> None:
+        self.verbs = ScriptedVerbs()
+        self.metrics = Metrics()
+        self.unavailable = ""
+        self.checks = [Check(name="sync", ok=True)]
+        self.kubernetes = ("v1.36.2", "v1", "http://api")
+        self.metrics.read_from(lambda: [Reading("ready", 1.0), Reading("objects", 3.0, "Node")])
+        self.url = ""
+
+    def live(self) -> Sequence[Check]:
+        return self.checks
+
+    def ready(self) -> Sequence[Check]:
+        return self.checks

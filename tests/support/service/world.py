@@ -1,0 +1,100 @@
+"""An API server with a small cluster in it, and a service beside it as kube-scheduler calls it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import aiohttp
+
+from app.embedded import EmbeddedAPIServer
+from app.embedded.hardware import GPU_DRIVER, gpus, manifest, node, slices
+from app.service.service import Service
+from app.service.settings import load
+
+NODES = 3
+
+
+DEVICES = 2
+
+
+Json = dict[str, Any]
+
+
+class World:
+    """The API server's contents as tests need them, and calls to a service as kube-scheduler makes them."""
+
+    def __init__(self, api: EmbeddedAPIServer, session: aiohttp.ClientSession) -> None:
+        self.api = api
+        self.store = api.store
+        self._session = session
+
+    def populate(self) -> None:
+        self.store.create(
+            {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": GPU_DRIVER}, "spec": {}}
+        )
+        for index in range(NODES):
+            self.store.create(node(index))
+            for published in slices(gpus(index, DEVICES), 1):
+                self.store.create(manifest(published))
+
+    @property
+    def nodes(self) -> list[str]:
+        return [str(node(index)["metadata"]["name"]) for index in range(NODES)]
+
+    def claim(self, name: str, count: int = 1) -> Json:
+        exactly = {"deviceClassName": GPU_DRIVER, "allocationMode": "ExactCount", "count": count}
+        return self.store.create(
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+            }
+        )
+
+    def pod(self, name: str, claim: str = "") -> Json:
+        claims = [{"name": "gpu", "resourceClaimName": claim}] if claim else []
+        return self.store.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"containers": [{"name": "c", "image": "pause"}], "resourceClaims": claims},
+            }
+        )
+
+    def stored(self, plural: str, name: str, namespace: str = "default") -> Json:
+        found = self.store.get(plural, name, namespace)
+        assert found is not None
+        return found
+
+    async def call(self, url: str, verb: str, body: Json) -> Json:
+        async with self._session.post(f"{url}/scheduler/{verb}", json=body) as reply:
+            assert reply.status == 200, await reply.text()
+            answer: Json = await reply.json()
+            return answer
+
+    async def filter(self, service: Service, pod: Json, nodes: list[str] | None = None) -> Json:
+        names = self.nodes if nodes is None else nodes
+        return await self.call(service.url, "filter", {"Pod": pod, "Nodes": None, "NodeNames": names})
+
+    async def bind(self, service: Service, pod: Json, node: str) -> str:
+        meta = pod["metadata"]
+        body = {"PodName": meta["name"], "PodNamespace": "default", "PodUID": meta["uid"], "Node": node}
+        return str((await self.call(service.url, "bind", body))["Error"])
+
+    async def get(self, url: str) -> tuple[int, Any]:
+        async with self._session.get(url) as reply:
+            return reply.status, await (reply.json() if "json" in reply.content_type else reply.text())
+
+
+class StartService(Protocol):
+    """A running service; extra settings as arguments. With `wait` it is ready."""
+
+    def __call__(self, *, wait: bool = True, **settings: Any) -> AbstractAsyncContextManager[Service]: ...
+
+
+def serve(url: str) -> Service:
+    """A service that is not started yet."""
+    return Service(load({"listen": "127.0.0.1:0", "server": url}))
