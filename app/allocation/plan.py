@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from app.api.resource import AllocationResult
+from app.plurals import counted
 
 STEP_BUDGET: Final = 10_000
 """Steps after which a node is given up as undecided; a step takes from 2 to 100 microseconds."""
@@ -90,7 +91,7 @@ class Explanation(msgspec.Struct, frozen=True):
         for item in self.requests:
             lines.append(
                 f"  claim {item.claim}, request {item.request}: wants {item.wanted}, "
-                f"{item.pooled} devices in the pools, {item.left} usable"
+                f"{counted(item.pooled, 'device')} in the pools, {item.left} usable"
             )
             for loss in item.losses:
                 shown = ", ".join(loss.names) + (", ..." if loss.count > len(loss.names) else "")

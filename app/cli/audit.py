@@ -29,6 +29,7 @@ async def report(gates: str, kubeconfig: str, context: str) -> int:
     from app.api.features import FeatureGates
     from app.cli.cluster import read_cluster
     from app.kube.credentials import CredentialsError
+    from app.plurals import counted
 
     try:
         snapshot = await read_cluster(kubeconfig, context, FeatureGates.parse(gates))
@@ -43,5 +44,5 @@ async def report(gates: str, kubeconfig: str, context: str) -> int:
     for unreadable in snapshot.problems:
         typer.secho(f"left out: {unreadable}", err=True, fg=typer.colors.YELLOW)
     allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)
-    typer.echo(f"{allocated} allocated claims, {len(found)} violations")
+    typer.echo(f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}")
     return VIOLATED if found else CLEAN

@@ -18,6 +18,7 @@ from app.api.resource import ResourceSlice
 from app.cel import CelCompileError, CelGates, compile_selector
 from app.cel.trial import Trial, try_selector
 from app.cli.cluster import list_slices
+from app.plurals import counted
 
 MATCHED, UNMATCHED, FAILED = 0, 1, 2
 
@@ -62,7 +63,8 @@ def _show(trials: list[Trial]) -> int:
     console = Console()
     console.print(table)
     counts = Counter(trial.matches for trial in trials)
-    console.print(f"{counts[True]} of {len(trials)} devices match, {counts[None]} errors", highlight=False)
+    devices = f"{counts[True]} of {counted(len(trials), 'device')} {'matches' if len(trials) == 1 else 'match'}"
+    console.print(f"{devices}, {counted(counts[None], 'error')}", highlight=False)
     if counts[None]:
         return FAILED
     return MATCHED if counts[True] else UNMATCHED

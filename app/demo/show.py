@@ -25,6 +25,7 @@ from app.demo.board import Header, Row
 from app.demo.companion import Companion
 from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.manifests import FIRST_SAMPLES, samples
+from app.plurals import counted
 
 _PREFERRED_PORT = 8888
 _FRAME = 0.25
@@ -106,7 +107,8 @@ class Show:
     async def _apply(self, cluster: EmbeddedCluster, service: str) -> None:
         """The samples one after another, each when the one before is settled, or does not become so in a moment."""
         options = self._options
-        self._note(f"embedded cluster of {options.nodes} nodes with {options.devices} GPUs each: {cluster.url}")
+        size = f"{counted(options.nodes, 'node')} with {counted(options.devices, 'GPU')} each"
+        self._note(f"embedded cluster of {size}: {cluster.url}")
         await _ready(service, options.timeout)
         self._note("the service is ready")
         await cluster.schedule_with(service)
@@ -149,8 +151,11 @@ class Show:
         for line in wrong:
             self._note(f"WRONG: {line}")
         unplaced = sum(1 for row in self._rows.values() if row.expected)
+        placed = len(self._rows) - unplaced
         seconds = time.monotonic() - started
-        self._note(f"{len(self._rows) - unplaced} pods run, {unplaced} waits and says why, after {seconds:.1f} s")
+        waiting = f", {unplaced} {'waits and says' if unplaced == 1 else 'wait and say'} why" if unplaced else ""
+        run = f"{counted(placed, 'pod')} {'runs' if placed == 1 else 'run'}"
+        self._note(f"{run}{waiting}, after {seconds:.1f} s")
         return 1 if wrong else 0
 
     # --- staying up
@@ -181,7 +186,7 @@ class Show:
                 await asyncio.sleep(_FRAME)
 
     def _header(self, cluster: EmbeddedCluster, kubeconfig: Path, companion: Companion) -> Header:
-        size = f"{self._options.nodes} nodes × {self._options.devices} GPUs"
+        size = f"{counted(self._options.nodes, 'node')} × {counted(self._options.devices, 'GPU')}"
         return Header(cluster.url, size, "", _short(kubeconfig), commands(companion.pid))
 
     def _service_line(self, cluster: EmbeddedCluster, companion: Companion) -> str:

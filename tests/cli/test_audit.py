@@ -51,7 +51,7 @@ async def test_a_device_in_two_claims_is_listed_with_both(cluster: EmbeddedClust
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("device gpu.example.com/")
     assert first.endswith("allocated to 2 claims; claims: default/one, default/two")
-    assert last == "2 allocated claims, 1 violations"
+    assert last == "2 allocated claims, 1 violation"
 
 
 @pytest.mark.parametrize(("gates", "file"), [("", "nowhere"), ("Nonsense=true", "")])

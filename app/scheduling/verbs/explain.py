@@ -17,6 +17,7 @@ from app.allocation.plan import Explanation
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
 from app.devices.readonly import ReadOnlyCluster
+from app.plurals import counted
 from app.scheduling import extended
 from app.scheduling.claims import Failure, Refusal
 from app.scheduling.judgement import Subject, judge, subject_of
@@ -56,9 +57,9 @@ class PodExplanation(msgspec.Struct, frozen=True):
         if self.error:
             lines.append(f"error: {self.error}")
         if self.fits:
-            lines.append(f"fits {len(self.fits)} nodes: {_some(self.fits)}")
+            lines.append(f"fits {counted(len(self.fits), 'node')}: {_some(self.fits)}")
         for group in self.groups:
-            lines.append(f"{len(group.nodes)} nodes: {group.reason} ({_some(group.nodes)})")
+            lines.append(f"{counted(len(group.nodes), 'node')}: {group.reason} ({_some(group.nodes)})")
             lines.extend(f"  {line}" for line in group.details.splitlines())
         return "\n".join(lines)
 
@@ -170,7 +171,8 @@ def _claim(claim: ResourceClaim) -> str:
     if claim.allocation is None:
         return f"{claim.metadata.key}: not allocated"
     devices = ", ".join("/".join(result.id) for result in claim.allocation.devices.results)
-    return f"{claim.metadata.key}: allocated {devices or 'no devices'}, {len(claim.status.reserved_for)} consumers"
+    consumers = counted(len(claim.status.reserved_for), "consumer")
+    return f"{claim.metadata.key}: allocated {devices or 'no devices'}, {consumers}"
 
 
 def _some(names: Sequence[str]) -> str:
