@@ -62,10 +62,8 @@ def explain(
 
 def _pool_problems(view: NodeView) -> Iterator[str]:
     for pool in view.pools:
-        if pool.incomplete:
-            yield f"pool {pool.name} is incomplete: not all of its slices are published yet"
-        elif pool.invalid:
-            yield f"pool {pool.name} is invalid: {pool.invalid}"
+        if pool.problem:
+            yield f"pool {pool.name} is {'incomplete' if pool.incomplete else 'invalid'}: {pool.problem}"
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ from app.allocation.config import configuration
 from app.allocation.requests import Ask, PreparedClaim
 from app.allocation.state import Taken
 from app.allocation.task import Failed, Task
-from app.api.core import FIELD_NODE_NAME, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from app.api.resource import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult
 from app.devices.nodeselection import NodeSelection
+from app.devices.nodeselector import one_node
 from app.devices.pools import PooledDevice
 
 ShareIDs = Callable[[], str]
@@ -67,11 +68,11 @@ def _node_selector(task: Task, claim: PreparedClaim, devices: Sequence[PooledDev
     for device in devices:
         selection: NodeSelection = device.selection
         if selection.node_name or device.model.traits.binds_to_node:
-            return _one_node(task.view.node)
+            return one_node(task.view.node)
         if selection.node_selector is None:
             continue
         terms = selection.node_selector.node_selector_terms
-        if len(terms) > 1:
+        if selection.has_many_terms:
             name = claim.claim.metadata.name
             raise Failed(
                 f"create NodeSelector for claim {name}: unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
@@ -83,8 +84,3 @@ def _node_selector(task: Task, claim: PreparedClaim, devices: Sequence[PooledDev
     if not fields and not labels:
         return None
     return NodeSelector((NodeSelectorTerm(tuple(labels.values()), tuple(fields.values())),))
-
-
-def _one_node(node: str) -> NodeSelector:
-    requirement = NodeSelectorRequirement(FIELD_NODE_NAME, "In", (node,))
-    return NodeSelector((NodeSelectorTerm(match_fields=(requirement,)),))

@@ -55,6 +55,16 @@ class ObjectMeta(Object, frozen=True, gc=False):
         return int(self.resource_version) if self.resource_version.isascii() and self.resource_version.isdigit() else 0
 
 
+class ObjectKey(msgspec.Struct, frozen=True, gc=False, order=True):
+    """Which object: its kind, and `namespace/name`, or `name` for cluster-wide objects."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
 class Condition(Object, frozen=True, gc=False):
     """metav1.Condition and the conditions of pods and nodes, as far as they agree."""
 

@@ -60,8 +60,8 @@ async def _explain(key: str, nodes: list[str], gates: str, kubeconfig: str, cont
     typer.echo(found.text())
     for unreadable in snapshot.problems:
         typer.secho(f"left out: {unreadable}", err=True, fg=typer.colors.YELLOW)
-    for name, text in sorted(snapshot.cluster.problems.items()):
-        typer.secho(f"note: {name}: {text}", err=True, fg=typer.colors.YELLOW)
+    for note in snapshot.cluster.problems:
+        typer.secho(f"note: {note.object}: {note.what}: {note.advice}", err=True, fg=typer.colors.YELLOW)
     return FAILED if found.error else PLACEABLE if found.fits else REFUSED
 
 

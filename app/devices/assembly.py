@@ -19,6 +19,7 @@ from app.devices.nodeselector import NodeSelectorError
 from app.devices.pools import Pool, PooledDevice
 from app.devices.traits import consumption
 from app.devices.uses import PoolID
+from app.devices.validity import defects, is_complete, with_devices
 
 
 class GatherError(ValueError):
@@ -79,11 +80,11 @@ def gather_pool(
         return None
     others: list[ResourceSlice] = []
     wanted = collected[0].spec.pool.resource_slice_count
-    if len(collected) != wanted:
+    if not is_complete(wanted, len(collected)):
         peers = peers or Peers(slices)
         if peers.newest > generation:
             return None
-        if peers.count(generation) != wanted:
+        if not is_complete(wanted, peers.count(generation)):
             return Pool(id, incomplete=True)
         names = {item.metadata.name for item in collected}
         others = [item for item in peers.consuming(generation) if item.metadata.name not in names]
@@ -142,18 +143,20 @@ def _assemble(
     model_of: ModelSource,
 ) -> Pool:
     """Check a complete pool and lay out its devices."""
-    partitionable = features.DRAPartitionableDevices
-    with_devices = [item for item in slices if not (partitionable and item.spec.shared_counters)]
-    invalid = _duplicate_device(with_devices)
+    defect = next(defects(slices, features, others), None)
+    if defect is not None:
+        return Pool(id, invalid=defect.what)
     counters: dict[str, dict[str, int]] = {}
-    if partitionable:
-        invalid = invalid or _collect_counters(slices, counters)
-        invalid = invalid or _missing_counter(with_devices + others, counters)
-    if invalid:
-        return Pool(id, invalid=invalid)
+    if features.DRAPartitionableDevices:
+        counters = {
+            counter_set.name: {name: counter.value.nano for name, counter in counter_set.counters.items()}
+            for item in slices
+            for counter_set in item.spec.shared_counters
+        }
+    usable = with_devices(slices, features)
     devices: list[PooledDevice] = []
     elsewhere, unmatchable = 0, {}
-    for item in with_devices:
+    for item in usable:
         own = bool(item.spec.per_device_node_selection)
         shared = NodeSelection(item.spec)
         for device in item.spec.devices:
@@ -167,41 +170,10 @@ def _assemble(
             devices.append(PooledDevice((*id, device.name), model_of(id[0], device), selection))
     consumers = tuple(
         (device.name, consumption(device))
-        for item in (with_devices + others if counters else ())
+        for item in (usable + others if counters else ())
         for device in item.spec.devices
         if device.consumes_counters
     )
     return Pool(
         id, tuple(devices), counters=counters, consumers=consumers, elsewhere=elsewhere, unmatchable=unmatchable
     )
-
-
-def _duplicate_device(slices: list[ResourceSlice]) -> str:
-    seen: set[str] = set()
-    for item in slices:
-        for device in item.spec.devices:
-            if device.name in seen:
-                return f"duplicate device name {device.name} in slice {item.metadata.name}"
-            seen.add(device.name)
-    return ""
-
-
-def _collect_counters(slices: list[ResourceSlice], counters: dict[str, dict[str, int]]) -> str:
-    for item in slices:
-        for counter_set in item.spec.shared_counters:
-            if counter_set.name in counters:
-                return f"duplicate counter set name {counter_set.name} in slice {item.metadata.name}"
-            counters[counter_set.name] = {name: counter.value.nano for name, counter in counter_set.counters.items()}
-    return ""
-
-
-def _missing_counter(slices: list[ResourceSlice], counters: Mapping[str, Mapping[str, int]]) -> str:
-    for item in slices:
-        for device in item.spec.devices:
-            for part in device.consumes_counters:
-                if part.counter_set not in counters:
-                    return f"counter set {part.counter_set} of device {device.name} is not defined in the pool"
-                for name in part.counters:
-                    if name not in counters[part.counter_set]:
-                        return f"counter {name} of device {device.name} is not defined in set {part.counter_set}"
-    return ""

@@ -20,6 +20,7 @@ from app.devices.models import DeviceModel
 from app.devices.outlook import Outlook, outlook_of
 from app.devices.taintrules import TaintRules
 from app.devices.uses import PoolID
+from app.devices.validity import is_complete
 
 
 class PublishedPool:
@@ -147,7 +148,7 @@ class PublishedPool:
     def is_whole(self) -> bool:
         """Whether all slices of the newest generation are there."""
         newest = list(self.newest())
-        return all(item.spec.pool.resource_slice_count == len(newest) for item in newest)
+        return all(is_complete(item.spec.pool.resource_slice_count, len(newest)) for item in newest)
 
     def device(self, name: str) -> Device | None:
         """The device in the newest generation."""

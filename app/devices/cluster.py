@@ -6,14 +6,16 @@ be read are remembered in `problems` and count as absent, except claims, whose l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from app.api.core import Node
 from app.api.features import FeatureGates
+from app.api.meta import ObjectKey
 from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from app.devices.inventory import Inventory
 from app.devices.ledger import Ledger
-from app.devices.readonly import ObjectName
+from app.devices.problems import Problem, unreadable
 
 Watched = Node | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
 
@@ -25,7 +27,7 @@ class Cluster:
         self.features = features
         self.inventory = Inventory(features)
         self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
-        self._unreadable: dict[ObjectName, str] = {}
+        self._unreadable: dict[ObjectKey, str] = {}
 
     @property
     def classes(self) -> Mapping[str, DeviceClass]:
@@ -42,7 +44,7 @@ class Cluster:
 
     def apply(self, obj: Watched) -> bool:
         """An object as the watch shows it. True when a pod that was refused may fit now."""
-        self._unreadable.pop((type(obj).__name__, obj.metadata.key), None)
+        self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None)
         match obj:
             case ResourceClaim():
                 return self._observe(obj, watched=True)
@@ -61,21 +63,20 @@ class Cluster:
 
     def remove(self, obj: Watched) -> bool:
         """An object is gone. True when a pod that was refused may fit now."""
-        self._unreadable.pop((type(obj).__name__, obj.metadata.key), None)
+        self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None)
         return self._remove(type(obj), obj.metadata.namespace, obj.metadata.name, obj.metadata.uid)
 
     def poison(self, kind: str, key: str, problem: str) -> bool:
         """An object (`namespace/name` or `name`) that cannot be read. True when a refused pod may fit without it."""
-        self._unreadable[kind, key] = problem
-        namespace, _, name = key.rpartition("/")
+        self._unreadable[ObjectKey(kind, key)] = problem
         for known in (Node, ResourceSlice, DeviceClass, DeviceTaintRule):
             if known.__name__ == kind:
-                return self._remove(known, namespace, name, "")
+                return self._remove(known, "", key, "")
         return False
 
     def heal(self, kind: str, key: str) -> None:
         """An object that could not be read can be again, or is gone: there is nothing to say about it any more."""
-        self._unreadable.pop((kind, key), None)
+        self._unreadable.pop(ObjectKey(kind, key), None)
 
     def _remove(self, kind: type[Watched], namespace: str, name: str, uid: str) -> bool:
         if kind is ResourceClaim:
@@ -104,16 +105,15 @@ class Cluster:
         return freed or (shared and (settled or allocated)) or _shrunk(before, now) or _got_ready(before, now)
 
     @property
-    def unreadable(self) -> Mapping[ObjectName, str]:
-        """Why each of these objects cannot be read."""
+    def unreadable(self) -> Mapping[ObjectKey, str]:
+        """Why these objects cannot be read."""
         return self._unreadable
 
     @property
-    def problems(self) -> Mapping[str, str]:
-        """`Kind name` or `Kind namespace/name`: what is wrong with the object and what to do."""
-        found = {f"{kind} {key}": problem for (kind, key), problem in self._unreadable.items()}
-        found.update((f"ResourceSlice {name}", problem) for name, problem in self.inventory.problems())
-        return found
+    def problems(self) -> Sequence[Problem]:
+        """What is wrong with objects, by object: those that cannot be read, and slices that make pools unusable."""
+        found = [unreadable(key, why) for key, why in self._unreadable.items()]
+        return sorted(chain(found, self.inventory.problems()))
 
 
 def _shrunk(before: ResourceClaim, after: ResourceClaim) -> bool:

@@ -8,6 +8,7 @@ answer whether a pod that was refused may fit now.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from app.api.core import Node
 from app.api.features import FeatureGates
@@ -17,9 +18,10 @@ from app.devices.catalogue import PublishedPool
 from app.devices.classes import Classes
 from app.devices.nodes import Nodes, SeenNode
 from app.devices.nodeview import NodeView
-from app.devices.problems import problems_of
+from app.devices.problems import Problem
 from app.devices.taintrules import TaintRules, reaches
 from app.devices.uses import PoolID
+from app.devices.validity import problems_of
 
 
 class Inventory:
@@ -33,7 +35,7 @@ class Inventory:
         self._blocks = Blocks()
         self._pools: dict[PoolID, PublishedPool] = {}
         self._pool_of_slice: dict[str, PoolID] = {}
-        self._problems: dict[PoolID, dict[str, str]] = {}
+        self._problems: dict[PoolID, tuple[Problem, ...]] = {}
         self._unchecked: dict[PoolID, None] = {}
 
     # --- slices ------------------------------------------------------------------------------------------------------
@@ -162,10 +164,14 @@ class Inventory:
         published = self._pools.get(pool)
         return published is not None and published.is_whole()
 
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """(slice name, what is wrong with it and what to do)."""
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong with slices of the newest generation of their pool."""
         for pool in self._unchecked:
             published = self._pools.get(pool)
-            self._problems[pool] = dict(problems_of(published)) if published else {}
+            found = tuple(problems_of(pool, tuple(published.newest()), self._features)) if published else ()
+            if found:
+                self._problems[pool] = found
+            else:
+                self._problems.pop(pool, None)
         self._unchecked.clear()
-        return (problem for found in self._problems.values() for problem in found.items())
+        return chain.from_iterable(self._problems.values())

@@ -170,7 +170,11 @@ class Ledger:
 
     def get(self, namespace: str, name: str) -> ResourceClaim | None:
         """The newest known version."""
-        uid = self._by_name.get(f"{namespace}/{name}" if namespace else name)
+        return self.by_key(f"{namespace}/{name}" if namespace else name)
+
+    def by_key(self, key: str) -> ResourceClaim | None:
+        """As `get`, by `namespace/name`."""
+        uid = self._by_name.get(key)
         return self._records[uid].claim if uid is not None else None
 
     def by_uid(self, uid: str) -> ResourceClaim | None:

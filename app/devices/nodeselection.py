@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from app.api.core import NodeSelector
 from app.api.resource import Device, ResourceSliceSpec
-from app.devices.nodeselector import matches
+from app.devices.nodeselector import Matcher, parse
 
 
 class NodeSelection:
@@ -22,12 +22,25 @@ class NodeSelection:
         self.all_nodes: bool = source.all_nodes is True
         self.node_selector: NodeSelector | None = source.node_selector
 
+    def matcher(self) -> Matcher | None:
+        """The selection made ready for many nodes; None when nothing known is set. Raises NodeSelectorError."""
+        wanted = self.node_name
+        if wanted:
+            return lambda name, _: name == wanted
+        if self.all_nodes:
+            return _always
+        return parse(self.node_selector) if self.node_selector is not None else None
+
     def matches(self, name: str, labels: Mapping[str, str]) -> bool | None:
         """Whether it is for the node; None when nothing known is set. Raises NodeSelectorError."""
-        if self.node_name:
-            return self.node_name == name
-        if self.all_nodes:
-            return True
-        if self.node_selector is not None:
-            return matches(self.node_selector, name, labels)
-        return None
+        matcher = self.matcher()
+        return matcher(name, labels) if matcher is not None else None
+
+    @property
+    def has_many_terms(self) -> bool:
+        """True when the selection cannot be written into an allocation beside that of another device."""
+        return self.node_selector is not None and len(self.node_selector.node_selector_terms) > 1
+
+
+def _always(_name: str, _labels: Mapping[str, str]) -> bool:
+    return True

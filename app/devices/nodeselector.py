@@ -37,12 +37,29 @@ def matches(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> boo
 @lru_cache(maxsize=4096)
 def parse(selector: NodeSelector) -> Matcher:
     """The selector made ready for many nodes. Raises NodeSelectorError."""
+    only = _only_node(selector)
+    if only is not None:
+        return lambda name, _: name == only
     terms = [
         _term(index, term)
         for index, term in enumerate(selector.node_selector_terms)
         if term.match_expressions or term.match_fields
     ]
     return lambda name, labels: any(all(match(name, labels) for match in term) for term in terms)
+
+
+def one_node(name: str) -> NodeSelector:
+    """The selector that allocations carry when they are for one node."""
+    requirement = NodeSelectorRequirement(FIELD_NODE_NAME, "In", (name,))
+    return NodeSelector((NodeSelectorTerm(match_fields=(requirement,)),))
+
+
+def _only_node(selector: NodeSelector) -> str | None:
+    """The node's name when that is all the selector says; it is what most allocations say."""
+    if len(selector.node_selector_terms) != 1 or len(selector.node_selector_terms[0].match_fields) != 1:
+        return None
+    field = selector.node_selector_terms[0].match_fields[0]
+    return field.values[0] if len(field.values) == 1 and selector == one_node(field.values[0]) else None
 
 
 def _term(index: int, term: NodeSelectorTerm) -> list[Matcher]:

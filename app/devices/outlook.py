@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 
 from app.api.resource import Device, ResourceSlice, ResourceSliceSpec
-from app.devices.nodeselector import NodeSelectorError, parse
+from app.devices.nodeselection import NodeSelection
+from app.devices.nodeselector import NodeSelectorError
 
 Outlook = Callable[[str, Mapping[str, str]], Hashable]
 """(node name, node labels) -> what the slice is to the node: falsy when it is nothing."""
@@ -36,16 +37,9 @@ def outlook_of(item: ResourceSlice) -> Outlook:
 
 
 def _selection(source: ResourceSliceSpec | Device) -> Outlook | None:
-    """The first that is set decides: nodeName, allNodes, nodeSelector; None when nothing is."""
-    wanted = source.node_name
-    if wanted:
-        return lambda name, _: name == wanted
-    if source.all_nodes is True:
-        return _always
-    if source.node_selector is None:
-        return None
+    """The node selection; the text of the error when it cannot be understood. None when nothing is set."""
     try:
-        return parse(source.node_selector)
+        return NodeSelection(source).matcher()
     except NodeSelectorError as error:
         problem = str(error)
         return lambda _name, _labels: problem

@@ -68,6 +68,11 @@ class Pool:
         return "/".join(self.id)
 
     @property
+    def problem(self) -> str:
+        """Why its devices are left out; empty when they are not."""
+        return self.invalid or ("not all of its slices are published yet" if self.incomplete else "")
+
+    @property
     def order(self) -> tuple[bool, PoolID]:
         """Pools are searched in this order."""
         return self.late, self.id

@@ -1,77 +1,33 @@
-"""What is wrong with published slices, and what to do: found before a pod is refused for it.
-
-The rules are those that make a pool incomplete or invalid (Kubernetes 1.36,
-structured/internal/incubating/pools_incubating.go), and node selectors that cannot be parsed.
-"""
+"""What is wrong with an object of the cluster, and what to do: found before a pod is refused for it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Final
 
-from app.api.resource import ResourceSlice
-from app.devices.catalogue import PublishedPool
-from app.devices.nodeselector import NodeSelectorError, matches
+import msgspec
 
-Problem = tuple[str, str]
-"""(slice name, what is wrong and what to do)."""
+from app.api.meta import ObjectKey
 
 
-def problems_of(pool: PublishedPool) -> Iterator[Problem]:
-    """The problems of the newest generation of the pool; of several with one slice the last counts most."""
-    newest = list(pool.newest())
-    yield from _count(pool, newest)
-    yield from _duplicates(newest)
-    sets = {item.name: set(item.counters) for item in pool.counter_sets()}
-    for item in newest:
-        yield from _missing_counters(item, sets)
-        yield from _node_selectors(item)
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """`what` is wrong with the object; `advice` says what to do."""
+
+    object: ObjectKey
+    what: str
+    advice: str
 
 
-def _count(pool: PublishedPool, newest: list[ResourceSlice]) -> Iterator[Problem]:
-    for item in newest:
-        wanted = item.spec.pool.resource_slice_count
-        if wanted != len(newest):
-            yield (
-                item.metadata.name,
-                f"pool {'/'.join(pool.id)} has {len(newest)} slices of generation {item.spec.pool.generation}, "
-                f"but spec.pool.resourceSliceCount is {wanted}: its devices are left out until the numbers agree",
-            )
+_UNREADABLE: Final[Mapping[str, str]] = {
+    "ResourceSlice": "its devices are left out: the driver that publishes it has to correct or delete it",
+    "DeviceClass": "claims that name it are refused: correct or delete it",
+    "ResourceClaim": "what could be read of it last still counts, and it keeps its devices: correct or delete it",
+    "DeviceTaintRule": "its taints do not apply: correct or delete it",
+    "Node": "pods with claims are not placed there: correct it",
+    "Pod": "what could be read of it last still counts: correct or delete it",
+}
 
 
-def _duplicates(newest: list[ResourceSlice]) -> Iterator[Problem]:
-    names = Counter(device.name for item in newest for device in item.spec.devices)
-    for item in newest:
-        twice = sorted({device.name for device in item.spec.devices if names[device.name] > 1})
-        if twice:
-            yield (
-                item.metadata.name,
-                f"spec.devices: name {', '.join(twice)} occurs more than once in the pool, which makes the pool "
-                "invalid: the driver has to give each device a name of its own",
-            )
-
-
-def _missing_counters(item: ResourceSlice, sets: dict[str, set[str]]) -> Iterator[Problem]:
-    for index, device in enumerate(item.spec.devices):
-        for consumption in device.consumes_counters:
-            name = consumption.counter_set
-            missing = sorted(set(consumption.counters) - sets.get(name, set()))
-            if missing or name not in sets:
-                what = f"counter {', '.join(missing)} of set {name}" if name in sets else f"counter set {name}"
-                yield (
-                    item.metadata.name,
-                    f"spec.devices[{index}] ({device.name}) consumes {what}, which the pool does not publish, and that "
-                    "makes the pool invalid: the driver has to publish it in spec.sharedCounters",
-                )
-                return
-
-
-def _node_selectors(item: ResourceSlice) -> Iterator[Problem]:
-    selectors = [("spec.nodeSelector", item.spec.node_selector)]
-    selectors += [(f"spec.devices[{index}].nodeSelector", d.node_selector) for index, d in enumerate(item.spec.devices)]
-    for field, selector in selectors:
-        try:
-            if selector is not None:
-                matches(selector, "", {})
-        except NodeSelectorError as error:
-            yield item.metadata.name, f"{field}: {error}: no pod can be decided until it is corrected"
+def unreadable(key: ObjectKey, why: str) -> Problem:
+    """An object that cannot be read, of one of the kinds that are watched."""
+    return Problem(key, f"cannot be read: {why}", _UNREADABLE[key.kind])

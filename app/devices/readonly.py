@@ -11,12 +11,14 @@ from typing import Protocol
 
 from app.api.core import Node
 from app.api.features import FeatureGates
+from app.api.meta import ObjectKey
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from app.devices.audit import Violation
 from app.devices.holdings import PoolHoldings
 from app.devices.ledger import Hold
 from app.devices.nodes import SeenNode
 from app.devices.nodeview import NodeView
+from app.devices.problems import Problem
 from app.devices.usage import DeviceUse
 from app.devices.uses import PoolID, Uses
 
@@ -69,7 +71,7 @@ class ReadOnlyInventory(Protocol):
 
     def slices(self) -> Iterator[ResourceSlice]: ...
 
-    def problems(self) -> Iterator[tuple[str, str]]: ...
+    def problems(self) -> Iterator[Problem]: ...
 
 
 class ReadOnlyCluster(Protocol):
@@ -94,7 +96,7 @@ class ReadOnlyCluster(Protocol):
     def ledger(self) -> ReadOnlyLedger: ...
 
     @property
-    def unreadable(self) -> Mapping[ObjectName, str]: ...
+    def unreadable(self) -> Mapping[ObjectKey, str]: ...
 
     @property
-    def problems(self) -> Mapping[str, str]: ...
+    def problems(self) -> Sequence[Problem]: ...

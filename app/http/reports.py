@@ -116,11 +116,10 @@ def node_report(view: NodeView, ledger: ReadOnlyLedger) -> NodeReport:
 def _pool_report(pool: Pool, ledger: ReadOnlyLedger) -> PoolReport:
     driver, name = pool.id
     in_use = ledger.in_use(pool.id)
-    incomplete = "not all of its slices are published yet" if pool.incomplete else ""
     return PoolReport(
         driver=driver,
         name=name,
-        problem=pool.invalid or incomplete,
+        problem=pool.problem,
         devices=[_device_report(device.id[2], holders(ledger, in_use.get(device.id[2]))) for device in pool.devices],
     )
 

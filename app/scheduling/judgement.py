@@ -16,9 +16,9 @@ import msgspec
 
 from app.allocation.plan import Plan
 from app.allocation.plan import Refusal as NoSolution
-from app.api.core import FIELD_NODE_NAME, Node, NodeSelector, Pod
+from app.api.core import Node, Pod
 from app.api.resource import AllocationResult, ResourceClaim
-from app.devices.nodeselector import NodeSelectorError, matches
+from app.devices.nodeselector import NodeSelectorError, parse
 from app.scheduling import extended, readiness
 from app.scheduling.claims import Failure, PodClaims, Refusal, examine, find
 from app.scheduling.outcomes import FilterResult
@@ -124,24 +124,8 @@ def _reach(view: View, claim: ResourceClaim) -> Reach:
     selector = claim.allocation.node_selector if claim.allocation is not None else None
     if selector is None:
         return lambda node: True
-    matches(selector, "", {})
-    name = _single_name(selector)
-    if name is not None:
-        return lambda node: node.metadata.name == name
-    return lambda node: matches(selector, node.metadata.name, node.metadata.labels)
-
-
-def _single_name(selector: NodeSelector) -> str | None:
-    """The node's name when that is all the selector says; it is what most allocations say."""
-    if len(selector.node_selector_terms) != 1:
-        return None
-    term = selector.node_selector_terms[0]
-    if term.match_expressions or len(term.match_fields) != 1:
-        return None
-    field = term.match_fields[0]
-    if field.key != FIELD_NODE_NAME or field.operator != "In" or len(field.values) != 1:
-        return None
-    return field.values[0]
+    matches = parse(selector)
+    return lambda node: matches(node.metadata.name, node.metadata.labels)
 
 
 def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]) -> Judgement:

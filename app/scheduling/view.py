@@ -105,7 +105,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def classes_unreadable(self) -> bool:
         """True when a device class cannot be read: nobody knows which resource it stands behind."""
-        return any(kind == DeviceClass.__name__ for kind, _ in self.cluster.unreadable)
+        return any(key.kind == DeviceClass.__name__ for key in self.cluster.unreadable)
 
     def uses_devices(self, pod: Pod) -> bool:
         """True when there is anything to decide for the pod."""

@@ -35,7 +35,7 @@ class Audit:
     def __init__(
         self,
         violations: Callable[[], Iterable[Violation]],
-        claim: Callable[[str, str], ResourceClaim | None],
+        claim: Callable[[str], ResourceClaim | None],
         report: Report,
         undecided: Callable[[ResourceClaim], bool] = lambda claim: False,
     ) -> None:
@@ -91,5 +91,5 @@ class Audit:
             self._report(claim, f"{violation.subject} is also held by {others or 'another allocation'}")
 
     def _involved(self, violation: Violation) -> list[ResourceClaim]:
-        found = (self._claim(*name.rpartition("/")[::2]) for name in violation.claims)
+        found = (self._claim(name) for name in violation.claims)
         return [claim for claim in found if claim is not None]

@@ -11,6 +11,7 @@ import pytest
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.features import FeatureGates
+from app.api.meta import ObjectKey
 from app.api.resource import (
     AllocationResult,
     DeviceClass,
@@ -20,6 +21,7 @@ from app.api.resource import (
     ResourceSlice,
 )
 from app.devices.cluster import Cluster
+from app.devices.problems import Problem
 
 SliceBuilder = Callable[..., ResourceSlice]
 ClaimBuilder = Callable[..., ResourceClaim]
@@ -132,24 +134,38 @@ class TestImprovement:
         assert cluster.apply(written)
 
 
+def problem_of(cluster: Cluster, slice_name: str) -> Problem:
+    (found,) = (problem for problem in cluster.problems if problem.object == ObjectKey("ResourceSlice", slice_name))
+    return found
+
+
 class TestProblems:
     def test_an_incomplete_pool_is_named_with_both_numbers(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
         cluster.apply(make_slice("s", "p", ["d0"], count=2))
-        assert (
-            "has 1 slices of generation 1, but spec.pool.resourceSliceCount is 2" in cluster.problems["ResourceSlice s"]
-        )
+        text = "pool gpu/p has 1 slice of generation 1, but spec.pool.resourceSliceCount is 2"
+        assert text in problem_of(cluster, "s").what
         cluster.apply(make_slice("t", "p", ["d1"], count=2))
-        assert cluster.problems == {}
+        assert cluster.problems == []
 
     def test_a_duplicate_device_is_named_on_each_slice(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
         cluster.apply(make_slice("s", "p", ["d0"], count=2))
         cluster.apply(make_slice("t", "p", ["d0"], count=2))
-        assert sorted(cluster.problems) == ["ResourceSlice s", "ResourceSlice t"]
-        assert "d0 occurs more than once" in cluster.problems["ResourceSlice s"]
+        assert "duplicate device name d0 in slice t" in problem_of(cluster, "s").what
+        assert "duplicate device name d0 in slice t" in problem_of(cluster, "t").what
+
+    def test_duplicate_counter_sets_are_named(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
+        counters = [{"name": "shared", "counters": {"slots": {"value": "1"}}}]
+        cluster.apply(make_slice("s", "p", count=2, sharedCounters=counters))
+        cluster.apply(make_slice("t", "p", count=2, sharedCounters=counters))
+        assert "duplicate counter set name shared in slice t" in problem_of(cluster, "t").what
+        assert "counter set" in problem_of(cluster, "t").advice
 
     @pytest.mark.parametrize(
         ("counter_set", "counter", "text"),
-        [("none", "slots", "counter set none"), ("shared", "none", "counter none of set shared")],
+        [
+            ("none", "slots", "counter set none of device d0 is not defined in the pool"),
+            ("shared", "none", "counter none of device d0 is not defined in set shared"),
+        ],
     )
     def test_missing_counters_are_named(
         self, cluster: Cluster, make_slice: SliceBuilder, counter_set: str, counter: str, text: str
@@ -159,12 +175,12 @@ class TestProblems:
         cluster.apply(
             make_slice("t", "p", count=2, sharedCounters=[{"name": "shared", "counters": {"slots": {"value": "1"}}}])
         )
-        assert f"spec.devices[0] (d0) consumes {text}," in cluster.problems["ResourceSlice s"]
+        assert text in problem_of(cluster, "s").what
 
     def test_a_broken_node_selector_is_named_with_its_field(self, cluster: Cluster, make_slice: SliceBuilder) -> None:
         broken = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "k", "operator": "Gt", "values": ["x"]}]}]}
         cluster.apply(make_slice("s", "p", ["d0"], nodeSelector=broken))
-        assert cluster.problems["ResourceSlice s"].startswith("spec.nodeSelector: nodeSelectorTerms[0]")
+        assert problem_of(cluster, "s").what.startswith("spec.nodeSelector: nodeSelectorTerms[0]")
 
     def test_an_unreadable_object_counts_as_absent_until_it_can_be_read(
         self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
@@ -172,17 +188,17 @@ class TestProblems:
         cluster.apply(make_node("n"))
         cluster.apply(make_slice("s", "p", ["d0"], nodeName="n"))
         cluster.poison("ResourceSlice", "s", "spec.devices[0].capacity: bad quantity")
-        assert cluster.problems == {"ResourceSlice s": "spec.devices[0].capacity: bad quantity"}
+        assert problem_of(cluster, "s").what == "cannot be read: spec.devices[0].capacity: bad quantity"
         view = cluster.inventory.view("n")
         assert view is not None and view.devices == ()
         cluster.apply(make_slice("s", "p", ["d0"], nodeName="n"))
-        assert cluster.problems == {}
+        assert cluster.problems == []
 
     def test_an_unreadable_claim_keeps_its_devices(self, cluster: Cluster, make_claim: ClaimBuilder) -> None:
         cluster.apply(make_claim("c", 1, ["gpu/p/d0"]))
         assert not cluster.poison("ResourceClaim", "default/c", "status: not an object")
         assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d0"}
-        assert list(cluster.problems) == ["ResourceClaim default/c"]
+        assert [problem.object for problem in cluster.problems] == [ObjectKey("ResourceClaim", "default/c")]
 
 
 class TestTaintRules:

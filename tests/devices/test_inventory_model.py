@@ -159,6 +159,16 @@ class InventoryMachine(RuleBasedStateMachine):
         assert set(self.inventory.nodes) == set(self.nodes)
 
     @invariant()
+    def a_pool_that_cannot_be_used_is_a_problem(self) -> None:
+        reported = {problem.object.name for problem in self.inventory.problems()}
+        for name in self.nodes:
+            view = self.inventory.view(name)
+            for pool in view.pools if view is not None else ():
+                slices = [item for item in self.slices.values() if (item.spec.driver, item.spec.pool.name) == pool.id]
+                if len({item.spec.pool.generation for item in slices}) == 1 and (pool.incomplete or pool.invalid):
+                    assert reported & {item.metadata.name for item in slices}
+
+    @invariant()
     def the_log_notes_every_node_that_sees_something_else_now(self) -> None:
         changes = self.inventory.nodes.changes
         noted = changes.since(self.position)

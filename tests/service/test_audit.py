@@ -22,7 +22,8 @@ class World:
             lambda claim: claim.metadata.key in self.undecided,
         )
 
-    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+    def claim(self, key: str) -> ResourceClaim | None:
+        namespace, name = key.split("/")
         return None if name == "gone" else ResourceClaim(metadata=ObjectMeta(name=name, namespace=namespace))
 
     def line(self, claim: ResourceClaim, text: str) -> tuple[str, str]:

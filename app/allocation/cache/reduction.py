@@ -15,7 +15,6 @@ from app.api.features import FeatureGates
 from app.cel import CelCompileError, compile_selector
 from app.devices.models import DeviceModel
 from app.devices.nodes import Sight
-from app.devices.nodeselection import NodeSelection
 from app.devices.pools import Pool
 
 REMEMBERED_SIGHTS = 100_000
@@ -146,13 +145,9 @@ def _places(pool: Pool) -> tuple[int, ...]:
     """The place of each device; empty when all are 0."""
     if not pool.elsewhere and not pool.unmatchable:
         selections = {device.selection for device in pool.devices}
-        if not any(_many_terms(selection) for selection in selections):
+        if not any(selection.has_many_terms for selection in selections):
             return ()
     return tuple(
-        (pool.elsewhere >> index & 1) | (index in pool.unmatchable) << 1 | _many_terms(device.selection) << 2
+        (pool.elsewhere >> index & 1) | (index in pool.unmatchable) << 1 | device.selection.has_many_terms << 2
         for index, device in enumerate(pool.devices)
     )
-
-
-def _many_terms(selection: NodeSelection) -> bool:
-    return selection.node_selector is not None and len(selection.node_selector.node_selector_terms) > 1

@@ -379,5 +379,5 @@ class TestPoison:
         pool = {"name": "bad", "generation": 1, "resourceSliceCount": 1}
         world.put_slice("bad", {"driver": "gpu", "pool": pool, "nodeName": "n1", "devices": devices})
         assert world.ask(wanted(exactly(2))) == ("n0 n1", "")
-        assert list(world.cluster.problems) == ["ResourceSlice bad"]
+        assert [str(problem.object) for problem in world.cluster.problems] == ["ResourceSlice bad"]
         assert isinstance(world.decisions.plan([wanted(exactly(2))], "n1"), Plan)
