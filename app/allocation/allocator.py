@@ -13,7 +13,6 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection
 
 from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Refusal, undecided
@@ -27,19 +26,14 @@ from app.devices.holdings import NodeHoldings
 from app.devices.nodeview import NodeView
 
 
-def random_share_ids() -> str:
-    """A random UUID as upstream makes them: lower case, 36 characters."""
-    return str(uuid.uuid4())
-
-
 class Allocator:
     """Decides nodes one by one. Keeps nothing between calls."""
 
     def __init__(
         self,
         *,
+        share_ids: ShareIDs,
         step_budget: int = STEP_BUDGET,
-        share_ids: ShareIDs = random_share_ids,
         proofs: Collection[Proof] = ALL,
     ) -> None:
         self._budget = step_budget

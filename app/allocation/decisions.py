@@ -7,19 +7,20 @@ cache. `over` asks the same of a hypothetical state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Final
 
 from cachetools import LRUCache
 
-from app.allocation.allocator import Allocator, random_share_ids
+from app.allocation.allocator import Allocator
 from app.allocation.cache.lens import Focus, Lens, focus
 from app.allocation.cache.reduction import Reads, Reduction, reads_of
 from app.allocation.cache.verdicts import UNKNOWN_NODE, Search, Table, Verdicts
 from app.allocation.explanation import explain
 from app.allocation.plan import STEP_BUDGET, Explanation, Failure, Plan, Refusal
 from app.allocation.requests import Filter, PreparedClaims, prepare
+from app.allocation.result import ShareIDs
 from app.allocation.score import Allocated, PrioritizedList, Scorer
 from app.api.resource import ResourceClaim
 from app.devices.cluster import Cluster
@@ -59,8 +60,8 @@ class Decisions:
         self,
         cluster: Cluster,
         *,
+        share_ids: ShareIDs,
         step_budget: int = STEP_BUDGET,
-        share_ids: Callable[[], str] = random_share_ids,
         scorer: Scorer = PRIORITIZED_LIST,
     ) -> None:
         self.scorer = scorer

@@ -4,19 +4,19 @@ A scenario is an object with `name`, `node`, `slices`, `classes`, `taintRules`, 
 API objects, resource.k8s.io/v1 or the betas converted to it) and `features` (the gates that are on; absent: all). The
 answer has `name`, `kind` (`allocated`, `unschedulable` or `error`), `allocations`, `error`, `steps` and `micros`.
 
-Promises: never raises for what a scenario contains; an object that cannot be decoded is an `error` that names it.
+Promises: pure; never raises for what a scenario contains; an object that cannot be decoded is an `error` that names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from time import perf_counter_ns
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from app.allocation.allocator import Allocator
 from app.allocation.explanation import explain
 from app.allocation.plan import STEP_BUDGET, Failure, Plan, Refusal
 from app.allocation.requests import prepare
+from app.allocation.result import ShareIDs
 from app.api.core import Node
 from app.api.decoding import DecodeError, convert, to_builtins
 from app.api.features import FeatureGates
@@ -42,17 +42,24 @@ class Scenario:
         self.claims = _objects(ResourceClaim, case.get("claims"))
 
 
-def answer(case: Mapping[str, Any], *, step_budget: int = STEP_BUDGET, reasons: bool = False) -> dict[str, Any]:
-    """The decision for one scenario; `micros` is the time from decoded objects to the answer. With `reasons` a refusal
-    is explained.
+def answer(
+    case: Mapping[str, Any],
+    *,
+    share_ids: ShareIDs,
+    nanoseconds: Callable[[], int],
+    step_budget: int = STEP_BUDGET,
+    reasons: bool = False,
+) -> dict[str, Any]:
+    """The decision for one scenario; `micros` is the time from decoded objects to the answer by the clock
+    `nanoseconds`. With `reasons` a refusal is explained.
     """
     try:
         scenario = Scenario(case)
     except (DecodeError, ValueError, TypeError, AttributeError) as problem:
         return _answer(str(case.get("name", "")), Failure(str(problem)), 0)
-    started = perf_counter_ns()
-    decision = decide(scenario, Allocator(step_budget=step_budget))
-    found = _answer(scenario.name, decision, (perf_counter_ns() - started) // 1000)
+    started = nanoseconds()
+    decision = decide(scenario, Allocator(share_ids=share_ids, step_budget=step_budget))
+    found = _answer(scenario.name, decision, (nanoseconds() - started) // 1000)
     if reasons and not isinstance(decision, Plan):
         found["reasons"] = _reasons(scenario, step_budget)
     return found

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from time import perf_counter_ns
 from typing import Annotated, Any
+from uuid import uuid4
 
 import typer
 
@@ -22,9 +24,10 @@ def allocate(
     """
     from app.allocation.scenario import answer
 
-    unreadable = answer_lines(
-        sys.stdin.buffer, sys.stdout.buffer, lambda case: answer(case, reasons=explain), _complain
-    )
+    def decided(case: dict[str, Any]) -> dict[str, Any]:
+        return answer(case, share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, reasons=explain)
+
+    unreadable = answer_lines(sys.stdin.buffer, sys.stdout.buffer, decided, _complain)
     raise typer.Exit(1 if unreadable else 0)
 
 

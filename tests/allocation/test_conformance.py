@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from app.allocation.plan import STEP_BUDGET
-from app.allocation.scenario import answer
 from app.api.quantity import Quantity
 from tests.support.allocation.checking import violations
+from tests.support.allocation.scenarios import answer
 
 VECTORS = Path(__file__).parents[1] / "conformance"
 MAX_HARD_STEPS = 1000

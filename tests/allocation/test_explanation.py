@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from app.allocation.scenario import answer
 from app.allocation.score import PrioritizedList
 from app.api.decoding import convert
 from app.api.resource import AllocationResult, ResourceClaim
@@ -14,6 +13,7 @@ from tests.support.allocation.scenarios import (
     DRIVER,
     A,
     allocated,
+    answer,
     ask,
     claim,
     device,

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.allocation.scenario import answer
 from tests.support.allocation.scenarios import (
     DRIVER,
     NODE,
     A,
+    answer,
     claim,
     device,
     device_class,

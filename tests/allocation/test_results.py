@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.allocation.scenario import answer
 from tests.support.allocation.scenarios import (
     DRIVER,
+    answer,
     ask,
     claim,
     device,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from app.allocation.plan import INVALID_POOLS
-from app.allocation.scenario import answer
 from tests.support.allocation.scenarios import (
     DRIVER,
     A,
     allocated,
+    answer,
     ask,
     claim,
     device,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.allocation.scenario import answer
 from tests.support.allocation.scenarios import (
     DRIVER,
     A,
+    answer,
     ask,
     claim,
     device,
