@@ -42,12 +42,14 @@ class Cluster:
         """Whether there is a node of this name. Faster than looking into `nodes`, which filter does for thousands."""
         return self.inventory.nodes.index.__contains__
 
-    def apply(self, obj: Watched) -> bool:
-        """An object as the watch shows it. True when a pod that was refused may fit now."""
+    def apply(self, obj: Watched, *, after_gap: bool = False) -> bool:
+        """An object as the watch shows it. True when a pod that was refused may fit now. `after_gap`: versions of the
+        object before this one may have been missed.
+        """
         self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None)
         match obj:
             case ResourceClaim():
-                return self._observe(obj, watched=True)
+                return self._observe(obj, watched=True, after_gap=after_gap)
             case ResourceSlice():
                 return self.inventory.put_slice(obj)
             case Node():
@@ -59,7 +61,7 @@ class Cluster:
 
     def learn(self, claim: ResourceClaim) -> bool:
         """A claim as the reply to a read or write of ours shows it. True when a pod that was refused may fit now."""
-        return self._observe(claim, watched=False)
+        return self._observe(claim)
 
     def remove(self, obj: Watched) -> bool:
         """An object is gone. True when a pod that was refused may fit now."""
@@ -89,13 +91,13 @@ class Cluster:
             return self.inventory.drop_class(name)
         return self.inventory.drop_rule(name)
 
-    def _observe(self, claim: ResourceClaim, *, watched: bool) -> bool:
+    def _observe(self, claim: ResourceClaim, *, watched: bool = False, after_gap: bool = False) -> bool:
         """Besides freed devices: a claim somebody may wait for exists now, or has been allocated, or has room again.
 
         A version that is older than the one known, as watches bring after our own replies, is news to nobody.
         """
         before, in_flight = self.ledger.by_uid(claim.metadata.uid), self.ledger.held(claim.metadata.uid)
-        freed = self.ledger.observe(claim, watched=watched)
+        freed = self.ledger.observe(claim, watched=watched, after_gap=after_gap)
         if before is None:
             return True
         now = self.ledger.by_uid(claim.metadata.uid) or claim

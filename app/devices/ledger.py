@@ -52,18 +52,34 @@ class Hold:
 
 
 class _Record:
-    """All we know of one claim; `bare` is the newest resourceVersion that did not carry its present allocation."""
+    """All we know of one claim, and what is known of the age of its allocation.
 
-    __slots__ = ("bare", "claim", "hold", "seen", "since", "stored", "uses")
+    `bare`: the newest resourceVersion that did not carry the present allocation, from whatever source: the allocation
+    is younger. `since`: the resourceVersion at which the watch began to show the allocation that it showed last, with
+    no version missed from then on: the allocation is no younger. 0 when the watch showed none.
+    """
+
+    __slots__ = ("bare", "claim", "hold", "seen", "shown", "since", "stored", "uses")
 
     def __init__(self) -> None:
         self.claim: ResourceClaim | None = None
         self.hold: Hold | None = None
         self.seen = 0
+        self.shown: Uses | None = None
+        """What the watch showed last; None: no allocation."""
         self.stored: Uses = {}
         self.uses: Uses = {}
         self.bare = 0
         self.since = 0
+
+    @property
+    def written(self) -> int:
+        """The resourceVersion at which the present allocation was there already: it may be older, never younger. As
+        long as the watch is behind a reply, the allocation can have been made anew in between.
+        """
+        if self.claim is None or self.claim.allocation is None:
+            return 0
+        return self.since if self.seen >= self.claim.metadata.version else self.claim.metadata.version
 
 
 def identity(claim: ResourceClaim) -> str:
@@ -89,8 +105,10 @@ class Ledger:
 
     # --- claims as stored -------------------------------------------------------------------------------------------
 
-    def observe(self, claim: ResourceClaim, *, watched: bool) -> bool:
-        """A version of the claim, from the watch or from the reply to our write. True when devices became free."""
+    def observe(self, claim: ResourceClaim, *, watched: bool, after_gap: bool = False) -> bool:
+        """A version of the claim, from the watch or from the reply to our write. True when devices became free, or when
+        a claim may have a rival less than was known. `after_gap`: the watch may have missed versions before this one.
+        """
         uid, version = identity(claim), claim.metadata.version
         if self._is_history(uid, version, watched):
             return False
@@ -98,13 +116,29 @@ class Ledger:
         if freed is None:
             return False
         record = self._records.setdefault(uid, _Record())
-        if watched:
-            record.seen = max(record.seen, version)
+        uses = uses_of(claim.allocation, shares=self._shares)
+        age = record.written, record.bare
+        if watched and not 0 < version <= record.seen:
+            self._show(record, claim, uses, after_gap)
         if record.claim is None or not 0 < version < record.claim.metadata.version:
-            self._store(record, uid, claim)
+            self._store(record, uid, claim, uses)
+        elif claim.allocation is None or uses != record.stored:
+            record.bare = max(record.bare, version)
         if watched and self._landed(record):
             record.hold = None
-        return self._charge(uid, record) or freed
+        freed = self._charge(uid, record) or freed
+        return freed or ((record.written, record.bare) != age and self._is_contested(uid, record))
+
+    @staticmethod
+    def _show(record: _Record, claim: ResourceClaim, uses: Uses, after_gap: bool) -> None:
+        """The watch shows a version that it has not shown before."""
+        before, record.seen = record.seen, claim.metadata.version
+        if claim.allocation is None:
+            record.since, record.shown = 0, None
+        elif record.shown is None or record.shown != uses or after_gap:
+            record.since, record.shown = record.seen, uses
+            if before and not after_gap:  # nothing was missed: it is this version that brought the allocation
+                record.bare = max(record.bare, record.seen - 1)
 
     def _is_history(self, uid: str, version: int, watched: bool) -> bool:
         """Whether the claim is known to be deleted. Only the watch can show it again, with a newer version."""
@@ -127,16 +161,13 @@ class Ledger:
             return None
         return self.forget(claim.metadata.namespace, claim.metadata.name, known)
 
-    def _store(self, record: _Record, uid: str, claim: ResourceClaim) -> None:
+    def _store(self, record: _Record, uid: str, claim: ResourceClaim, uses: Uses) -> None:
         before = record.claim
-        after = uses_of(claim.allocation, shares=self._shares)
         if claim.allocation is None:
-            record.bare, record.since = claim.metadata.version, 0
-        elif before is None or before.allocation is None:
-            record.since = claim.metadata.version
-        elif after != record.stored:
-            record.bare, record.since = before.metadata.version, claim.metadata.version
-        record.claim, record.stored = claim, after
+            record.bare = max(record.bare, claim.metadata.version)
+        elif before is not None and (before.allocation is None or uses != record.stored):
+            record.bare = max(record.bare, before.metadata.version)
+        record.claim, record.stored = claim, uses
         if before is None:
             self._by_name[claim.metadata.key] = uid
             owner = claim.metadata.controller
@@ -316,13 +347,13 @@ class Ledger:
         """Other stored claims that conflict with this one and may have been allocated before it.
 
         They own or share a device this one owns, own a device it shares, or overdraw together with it a capacity or
-        a counter that it uses. A claim that was seen unallocated at or after this claim's write came later and is
-        not a rival: its writer sees us.
+        a counter that it uses. A claim of which it is known that its allocation came later than this claim's is not a
+        rival: its writer sees us.
         """
         record = self._records.get(identity(claim))
         if record is None or record.claim is None:
             return ()
-        written = record.since
+        written = record.written
 
         def may_be_earlier(uid: str) -> bool:
             other = self._records[uid]
@@ -330,6 +361,10 @@ class Ledger:
 
         found = self._auditor.rivals(identity(claim), record.stored, may_be_earlier)
         return tuple(rival for uid in found if (rival := self.by_uid(uid)) is not None)
+
+    def _is_contested(self, uid: str, record: _Record) -> bool:
+        """True when other stored claims conflict with this one, older or not."""
+        return bool(record.stored) and bool(self._auditor.rivals(uid, record.stored, lambda other: True))
 
     def is_unverifiable(self, claim: ResourceClaim) -> bool:
         """Whether a device of the claim is not published, or consumes counters of a pool that is not whole, while

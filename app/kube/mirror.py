@@ -48,7 +48,11 @@ def _ignore(_name: str) -> None:
 
 
 class Callbacks(Generic[T]):
-    """Where changes go. `on_poisoned(name, problem)`: an object cannot be used; `on_healed(name)`: it can again."""
+    """Where changes go. `on_poisoned(name, problem)`: an object cannot be used; `on_healed(name)`: it can again.
+
+    `on_jump` is called instead of `on_apply` when versions of the object before this one may have been missed: it comes
+    from a list, or after a version that could not be used.
+    """
 
     def __init__(
         self,
@@ -56,8 +60,10 @@ class Callbacks(Generic[T]):
         on_remove: Callable[[T], object],
         on_poisoned: Callable[[str, str], object],
         on_healed: Callable[[str], object] = _ignore,
+        on_jump: Callable[[T], object] | None = None,
     ) -> None:
         self.on_apply = on_apply
+        self.on_jump = on_jump or on_apply
         self.on_remove = on_remove
         self.on_poisoned = on_poisoned
         self.on_healed = on_healed
@@ -103,7 +109,7 @@ class Mirror(Generic[T]):
         """Apply what `listed` has found so far."""
         changed, self._changed = self._changed, []
         for raw, identity in changed:
-            self._apply(raw, identity)
+            self._apply(raw, identity, listed=True)
 
     def end_list(self, version: str) -> None:
         """The list is complete: report what has changed and what is gone, in one step."""
@@ -132,7 +138,7 @@ class Mirror(Generic[T]):
         if identity.resource_version:
             self.version = identity.resource_version
 
-    def _apply(self, raw: msgspec.Raw, identity: Identity) -> None:
+    def _apply(self, raw: msgspec.Raw, identity: Identity, *, listed: bool = False) -> None:
         key = identity.key
         try:
             obj = self._resource.decode(raw)
@@ -140,7 +146,7 @@ class Mirror(Generic[T]):
             if known is not None and known.metadata.uid != obj.metadata.uid:
                 self._remove(key)  # deleted and made anew while nobody watched
             self._known[key] = self._keep(obj)
-            self._callbacks.on_apply(obj)
+            (self._callbacks.on_jump if listed or key in self._poisoned else self._callbacks.on_apply)(obj)
         except DecodeError as problem:
             self._poison(key, problem.problem)
         except Exception as problem:  # one object must never stop the others

@@ -33,7 +33,8 @@ UNFINISHED_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Faile
 class Sink(Protocol):
     """Where changes go, one at a time, on the event loop."""
 
-    def apply(self, obj: Any) -> object: ...
+    def apply(self, obj: Any, *, after_gap: bool = False) -> object:
+        """A new or changed object. `after_gap`: versions of it before this one may have been missed."""
 
     def remove(self, obj: Any) -> object: ...
 
@@ -88,6 +89,7 @@ class Watches:
             sink.remove,
             lambda name, problem: sink.poison(kind, name, problem),
             lambda name: sink.heal(kind, name),
+            lambda obj: sink.apply(obj, after_gap=True),
         )
         pods = resource is PODS
         return Reflector(

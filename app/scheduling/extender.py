@@ -158,9 +158,9 @@ class Extender:
 
     # --- what the watches bring -------------------------------------------------------------------------------------
 
-    def apply(self, obj: Watched) -> None:
-        """A new or changed object."""
-        self._intake.apply(obj)
+    def apply(self, obj: Watched, *, after_gap: bool = False) -> None:
+        """A new or changed object. `after_gap`: the watch may have missed versions of it before this one."""
+        self._intake.apply(obj, after_gap=after_gap)
         if isinstance(obj, Pod) and (obj.spec.node_name or obj.finished):
             self._settle(obj.metadata.uid)
 

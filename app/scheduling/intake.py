@@ -12,6 +12,7 @@ from app.api.core import Node, Pod
 from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from app.devices.cluster import Cluster
 from app.scheduling.changes import Changes
+from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.idle import IdleAllocations
 from app.scheduling.pods import Pods
 from app.scheduling.resourcenames import ResourceNames
@@ -34,15 +35,18 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
 
     # --- from the watches -------------------------------------------------------------------------------------------
 
-    def apply(self, obj: Watched) -> None:
-        """A new or changed object."""
+    def apply(self, obj: Watched, *, after_gap: bool = False) -> None:
+        """A new or changed object. `after_gap`: the watch may have missed versions of it before this one."""
         if isinstance(obj, Pod):
+            before = self.pods.get(obj.metadata.uid)
             self.pods.apply(obj)
             self.changes.notify(obj.metadata.uid)
+            if obj.spec.node_name and (before is None or not before.spec.node_name) and self._ends_doubt(obj):
+                self.wakeups.improved()
             return
         if isinstance(obj, ResourceClaim):
-            self._observe(obj, watched=True)
-            self.idle.observe(obj)
+            self._observe(obj, watched=True, after_gap=after_gap)
+            self.idle.observe(obj, after_gap=after_gap)
             return
         improved = self.cluster.apply(obj)
         if isinstance(obj, DeviceClass):
@@ -78,11 +82,21 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         """An object that could not be read can be again, or is gone."""
         self.cluster.heal(kind, key)
 
+    def _ends_doubt(self, pod: Pod) -> bool:
+        """True when the pod, which is bound now, shares a claim of which it cannot be told whether it gives something
+        away twice: a pod runs with it, so that was verified, and others may join it.
+        """
+        names = named_claims(pod)
+        if isinstance(names, Refusal):
+            return False
+        claims = (self.cluster.ledger.get(pod.metadata.namespace, name) for name, _ in names)
+        return any(claim is not None and self.cluster.ledger.is_unverifiable(claim) for claim in claims)
+
     # --- from replies -----------------------------------------------------------------------------------------------
 
     def learn(self, claim: ResourceClaim) -> None:
         """The reply to a read or write of ours: newer than what the watch brought, perhaps."""
-        self._observe(claim, watched=False)
+        self._observe(claim)
 
     def learn_pod(self, pod: Pod) -> None:
         """The reply to a read of ours; the watch may be ahead of it."""
@@ -96,11 +110,11 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             self.wakeups.improved()
         self.changes.notify(meta.uid)
 
-    def _observe(self, claim: ResourceClaim, *, watched: bool) -> None:
+    def _observe(self, claim: ResourceClaim, *, watched: bool = False, after_gap: bool = False) -> None:
         """A claim that is seen for the first time helps only the pods that miss it; it must not wake all others."""
         meta = claim.metadata
         new = self.cluster.ledger.by_uid(meta.uid) is None
-        improved = self.cluster.apply(claim) if watched else self.cluster.learn(claim)
+        improved = self.cluster.apply(claim, after_gap=after_gap) if watched else self.cluster.learn(claim)
         if watched or self.cluster.ledger.seen(meta.uid):
             self.unseen.forget(meta.uid)
         else:

@@ -30,6 +30,9 @@ class Pods:
             return
         other = self._by_name.get(pod.metadata.key)
         if other is not None and other != uid:
+            if 0 < pod.metadata.version < self._by_uid[other].metadata.version:
+                self._drop(pod)  # the predecessor of a pod that a read has brought already
+                return
             self._drop(self._by_uid[other])
         self._deleted.pop(uid, None)
         self._by_uid[uid] = pod

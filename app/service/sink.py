@@ -27,8 +27,8 @@ class ClusterSink:
         self._audit = audit
         self._known = known
 
-    def apply(self, obj: Any) -> None:
-        self._extender.apply(obj)
+    def apply(self, obj: Any, *, after_gap: bool = False) -> None:
+        self._extender.apply(obj, after_gap=after_gap)
         if self._known():  # before that, the audit's first look has everything
             for claim in self._extender.claims_in_use(obj):
                 self._audit.notice(self._cluster.ledger.violations_of(claim))

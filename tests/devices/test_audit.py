@@ -155,7 +155,7 @@ def test_a_claim_whose_moment_of_allocation_is_unknown_counts_as_earlier(
     """After a broken watch the list shows only the newest version, allocated at some time before it."""
     ledger.observe(make_claim("other", 2), watched=True)
     ledger.observe(make_claim("ours", 6, ["gpu/n/x"]), watched=False)
-    ledger.observe(make_claim("other", 9, ["gpu/n/x"]), watched=True)
+    ledger.observe(make_claim("other", 9, ["gpu/n/x"]), watched=True, after_gap=True)
     ours = ledger.by_uid("uid-ours")
     assert ours is not None
     assert [rival.metadata.name for rival in ledger.rivals(ours)] == ["other"]

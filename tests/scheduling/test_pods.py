@@ -46,6 +46,18 @@ def test_a_pod_made_anew_replaces_its_namesake() -> None:
     assert list(pods) == [new]
 
 
+def test_a_late_event_of_a_predecessor_leaves_its_successor_alone() -> None:
+    pods = Pods()
+    old, new = at(make_pod("p", uid="old"), 4), at(make_pod("p", uid="new"), 6)
+    pods.learn(new)  # a read is ahead of the watch, which shows the end of the old pod later
+    pods.apply(at(old, 5))
+    assert pods.named("default", "p") is new
+    assert list(pods) == [new]
+    assert pods.leaving("old")
+    pods.remove(old)
+    assert pods.named("default", "p") is new
+
+
 def test_a_pod_that_ends_is_leaving() -> None:
     pods = Pods()
     assert not pods.leaving("unheard-of")

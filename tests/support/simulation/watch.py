@@ -78,7 +78,7 @@ class Watch:
             if known is not None and known.metadata.uid != obj.metadata.uid:
                 self._bring(known, removed=True)
             if known is not obj:
-                self._bring(obj, spoiled=self._is_spoiled(obj))
+                self._bring(obj, spoiled=self._is_spoiled(obj), after_gap=True)
         for key, obj in list(self._seen.items()):
             if key[0] is kind and key not in now:
                 self._bring(obj, removed=True)
@@ -108,8 +108,9 @@ class Watch:
         for _ in range(1 + self.repeat):
             self._bring(obj, removed=removed, spoiled=spoiled)
 
-    def _bring(self, obj: Any, *, removed: bool = False, spoiled: bool = False) -> None:
+    def _bring(self, obj: Any, *, removed: bool = False, spoiled: bool = False, after_gap: bool = False) -> None:
         key = (type(obj), obj.metadata.key)
+        after_gap = after_gap or key in self._spoiled
         self._spoiled.discard(key)
         if removed:
             known = self._seen.pop(key, None)
@@ -121,7 +122,7 @@ class Watch:
             self._spoiled.add(key)
             self.sink.poison(type(obj).__name__, obj.metadata.key, "cannot be decoded")
         else:
-            self.sink.apply(obj)
+            self.sink.apply(obj, after_gap=after_gap)
             self.sink.heal(type(obj).__name__, obj.metadata.key)
 
 
