@@ -1,6 +1,6 @@
-"""Which expressions cannot cost too much, whatever (modest) device they are evaluated on.
+"""Which expressions stay within the limit of costs on every modest device.
 
-For these the fast way need not count. The bounds are generous: what is refused here is evaluated exactly.
+Their compiled form need not count. The bounds are generous. Every other expression is interpreted, and counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from app.cel.syntax import Call, Literal, Macro, Node, walk
 
 _MAX_NODES: Final = 300
 LONGEST_LOOP: Final = 256
-"""How many elements a loop of the fast way may have; a modest device has no longer lists."""
+"""How many elements a loop of a compiled form may have; a modest device has no longer lists."""
 
 _NODE_COST: Final = 120
 _LONGEST: Final = 1024
@@ -20,7 +20,7 @@ _BUDGET: Final = 900_000
 
 
 def is_affordable(tree: Node) -> bool:
-    """Whether the expression stays within the limit of costs on every modest device."""
+    """True when the expression stays within the limit of costs on every modest device."""
     nodes = walk(tree)
     return len(nodes) <= _MAX_NODES and _worst_cost(nodes) <= _BUDGET
 

@@ -84,7 +84,7 @@ def _still_evaluate(operand: Evaluate, frame: Frame) -> None:
 
 
 def is_sum(node: Node) -> bool:
-    """Whether a node is a sum, leaving aside what adds an empty list."""
+    """True when the node is a sum, not counting the addition of an empty list."""
     if not (isinstance(node, Call) and node.function == "_+_"):
         return False
     left, right = node.args

@@ -1,6 +1,6 @@
 """What an evaluation costs, in units of cel-go (interpreter/runtimecost.go, v0.26; apiserver pkg/cel/library/cost.go).
 
-An evaluation that costs more than `LIMIT` is aborted, whatever it would have said.
+An evaluation that costs more than `LIMIT` is aborted, without regard to its result.
 """
 
 from __future__ import annotations

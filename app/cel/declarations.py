@@ -42,7 +42,7 @@ class Overload:
         self.guards: tuple[Guard | None, ...] = tuple(_guard(kind) for kind in self.params)
 
     def accepts(self, values: tuple[Any, ...]) -> bool:
-        """Whether the values are of the declared types, as far as upstream looks: a list is judged by its first."""
+        """True when the values have the declared types, as far as upstream looks: of a list, at its first element."""
         if len(values) != len(self.params):
             return False
         for guard, value in zip(self.guards, values, strict=True):

@@ -54,7 +54,7 @@ class DeviceView:
     """A device at run time.
 
     `attribute_values` and `capacity_values` map "domain/id" to value. `poison` is the error of every evaluation, if the
-    device has a value that cannot be used. `modest` tells that there is none, and that the device has no more and no
+    device has a value that cannot be used. `modest` is true when there is none and the device has no more and no
     longer values than the API allows, so that the cost of simple expressions is bounded.
     """
 
@@ -179,7 +179,7 @@ class DeviceView:
 
 
 def _typed(value: Any) -> Hashable:
-    """A value together with what tells it from equal values: type, text of versions, form of quantities."""
+    """A value together with what distinguishes it from equal values: type, text of versions, form of quantities."""
     kind = value.__class__
     if kind is list:
         return (list, tuple(map(_typed, value)))

@@ -67,7 +67,7 @@ def contains(elements: list[Any], value: Any) -> bool:
 
 
 class _Comparison:
-    """One comparison of lists or maps. What shares parts many times over must not take for ever."""
+    """One comparison of lists or maps, in a bounded number of steps even when parts are shared many times over."""
 
     __slots__ = ("_left",)
 
@@ -176,7 +176,7 @@ def _compare_numbers(left: Any, right: Any) -> int:
 
 
 def is_sortable(value: Any) -> bool:
-    """Whether values of this type have an order among themselves."""
+    """True for values of a type that has an order."""
     return value.__class__ in _COMPARABLE
 
 

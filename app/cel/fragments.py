@@ -26,7 +26,7 @@ SCALARS: Final = frozenset(_SURE.values())
 
 
 class Unsupported(Exception):
-    """Something that is left to the interpreter."""
+    """An expression has a part that only the interpreter knows."""
 
 
 class Code(NamedTuple):

@@ -1,12 +1,11 @@
-"""The fast way to evaluate a selector: the common part of the language as one flat Python function.
+"""The compiled form of a selector: the common part of the language as one flat Python function.
 
-Promises: if the function returns, its answer is the interpreter's. If anything is out of the ordinary (an attribute is
-missing or of another type than it takes, an overflow, …) the function raises, no matter what, and the interpreter
-decides. What the generator does not know, or what might be costly, it leaves to the interpreter altogether.
+Promises: the function gives the interpreter's answer, or raises NotFast when something is out of the ordinary: an
+attribute is missing or of an unexpected type, an integer overflows. An expression with parts that the generator does
+not know, or that might be costly, has no compiled form.
 
-Python's `and`, `or`, `all` and `any` are those of the language as long as nothing fails. Python's `==` and `<` are used
-where the class of an operand has been checked, because to Python True is 1. The text of a selector gets into the
-function only as the repr of its strings and numbers; everything else there is of this module.
+Python's `and`, `or`, `all` and `any` are those of the language as long as nothing fails. `app.cel.fragments` says which
+other parts of Python are used, and why that is safe.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class _Generator:
         return Code(f"a[{path.key!r}]")
 
     def _presence(self, path: Path) -> Code:
-        """Whether an entry is there."""
+        """True when the entry is there, as Python."""
         if path.part != "entry":
             raise Unsupported
         return Code(f"({path.key!r} in {path.section[0]})", "bool")

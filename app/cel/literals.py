@@ -65,7 +65,7 @@ def _number(text: str) -> int:
 
 
 def _body(text: str) -> tuple[bool, str]:
-    """Whether the literal is raw, and what is between its quotes, with newlines normalized."""
+    """True for a raw literal, and the text between its quotes with newlines normalized."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     raw = text[0] in "rR"
     if raw:

@@ -1,7 +1,7 @@
 """Protocol buffer messages that can be written in a selector: wrappers, durations and timestamps.
 
-The other well-known types (Any, Empty, ListValue, Struct, Value) can be written upstream too; nobody needs them in a
-selector, and here they are refused.
+The other well-known types (Any, Empty, ListValue, Struct, Value) are of no use in a selector and are refused, although
+upstream accepts them.
 """
 
 from __future__ import annotations

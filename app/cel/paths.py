@@ -1,4 +1,4 @@
-"""Which part of the device a node reads, when that can be told from the text."""
+"""Which part of the device a node reads, where the text says so."""
 
 from __future__ import annotations
 

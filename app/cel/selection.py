@@ -19,7 +19,7 @@ Qualifier = tuple[Evaluate | None, Any, bool]
 
 
 def tests_optional(node: Node) -> bool:
-    """Whether it is `has()` of a chain with an optional part. As a branch of `?:` upstream takes it for the chain: it
+    """True for `has()` of a chain with an optional part. As a branch of `?:` upstream takes it for the chain: it
     yields the optional, not whether there is something.
     """
     if not (isinstance(node, Select) and node.test):

@@ -146,7 +146,7 @@ class Call(Node):
 
 
 class ListNode(Node):
-    """`[a, ?b]`; `optional` tells which elements are optionals."""
+    """`[a, ?b]`; `optional` is true for elements that are optionals."""
 
     __slots__ = ("elements", "optional")
 

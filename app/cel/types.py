@@ -1,6 +1,6 @@
 """Static types, as cel-go v0.26 knows them (common/types/types.go).
 
-`dyn` and `any` are wildcards that unify with everything; they are told apart only by what a selector may return.
+`dyn` and `any` are wildcards that unify with everything; they differ only in what a selector may return.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Type:
     nullable: bool = field(default=False, compare=False)
     weight: int = field(default=1, init=False, compare=False, repr=False)
     is_open: bool = field(default=False, init=False, compare=False, repr=False)
-    """Whether there are type variables in it."""
+    """True when it contains type variables."""
 
     def __post_init__(self) -> None:
         if self.params:

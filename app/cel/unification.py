@@ -23,11 +23,11 @@ class Bindings:
         self._bound: dict[str, Type] = {}
 
     def fits(self, left: Type, right: Type) -> bool:
-        """Whether the types agree; if so, variables are bound accordingly."""
+        """True when the types agree; variables are bound accordingly then."""
         return self._attempt((left,), (right,))
 
     def fit_all(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
-        """Whether the types agree one by one; if so, variables are bound accordingly."""
+        """True when the types agree one by one; variables are bound accordingly then."""
         return len(left) == len(right) and self._attempt(left, right)
 
     def _attempt(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
@@ -81,7 +81,7 @@ class Bindings:
         return False
 
     def _substitutable(self, kind: Type, variable: Type) -> tuple[bool, bool]:
-        """Whether `variable` can stand for `kind`, and whether it stood for something before."""
+        """Two answers: can `variable` stand for `kind`, and did it stand for something before?"""
         if kind == variable:
             return True, True
         bound = self._bound.get(variable.name)

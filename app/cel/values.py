@@ -12,7 +12,7 @@
 | Quantity, Semver | the classes of `app.api` |
 | IP, CIDR, URL, named format | the classes of `app.cel.library` |
 
-The classes are told apart by `value.__class__`, because to Python True is an int.
+Code distinguishes the classes by `value.__class__`, because to Python True is an int.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class Opaque:
         return id(self)
 
     def same(self, other: Any) -> bool:
-        """Whether `other`, of the same class, is equal."""
+        """True when `other`, of the same class, is equal."""
         raise TypeError(f"{self.type_name} has no equality")
 
 
@@ -207,7 +207,7 @@ class OtherKey:
 
 
 def is_unhashable(value: Any) -> bool:
-    """Whether upstream's evaluator panics when it needs the hash of this value."""
+    """True for a value whose hash makes upstream's evaluator panic."""
     kind = value.__class__
     return kind is Semver or kind is bytes or (isinstance(value, Opaque) and not value.hashable)
 
@@ -263,7 +263,7 @@ def find(entries: dict[Key, Any], value: Any) -> tuple[Any, bool]:
 
 
 def contains_key(entries: dict[Key, Any], value: Any) -> bool:
-    """Whether a map really has a key: `in`, which does not see the empty maps of unknown domains."""
+    """True when the map itself has the key: `in`, which does not see the empty maps of unknown domains."""
     return value in entries if value.__class__ is str else entries.__class__ is Map and find(entries, value)[1]
 
 

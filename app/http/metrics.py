@@ -113,7 +113,7 @@ SPECS: tuple[Spec, ...] = (
         read=True,
         values=_pairs(CAUSES),
     ),
-    _read("violations", "gauge", "claims that hold what another claim holds, whoever wrote them"),
+    _read("violations", "gauge", "claims that hold what another claim holds, whichever allocator wrote them"),
     _read("violations_reported_total", "counter", "violations reported, short ones included"),
     _read("events_sent_total", "counter", "Kubernetes events written"),
     _read("events_dropped_total", "counter", "Kubernetes events dropped: refused, or too many at once"),
@@ -131,7 +131,7 @@ _BY_NAME = {spec.name: spec for spec in SPECS}
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """A value of a metric that is read when somebody asks."""
+    """A value of a metric that is read at a scrape."""
 
     name: str
     value: float

@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from app.embedded import EmbeddedAPIServer, Fault
+from app.http.metrics import SPECS
 from app.kube.credentials import CredentialsError
 from app.service.service import Service
 from app.service.settings import load
@@ -93,6 +94,7 @@ async def test_probes_version_and_metrics_tell_about_it(world: World, service: S
     assert "dra_extender_violations 0.0" in text
     assert "dra_extender_violations_reported_total 0.0" in text
     assert "dra_extender_allocation_searches_total 0.0" in text
+    assert [spec.name for spec in SPECS if f"# TYPE dra_extender_{spec.name.removesuffix('_total')}" not in text] == []
 
 
 async def test_insight_can_have_an_address_of_its_own(world: World, start_service: StartService) -> None:

@@ -15,7 +15,7 @@ MAX_EXAMINED: Final = 48
 
 @LIBRARY.method("includes", "dyn, dyn -> bool")
 def includes(target: Any, value: Any) -> bool:
-    """Whether a list contains the value, or a single value equals it. What cannot be compared is not equal."""
+    """True when a list contains the value, or a single value equals it. What cannot be compared is not equal."""
     if target.__class__ is not list:
         return _same(target, value)
     for element in target[:MAX_EXAMINED]:

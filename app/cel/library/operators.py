@@ -79,7 +79,7 @@ def uint64(value: int) -> UInt:
 
 
 def bounded(size: int) -> None:
-    """Raises Abort for a value that nobody could afford to build."""
+    """Raises Abort for a value that takes too much memory."""
     if size > MAX_SIZE:
         raise too_costly()
 

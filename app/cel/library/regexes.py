@@ -39,7 +39,7 @@ def _message(error: Exception) -> str:
 
 
 def _has_any_byte(text: str) -> bool:
-    r"""Whether `\C` stands outside of `\Q…\E`."""
+    r"""True when `\C` stands outside of `\Q…\E`."""
     unquoted = re.sub(r"\\Q.*?(?:\\E|\Z)", "", text, flags=re.DOTALL)
     return "C" in re.findall(r"\\(.)", unquoted, flags=re.DOTALL)
 
@@ -53,7 +53,7 @@ def _compiled(text: str) -> Any:
 
 @lru_cache(maxsize=65536)
 def search(text: str, regex: str) -> bool:
-    """Whether `regex` matches somewhere in a short `text`. Remembered: matching costs a hundred times a look-up."""
+    """True when `regex` matches somewhere in a short `text`. Remembered: matching costs a hundred times a look-up."""
     return _compiled(regex).search(text) is not None
 
 
