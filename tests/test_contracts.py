@@ -93,23 +93,23 @@ def test_a_breach_is_planted_for_every_contract() -> None:
 
 # --- what imports do not show -----------------------------------------------------------------------------------------
 
-CLOCKS = {"now", "utcnow", "today"}
+IMPURE = {"now", "utcnow", "today", "setrecursionlimit"}
 
 
 def impurities(source: str) -> Iterator[str]:
-    """Calls that ask the time of day."""
+    """Calls that ask the time of day or change the interpreter."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Attribute) and node.attr in CLOCKS:
+        if isinstance(node, ast.Attribute) and node.attr in IMPURE:
             yield f"{ast.unparse(node)} in line {node.lineno}"
 
 
 @pytest.mark.parametrize("room", PURE)
-def test_pure_rooms_ask_no_clock(room: str) -> None:
+def test_pure_rooms_ask_no_clock_and_leave_the_interpreter_alone(room: str) -> None:
     modules = sorted((ROOT / "app" / room).rglob("*.py"))
     assert modules
     assert [f"{module.name}: {found}" for module in modules for found in impurities(module.read_text())] == []
 
 
-@pytest.mark.parametrize("line", ["datetime.now(UTC)", "date.today()"])
+@pytest.mark.parametrize("line", ["datetime.now(UTC)", "date.today()", "sys.setrecursionlimit(9)"])
 def test_a_clock_in_a_pure_room_would_be_noticed(line: str) -> None:
     assert list(impurities(f"x = {line}"))
