@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from app.allocation.allocator import Allocator
-from app.allocation.plan import Failure, Plan, Refusal
+from app.allocation.plan import Failure, Plan, Unfit
 from app.allocation.requests import prepare
 from app.allocation.scenario import Scenario, decide
 from app.devices.holdings import NodeHoldings, holdings_of
@@ -57,7 +57,7 @@ def vectors(name: str) -> Iterator[dict[str, Any]]:
             yield msgspec.json.decode(line)
 
 
-def costs(scenario: Scenario, runs: int) -> tuple[float, float, Plan | Refusal | Failure]:
+def costs(scenario: Scenario, runs: int) -> tuple[float, float, Plan | Unfit | Failure]:
     """(decide, search) in milliseconds, and the answer."""
     allocator = Allocator(share_ids=lambda: "share")
     answer = decide(scenario, allocator)
@@ -75,7 +75,7 @@ def hard_rows() -> list[HardRow]:
     found: list[HardRow] = []
     for case in vectors("hard"):
         whole, search, answer = costs(Scenario(case), RUNS)
-        kind = {Plan: "allocated", Refusal: "unschedulable", Failure: "error"}[type(answer)]
+        kind = {Plan: "allocated", Unfit: "unschedulable", Failure: "error"}[type(answer)]
         gave_up = case.get("reference_timed_out", False)
         reference = 0.0 if gave_up else case["reference_micros"] / 1000
         found.append(HardRow(case["name"], kind, answer.steps, whole, search, reference, case["reference_steps"]))

@@ -2,7 +2,7 @@
 
 Promises: pure and deterministic but for share IDs; the same devices, in the same order, as Kubernetes 1.36 with its
 known defects corrected (docs/differences.md). What is fatal for the attempt is a Failure, what concerns this node only
-a Refusal.
+Unfit.
 
 Which errors are noticed: exactly those that the documented order of evaluation meets. An ExactCount request looks at
 devices one after the other, and not at those in use; an All request looks at every device before the search starts. A
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Refusal, undecided
+from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Unfit, undecided
 from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.proofs.pruning import Pruning
 from app.allocation.requests import PreparedClaims
@@ -40,7 +40,7 @@ class Allocator:
         self._share_ids = share_ids
         self._proofs = proofs
 
-    def allocate(self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings) -> Plan | Refusal | Failure:
+    def allocate(self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings) -> Plan | Unfit | Failure:
         """Devices for all claims on the node of the view, given what is held there already."""
         if view.error:
             return Failure(view.error)
@@ -48,15 +48,15 @@ class Allocator:
         try:
             task = Task(prepared, view, holdings)
             if lacking(task) is not None:
-                return Refusal(_reason(view), 1)
+                return Unfit(_reason(view), 1)
             search, outcome = self.search(task)
             if outcome is Outcome.FOUND:
                 return Plan(allocations(task, search.state.taken, self._share_ids), search.steps)
         except Failed as failure:
             return Failure(str(failure), search.steps if search is not None else 0)
         if outcome is Outcome.UNDECIDED:
-            return Refusal(undecided(self._budget), search.steps)
-        return Refusal(_reason(view), search.steps)
+            return Unfit(undecided(self._budget), search.steps)
+        return Unfit(_reason(view), search.steps)
 
     def search(self, task: Task) -> tuple[Search, Outcome]:
         """First straight on; at the first dead end once more from the start, with foresight. Raises Failed."""

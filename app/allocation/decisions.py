@@ -18,7 +18,7 @@ from app.allocation.cache.lens import Focus, Lens, focus
 from app.allocation.cache.reduction import Reads, Reduction, reads_of
 from app.allocation.cache.verdicts import UNKNOWN_NODE, Search, Table, Verdicts
 from app.allocation.explanation import explain
-from app.allocation.plan import STEP_BUDGET, Explanation, Failure, Plan, Refusal
+from app.allocation.plan import STEP_BUDGET, Explanation, Failure, Plan, Unfit
 from app.allocation.requests import Filter, PreparedClaims, prepare
 from app.allocation.result import ShareIDs
 from app.allocation.score import Allocated, PrioritizedList, Scorer
@@ -145,7 +145,7 @@ class Decisions:
         """A fresh search, prepared when it is needed."""
         prepared: list[PreparedClaims | Failure] = []
 
-        def search(node: str) -> tuple[Plan | Refusal | Failure, int]:
+        def search(node: str) -> tuple[Plan | Unfit | Failure, int]:
             self._memory.searches += 1
             if not prepared:
                 prepared.append(self._prepare(claims))
@@ -155,7 +155,7 @@ class Decisions:
 
     # --- one node ----------------------------------------------------------------------------------------------------
 
-    def plan(self, claims: Sequence[ResourceClaim], node: str) -> Plan | Refusal | Failure:
+    def plan(self, claims: Sequence[ResourceClaim], node: str) -> Plan | Unfit | Failure:
         """How to allocate the claims on the node now."""
         return self._allocate(self._prepare(claims), node)[0]
 
@@ -173,13 +173,13 @@ class Decisions:
 
     def _allocate(
         self, prepared: PreparedClaims | Failure, node: str, rated: Sequence[ResourceClaim] = ()
-    ) -> tuple[Plan | Refusal | Failure, int]:
+    ) -> tuple[Plan | Unfit | Failure, int]:
         """The decision, and the raw score of the allocations of the claims to be rated."""
         if isinstance(prepared, Failure):
             return prepared, 0
         view = self._overlay.view(node)
         if view is None:
-            return Refusal(UNKNOWN_NODE, 0), 0
+            return Unfit(UNKNOWN_NODE, 0), 0
         holdings = self._holdings(view)
         found = self._allocator.allocate(prepared, view, holdings)
         if isinstance(found, Plan) and rated:

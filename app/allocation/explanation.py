@@ -15,11 +15,14 @@ from app.allocation.allocator import lacking
 from app.allocation.plan import (
     INVALID_POOLS,
     NO_SOLUTION,
+    RULES,
     STEP_BUDGET,
     Explanation,
     Failure,
     Loss,
     RequestExplanation,
+    Rule,
+    Verdict,
     undecided,
 )
 from app.allocation.proofs.bounds import Bounds
@@ -36,10 +39,6 @@ from app.devices.nodeview import NodeView
 
 NAMED: Final = 3
 """How many devices are named for each rule."""
-
-_ORDER: Final = (
-    "binding conditions", "class", "selector", "node", "error", "in use", "capacity", "counters", "taint", "constraint",
-)  # fmt: skip
 
 
 def explain(
@@ -69,7 +68,9 @@ def _pool_problems(view: NodeView) -> Iterator[str]:
 # --- the verdict ------------------------------------------------------------------------------------------------------
 
 
-def _verdict(task: Task, requests: tuple[RequestExplanation, ...], step_budget: int) -> tuple[str, str, str, str, int]:
+def _verdict(
+    task: Task, requests: tuple[RequestExplanation, ...], step_budget: int
+) -> tuple[Verdict, str, str, str, int]:
     """(verdict, reason, blocking, last rule, steps)."""
     refused = INVALID_POOLS if task.view.invalid else NO_SOLUTION
     scarce = _scarce(task, requests)
@@ -128,7 +129,7 @@ def _requests(task: Task) -> Iterator[RequestExplanation]:
     bounds = Bounds(task)
     for options in task.options:
         for option in options:
-            taken: dict[str, int] = defaultdict(int)
+            taken: dict[Rule, int] = defaultdict(int)
             for device, rule in losses(task.view, option.ask.filter):
                 taken[rule] |= 1 << device
             left = option.candidates.usable
@@ -160,9 +161,9 @@ def _matching(task: Task, state: State, bounds: Bounds, option: Option, left: in
     return narrowed[0].mask if narrowed else 0
 
 
-def _explained(task: Task, option: Option, taken: dict[str, int], left: int) -> RequestExplanation:
+def _explained(task: Task, option: Option, taken: dict[Rule, int], left: int) -> RequestExplanation:
     found = tuple(
-        Loss(rule, taken[rule].bit_count(), _names(task.view, taken[rule])) for rule in _ORDER if taken.get(rule)
+        Loss(rule, taken[rule].bit_count(), _names(task.view, taken[rule])) for rule in RULES if taken.get(rule)
     )
     claim = task.prepared.claims[option.claim].label
     wanted = option.need

@@ -1,11 +1,11 @@
-"""The answers of the allocator for one node: Plan, Refusal or Failure, and the explanation of a refusal.
+"""The answers of the allocator for one node: Plan, Unfit or Failure, and the explanation of a refusal.
 
 Source of the classes of answers: Kubernetes 1.36, plugins/dynamicresources/dynamicresources.go (Filter).
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, get_args
 
 import msgspec
 
@@ -31,7 +31,7 @@ class Plan(msgspec.Struct, frozen=True):
     steps: int
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Unfit(msgspec.Struct, frozen=True):
     """This node cannot have the pod now. `reason` is constant per kind of refusal and may reach pod events."""
 
     reason: str
@@ -45,10 +45,20 @@ class Failure(msgspec.Struct, frozen=True):
     steps: int = 0
 
 
+Rule = Literal[
+    "binding conditions", "class", "selector", "node", "error", "in use", "capacity", "counters", "taint", "constraint"
+]
+"""What can take a device away from a request, in the order in which the search looks at rules."""
+
+RULES: Final[tuple[Rule, ...]] = get_args(Rule)
+
+Verdict = Literal["fits", "refused", "undecided", "error"]
+
+
 class Loss(msgspec.Struct, frozen=True):
     """`count` devices that a rule took away from a request; `names` are the first few of them."""
 
-    rule: str
+    rule: Rule
     count: int
     names: tuple[str, ...] = ()
 
@@ -76,7 +86,7 @@ class Explanation(msgspec.Struct, frozen=True):
     """
 
     node: str
-    verdict: str
+    verdict: Verdict
     reason: str
     requests: tuple[RequestExplanation, ...]
     blocking: str

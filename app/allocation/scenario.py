@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from app.allocation.allocator import Allocator
 from app.allocation.explanation import explain
-from app.allocation.plan import STEP_BUDGET, Failure, Plan, Refusal
+from app.allocation.plan import STEP_BUDGET, Failure, Plan, Unfit
 from app.allocation.requests import prepare
 from app.allocation.result import ShareIDs
 from app.api.core import Node
@@ -65,7 +65,7 @@ def answer(
     return found
 
 
-def decide(scenario: Scenario, allocator: Allocator) -> Plan | Refusal | Failure:
+def decide(scenario: Scenario, allocator: Allocator) -> Plan | Unfit | Failure:
     """The decision itself."""
     prepared = prepare(scenario.claims, scenario.classes, scenario.features)
     if isinstance(prepared, Failure):
@@ -94,11 +94,11 @@ def _objects(kind: type[T], items: Any) -> tuple[T, ...]:
     return tuple(convert(kind, item) for item in items or ())
 
 
-def _answer(name: str, decision: Plan | Refusal | Failure, micros: int) -> dict[str, Any]:
+def _answer(name: str, decision: Plan | Unfit | Failure, micros: int) -> dict[str, Any]:
     kind, error, allocations = "allocated", "", None
     if isinstance(decision, Plan):
         allocations = [to_builtins(allocation) for allocation in decision.allocations]
-    elif isinstance(decision, Refusal):
+    elif isinstance(decision, Unfit):
         kind, error = "unschedulable", decision.reason
     else:
         kind, error = "error", decision.error

@@ -3,8 +3,8 @@
 Promises
 - The answer is the first solution in the order of claims, requests, alternatives and devices, or that there is none,
   or the fatal error that this order meets first.
-- A judge may cut off parts of the order in which there is provably no solution (see `pruning`); it never changes which
-  solution is first. Without a judge the search stops, undecided, at its first dead end.
+- A pruner may cut off parts of the order in which there is provably no solution (see `pruning`); it never changes which
+  solution is first. Without a pruner the search stops, undecided, at its first dead end.
 - Work is counted in steps; when the budget is used up the search ends undecided.
 - After a search that found nothing the state is as it was before.
 
@@ -31,7 +31,7 @@ class Outcome(Enum):
     UNDECIDED = "undecided"
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """What is to be decided next: `missing` devices of the option from bit `start` on, then all later requests. Without
     an option: which alternative of the request.
     """
@@ -42,127 +42,127 @@ class Place(NamedTuple):
     start: int
 
 
-class Judge(Protocol):
+class Pruner(Protocol):
     """What a pruning search asks. `steps` counts its work."""
 
     @property
     def steps(self) -> int: ...
 
-    def hopeless(self, state: State, place: Place) -> bool:
+    def hopeless(self, state: State, position: Position) -> bool:
         """True only when there is no solution from here."""
 
-    def failed(self, state: State, place: Place) -> None:
+    def failed(self, state: State, position: Position) -> None:
         """There is no solution from here: everything was tried."""
 
 
 class _Frame:
     """An open decision. `todo`: the devices not tried yet, or the number of alternatives that were begun."""
 
-    __slots__ = ("only_too_big", "place", "todo")
+    __slots__ = ("only_too_big", "position", "todo")
 
-    def __init__(self, place: Place, todo: int = 0) -> None:
-        self.place = place
+    def __init__(self, position: Position, todo: int = 0) -> None:
+        self.position = position
         self.todo = todo
         self.only_too_big = True
 
 
 class Search:
-    """One run over one task. `stuck` is the deepest place that could not be satisfied."""
+    """One run over one task. `stuck` is the deepest position that could not be satisfied."""
 
-    def __init__(self, task: Task, budget: int, judge: Judge | None = None) -> None:
+    def __init__(self, task: Task, budget: int, pruner: Pruner | None = None) -> None:
         self.state = State(task)
-        self.stuck: Place | None = None
+        self.stuck: Position | None = None
         self._task = task
         self._requests = task.prepared.requests
         self._budget = budget
-        self._judge = judge
+        self._pruner = pruner
         self._stack: list[_Frame] = []
         self._big_claim = 0
         self._own_steps = 0
 
     @property
     def steps(self) -> int:
-        return self._own_steps + (self._judge.steps if self._judge is not None else 0)
+        return self._own_steps + (self._pruner.steps if self._pruner is not None else 0)
 
     def run(self) -> Outcome:
         """FOUND leaves the solution in `state.taken`. Raises Failed."""
         state, stack = self.state, self._stack
         start = self.entrance(0)
-        if self._judge is not None and self._judge.hopeless(state, start):
+        if self._pruner is not None and self._pruner.hopeless(state, start):
             self._remember_stuck(start)
             return Outcome.NONE
-        step: Place | Outcome = start
+        step: Position | Outcome = start
         while True:
-            if isinstance(step, Place):
+            if isinstance(step, Position):
                 self._own_steps += 1
                 if self.steps > self._budget:
                     return Outcome.UNDECIDED
                 step = self._down(step)
             elif step is Outcome.FOUND or not stack:
                 return Outcome.NONE if step is Outcome.TOO_BIG else step
-            elif self._judge is None:
+            elif self._pruner is None:
                 return Outcome.UNDECIDED
             else:
                 step = self._up(stack[-1], step)
 
-    def entrance(self, request: int) -> Place:
+    def entrance(self, request: int) -> Position:
         """Where deciding a request begins."""
         if request < len(self._requests) and not self._requests[request].prioritized:
             option = self._task.options[request][0]
-            return Place(request, option, option.need, 0)
-        return Place(request, None, 0, 0)
+            return Position(request, option, option.need, 0)
+        return Position(request, None, 0, 0)
 
     # --- forward -----------------------------------------------------------------------------------------------------
 
-    def _down(self, place: Place) -> Place | Outcome:
-        request, option, missing, start = place
+    def _down(self, position: Position) -> Position | Outcome:
+        request, option, missing, start = position
         if request == len(self._requests):
             return Outcome.FOUND
         if option is None:
-            frame = _Frame(place)
+            frame = _Frame(position)
             self._stack.append(frame)
             return self._alternative(frame)
         if option.all and not option.need:
-            return self._none(place)
+            return self._none(position)
         if not missing:
             return self.entrance(request + 1)
         if self.state.counts[option.claim] + missing > MAX_RESULTS:
             self._big_claim = option.claim
             return Outcome.TOO_BIG
         if option.all:
-            return self._take_all(place, option)
+            return self._take_all(position, option)
         state = self.state
         todo = state.allowed(option)
         if option.objectionable:
             todo |= option.objectionable & ~state.blocked(option)
-        frame = _Frame(place, todo >> start << start)
+        frame = _Frame(position, todo >> start << start)
         self._stack.append(frame)
         return self._pick(frame, option)
 
-    def _alternative(self, frame: _Frame) -> Place | Outcome:
+    def _alternative(self, frame: _Frame) -> Position | Outcome:
         """The next alternative that is not hopeless."""
-        request = frame.place.request
+        request = frame.position.request
         options = self._task.options[request]
         while frame.todo < len(options):
             option = options[frame.todo]
             frame.todo += 1
-            place = Place(request, option, option.need, 0)
-            if not self._scarce(option) and (self._judge is None or not self._judge.hopeless(self.state, place)):
-                return place
+            position = Position(request, option, option.need, 0)
+            if not self._scarce(option) and (self._pruner is None or not self._pruner.hopeless(self.state, position)):
+                return position
             frame.only_too_big = False
         self._stack.pop()
         if frame.only_too_big:
             self._big_claim = self._requests[request].claim
             return Outcome.TOO_BIG
-        return self._none(frame.place)
+        return self._none(frame.position)
 
     def _scarce(self, option: Option) -> bool:
         """Whether counting is enough to see that the option is impossible, where no error can be missed."""
         return not self._task.fragile and self.state.allowed(option).bit_count() < option.need
 
-    def _pick(self, frame: _Frame, option: Option) -> Place | Outcome:
+    def _pick(self, frame: _Frame, option: Option) -> Position | Outcome:
         """The next device that can be taken and does not make the rest hopeless."""
-        state, place = self.state, frame.place
+        state, position = self.state, frame.position
         while frame.todo:
             low = frame.todo & -frame.todo
             frame.todo ^= low
@@ -173,17 +173,17 @@ class Search:
             if not state.affordable(option, device):
                 continue
             state.take(option, device)
-            if place.missing == 1:
-                after = self.entrance(place.request + 1)
+            if position.missing == 1:
+                after = self.entrance(position.request + 1)
             else:
-                after = Place(place.request, option, place.missing - 1, device + 1)
-            if self._judge is None or not self._judge.hopeless(state, after):
+                after = Position(position.request, option, position.missing - 1, device + 1)
+            if self._pruner is None or not self._pruner.hopeless(state, after):
                 return after
             state.give_back()
         self._stack.pop()
-        return self._none(place)
+        return self._none(position)
 
-    def _take_all(self, place: Place, option: Option) -> Place | Outcome:
+    def _take_all(self, position: Position, option: Option) -> Position | Outcome:
         """Every device of mode All, or nothing. Raises Failed when a constraint refuses one that could be had."""
         state = self.state
         blocked = state.blocked(option) | (0 if option.admin else self._task.holdings.owned)
@@ -197,14 +197,14 @@ class Search:
             if not possible:
                 for _ in range(count):
                     state.give_back()
-                return self._none(place)
+                return self._none(position)
             state.take(option, device)
-        after = self.entrance(place.request + 1)
-        if self._judge is not None and self._judge.hopeless(state, after):
+        after = self.entrance(position.request + 1)
+        if self._pruner is not None and self._pruner.hopeless(state, after):
             for _ in option.devices:
                 state.give_back()
-            return self._none(place)
-        self._stack.append(_Frame(place))
+            return self._none(position)
+        self._stack.append(_Frame(position))
         return after
 
     def _refused(self, option: Option, device: int) -> str:
@@ -217,11 +217,11 @@ class Search:
 
     # --- back --------------------------------------------------------------------------------------------------------
 
-    def _up(self, frame: _Frame, outcome: Outcome) -> Place | Outcome:
+    def _up(self, frame: _Frame, outcome: Outcome) -> Position | Outcome:
         """Undo the latest choice of the frame and make another one."""
-        if outcome is Outcome.TOO_BIG and self._requests[frame.place.request].claim != self._big_claim:
+        if outcome is Outcome.TOO_BIG and self._requests[frame.position.request].claim != self._big_claim:
             outcome = Outcome.NONE
-        option = frame.place.option
+        option = frame.position.option
         if option is None:
             frame.only_too_big = frame.only_too_big and outcome is Outcome.TOO_BIG
             return self._alternative(frame)
@@ -236,12 +236,12 @@ class Search:
             return outcome
         return self._pick(frame, option)
 
-    def _none(self, place: Place) -> Outcome:
-        if self._judge is not None:
-            self._judge.failed(self.state, place)
-        self._remember_stuck(place)
+    def _none(self, position: Position) -> Outcome:
+        if self._pruner is not None:
+            self._pruner.failed(self.state, position)
+        self._remember_stuck(position)
         return Outcome.NONE
 
-    def _remember_stuck(self, place: Place) -> None:
-        if self.stuck is None or place.request > self.stuck.request:
-            self.stuck = place
+    def _remember_stuck(self, position: Position) -> None:
+        if self.stuck is None or position.request > self.stuck.request:
+            self.stuck = position

@@ -15,6 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from app.allocation.capacity import Consumed, consumed
+from app.allocation.plan import Rule
 from app.allocation.requests import Ask, Filter
 from app.allocation.taints import tolerated
 from app.api.features import FeatureGates
@@ -22,11 +23,6 @@ from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Prog
 from app.devices.models import DeviceModel
 from app.devices.nodeview import NodeView
 from app.devices.traits import Traits
-
-Rule = Literal[
-    "binding conditions", "class", "selector", "node", "capacity", "counters", "taint", "in use", "constraint", "error"
-]
-"""What can take a device away from a request, as explanations call it."""
 
 
 class Objection(msgspec.Struct, frozen=True):
@@ -45,7 +41,7 @@ class Objection(msgspec.Struct, frozen=True):
         return f"claim {claim}, request {ask.label}: {self.text}"
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class Suitability(msgspec.Struct, frozen=True):
     """What a filter says about a device model on its own.
 
     `lost` is the first rule that takes it away, None when it may be used. `selected`: by the selectors; `takes`: what a
@@ -70,13 +66,13 @@ class Candidates(msgspec.Struct, frozen=True):
     objectionable: int
 
 
-_NOT_SELECTED: Final[Mapping[str, Judgement]] = {
-    "binding conditions": Judgement("binding conditions", False),
-    "class": Judgement("class", False),
-    "selector": Judgement("selector", False),
+_NOT_SELECTED: Final[Mapping[Rule, Suitability]] = {
+    "binding conditions": Suitability("binding conditions", False),
+    "class": Suitability("class", False),
+    "selector": Suitability("selector", False),
 }
 
-_PLAIN: Final = Judgement(None, True, ())
+_PLAIN: Final = Suitability(None, True, ())
 
 
 def candidates(view: NodeView, filter: Filter) -> Candidates:
@@ -90,15 +86,15 @@ def _candidates(view: NodeView, filter: Filter) -> Candidates:
     objections: dict[int, Objection] = {}
     bit = 1
     for index, device in enumerate(view.devices):
-        judgement = judge(device.model, filter)
-        if judgement.selected:
+        found = suitability(device.model, filter)
+        if found.selected:
             selected |= bit
-            if judgement.takes is not None:
+            if found.takes is not None:
                 collected |= bit
-            if judgement.lost is None:
+            if found.lost is None:
                 usable |= bit
-        elif judgement.objection is not None:
-            objections[index] = judgement.objection
+        elif found.objection is not None:
+            objections[index] = found.objection
         bit <<= 1
     for index, problem in view.unmatchable.items():
         if selected >> index & 1:
@@ -109,13 +105,13 @@ def _candidates(view: NodeView, filter: Filter) -> Candidates:
     )
 
 
-def judge(model: DeviceModel, filter: Filter) -> Judgement:
+def suitability(model: DeviceModel, filter: Filter) -> Suitability:
     """What the filter says about the model; remembered by the model."""
-    found: Judgement | None = model.memo.get(filter)
-    return found if found is not None else model.remember(filter, _judge(model, filter))
+    found: Suitability | None = model.memo.get(filter)
+    return found if found is not None else model.remember(filter, _suitability(model, filter))
 
 
-def _judge(model: DeviceModel, filter: Filter) -> Judgement:
+def _suitability(model: DeviceModel, filter: Filter) -> Suitability:
     features = filter.features
     traits = model.traits
     if traits.binding_conditions and not features.binding_conditions:
@@ -126,12 +122,12 @@ def _judge(model: DeviceModel, filter: Filter) -> Judgement:
         if answer is False:
             return selector.refusal
         if answer is not True:
-            return Judgement("error", False, None, Objection(selector.source, selector.index, answer))
+            return Suitability("error", False, None, Objection(selector.source, selector.index, answer))
     takes: Consumed | None = ()
     if features.DRAConsumableCapacity and (traits.capacity or filter.capacity):
         takes = consumed(traits.capacity, filter.capacity)
     lost = _loss(traits, filter, takes)
-    return _PLAIN if lost is None and takes == () else Judgement(lost, True, takes)
+    return _PLAIN if lost is None and takes == () else Suitability(lost, True, takes)
 
 
 def _loss(traits: Traits, filter: Filter, takes: Consumed | None) -> Rule | None:
@@ -199,12 +195,12 @@ def _device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
 def losses(view: NodeView, filter: Filter) -> Iterator[tuple[int, Rule]]:
     """(device, rule that takes it away first) for every device that the static rules leave out."""
     for index, device in enumerate(view.devices):
-        judgement = judge(device.model, filter)
-        if judgement.objection is not None or (judgement.selected and index in view.unmatchable):
+        found = suitability(device.model, filter)
+        if found.objection is not None or (found.selected and index in view.unmatchable):
             yield index, "error"
-        elif not judgement.selected:
-            yield index, judgement.lost or "selector"
+        elif not found.selected:
+            yield index, found.lost or "selector"
         elif view.elsewhere >> index & 1:
             yield index, "node"
-        elif judgement.lost is not None:
-            yield index, judgement.lost
+        elif found.lost is not None:
+            yield index, found.lost

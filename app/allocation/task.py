@@ -12,7 +12,7 @@ from app.allocation.capacity import fits
 from app.allocation.constraints import Constraint
 from app.allocation.counters import CounterLayout, counter_layout
 from app.allocation.requests import Ask, PreparedClaim, PreparedClaims, limit_problem
-from app.allocation.selection import Candidates, candidates, judge
+from app.allocation.selection import Candidates, candidates, suitability
 from app.api.features import FeatureGates
 from app.api.resource import MAX_RESULTS
 from app.devices.holdings import NodeHoldings
@@ -140,7 +140,7 @@ class Task:
             for device, amounts in self.holdings.shared.items():
                 if mask >> device & 1:
                     model = self.view.devices[device].model
-                    takes = judge(model, ask.filter).takes
+                    takes = suitability(model, ask.filter).takes
                     if takes is None or not fits(model.traits.capacity, takes, amounts):
                         mask &= ~(1 << device)
         return mask

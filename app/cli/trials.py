@@ -25,7 +25,7 @@ MATCHED, UNMATCHED, FAILED = 0, 1, 2
 
 def show_trials(expression: str, source: str | None, list_attributes: bool, kubeconfig: str, context: str) -> int:
     """Try the selector on the slices of a file, or of the cluster without `source`. Returns the exit status."""
-    errors = Console(stderr=True)
+    errors = Console(stderr=True, soft_wrap=True)
     gates = CelGates(list_attributes=list_attributes)
     try:
         program = compile_selector(expression, gates)

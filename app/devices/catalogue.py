@@ -17,16 +17,16 @@ from app.api.resource import CounterSet, Device, ResourceSlice
 from app.devices.assembly import Peers, is_own
 from app.devices.blocks import Block, Blocks
 from app.devices.models import DeviceModel
-from app.devices.outlook import Outlook, outlook_of
 from app.devices.taintrules import TaintRules
 from app.devices.uses import PoolID
 from app.devices.validity import is_complete
+from app.devices.visibility import Visibility, visibility_of
 
 
 class PublishedPool:
     """The slices of one (driver, pool). Changed by the inventory only."""
 
-    __slots__ = ("_by_name", "_open", "_outlooks", "_own", "_peers", "_published", "blocks", "id", "slices")
+    __slots__ = ("_by_name", "_open", "_own", "_peers", "_published", "_visibilities", "blocks", "id", "slices")
 
     def __init__(self, pool: PoolID) -> None:
         self.id = pool
@@ -36,7 +36,7 @@ class PublishedPool:
         self._published: dict[str, tuple[ResourceSlice, Block]] = {}
         self._own: dict[str, dict[str, None]] = {}
         self._open: dict[str, None] = {}
-        self._outlooks: tuple[Outlook, ...] | None = None
+        self._visibilities: tuple[Visibility, ...] | None = None
         self._by_name: dict[str, Device] | None = None
         self._peers: Peers | None = None
 
@@ -75,12 +75,12 @@ class PublishedPool:
             spec = msgspec.structs.replace(published.spec, devices=block.devices)
             published = msgspec.structs.replace(published, spec=spec)
         self.slices[name], self.blocks[name] = published, block
-        self._by_name = self._peers = self._outlooks = None
+        self._by_name = self._peers = self._visibilities = None
 
     def drop(self, name: str) -> None:
         self._unfile(name)
         del self._published[name], self.slices[name], self.blocks[name]
-        self._by_name = self._peers = self._outlooks = None
+        self._by_name = self._peers = self._visibilities = None
 
     def _unfile(self, name: str) -> None:
         node = self.slices[name].spec.node_name or ""
@@ -119,11 +119,11 @@ class PublishedPool:
         return tuple(self.slices[name] for name in sorted(self._open))
 
     @property
-    def outlooks(self) -> tuple[Outlook, ...]:
+    def visibilities(self) -> tuple[Visibility, ...]:
         """What decides how a node sees each of the open slices."""
-        if self._outlooks is None:
-            self._outlooks = tuple(outlook_of(item) for item in self.open_slices())
-        return self._outlooks
+        if self._visibilities is None:
+            self._visibilities = tuple(visibility_of(item) for item in self.open_slices())
+        return self._visibilities
 
     @property
     def peers(self) -> Peers:

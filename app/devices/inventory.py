@@ -134,9 +134,9 @@ class Inventory:
             own[pool].put(item, self._blocks, self._active_rules())
         return self.nodes.would_see(node, own)
 
-    def seers(self, pool: PoolID) -> Iterator[str]:
+    def nodes_seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that are up to date and see the pool."""
-        return self.nodes.seers(pool)
+        return self.nodes.seeing(pool)
 
     def pool(self, pool: PoolID) -> PublishedPool | None:
         return self._pools.get(pool)

@@ -31,11 +31,11 @@ KEPT_VIEWS = 512
 NOWHERE = -1
 """The index of a hypothetical node."""
 
-Outlook = tuple[Hashable, ...]
+Visible = tuple[Hashable, ...]
 """How a node sees a pool: its own slices by name, and what each open slice is to it."""
 
 
-class Sight:
+class SeenPool:
     """A pool as one or more nodes see it, or the error that keeps them from seeing it."""
 
     __slots__ = ("error", "pool", "revision", "state")
@@ -49,19 +49,19 @@ class Sight:
 
 
 class SeenNode:
-    """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `sights` is empty.
+    """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `pools` is empty.
 
     `found` are the pools it was found to see; those in `stale`, or all if it is `new`, have to be looked at again.
     """
 
-    __slots__ = ("error", "found", "index", "new", "node", "sights", "stale")
+    __slots__ = ("error", "found", "index", "new", "node", "pools", "stale")
 
     def __init__(self, index: int, node: Node) -> None:
         self.index = index
         self.node = node
-        self.sights: tuple[Sight, ...] = ()
+        self.pools: tuple[SeenPool, ...] = ()
         self.error = ""
-        self.found: dict[PoolID, Sight] = {}
+        self.found: dict[PoolID, SeenPool] = {}
         self.stale: set[PoolID] = set()
         self.new = True
 
@@ -80,10 +80,10 @@ class Nodes(Mapping[str, Node]):
         self._spare: list[int] = []
         self._own: dict[str, dict[PoolID, None]] = {}
         self._open: dict[PoolID, set[int]] = {}
-        self._ghosts: dict[PoolID, Sight] = {}
+        self._deviceless: dict[PoolID, SeenPool] = {}
         self._looked: set[PoolID] = set()
         """Pools that a node looked at since they changed: all other pools are stale for every node already."""
-        self._sights: dict[PoolID, dict[Outlook, Sight]] = {}
+        self._seen_pools: dict[PoolID, dict[Visible, SeenPool]] = {}
         self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -139,8 +139,8 @@ class Nodes(Mapping[str, Node]):
             del self.index[name]
             self._spare.append(seen.index)
             self._views.pop(name, None)
-            for seers in self._open.values():
-                seers.discard(seen.index)
+            for seeing in self._open.values():
+                seeing.discard(seen.index)
             self.changes.note(seen.index)
 
     # --- changes of pools --------------------------------------------------------------------------------------------
@@ -152,13 +152,13 @@ class Nodes(Mapping[str, Node]):
         for name in moved:
             if name is not None:
                 self._file(name, pool, name in own)
-        self._sights.pop(pool, None)
-        was_open, was_ghost = self._open.pop(pool, None), self._ghosts.pop(pool, None)
+        self._seen_pools.pop(pool, None)
+        was_open, was_deviceless = self._open.pop(pool, None), self._deviceless.pop(pool, None)
         if published is not None and self._is_open(published):
             self._open[pool] = set()
-        elif published is not None and (ghost := self._ghost(published)) is not None:
-            self._ghosts[pool] = ghost
-        if was_open is not None or pool in self._open or was_ghost or pool in self._ghosts:
+        elif published is not None and (deviceless := self._without_devices(published)) is not None:
+            self._deviceless[pool] = deviceless
+        if was_open is not None or pool in self._open or was_deviceless or pool in self._deviceless:
             for seen in self._seen.values():
                 seen.stale.add(pool)
             self._views.clear()
@@ -186,26 +186,26 @@ class Nodes(Mapping[str, Node]):
         """Whether nodes without slices of their own may find devices in the pool."""
         return any(not item.spec.shared_counters for item in published.open_slices())
 
-    def _ghost(self, published: PublishedPool) -> Sight | None:
+    def _without_devices(self, published: PublishedPool) -> SeenPool | None:
         """The pool as nodes see it that have no devices in it; None when there is nothing to see."""
         counters = published.open_slices()
         if not counters:
             return None
         pool = gather_pool(published.id, counters, "", {}, self._features, _no_model, published.peers)
-        return Sight(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
+        return SeenPool(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
 
     def use_changed(self, pool: PoolID) -> None:
         """Devices of the pool were taken or given back."""
-        seers = self._open.get(pool)
-        if seers is not None:
-            self._note(seers)
+        seeing = self._open.get(pool)
+        if seeing is not None:
+            self._note(seeing)
             return
         published = self._pool_of(pool)
         for name in published.own_nodes() if published else ():
             if (seen := self._seen.get(name)) is not None:
                 self.changes.note(seen.index)
 
-    def seers(self, pool: PoolID) -> Iterator[str]:
+    def seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that are up to date and see the pool."""
         indexes = self._open.get(pool)
         if indexes is not None:
@@ -245,7 +245,7 @@ class Nodes(Mapping[str, Node]):
         seen = self._seen.get(name)
         if view is None and seen is not None:
             self.current(seen)
-            pools = [sight.pool for sight in seen.sights if sight.pool is not None]
+            pools = [item.pool for item in seen.pools if item.pool is not None]
             view = self._views[name] = NodeView(name, pools, seen.error)
         return view
 
@@ -257,19 +257,19 @@ class Nodes(Mapping[str, Node]):
         else:
             pools = seen.stale
         for pool in pools:
-            seers = self._open.get(pool)
-            if seers is None and pool not in own:
+            seeing = self._open.get(pool)
+            if seeing is None and pool not in own:
                 seen.found.pop(pool, None)
                 continue
             self._looked.add(pool)
-            sight = self._sight(pool, seen.node)
-            sees = sight.pool is not None or bool(sight.error)
+            seen_pool = self._see(pool, seen.node)
+            sees = seen_pool.pool is not None or bool(seen_pool.error)
             if sees:
-                seen.found[pool] = sight
+                seen.found[pool] = seen_pool
             else:
                 seen.found.pop(pool, None)
-            if seers is not None:
-                (seers.add if sees else seers.discard)(seen.index)
+            if seeing is not None:
+                (seeing.add if sees else seeing.discard)(seen.index)
         seen.new = False
         seen.stale.clear()
         self._arrange(seen, own)
@@ -283,35 +283,35 @@ class Nodes(Mapping[str, Node]):
             published = own.get(pool) or self._pool_of(pool)
             assert published is not None, pool
             slices = tuple(published.slices[name] for name in published.own_names(node.name))
-            sight = self._gather(published, slices + published.open_slices(), node)
-            if sight.pool is not None or sight.error:
-                seen.found[pool] = sight
+            seen_pool = self._gather(published, slices + published.open_slices(), node)
+            if seen_pool.pool is not None or seen_pool.error:
+                seen.found[pool] = seen_pool
         seen.new = False
         self._arrange(seen, own)
         return seen
 
     def _arrange(self, seen: SeenNode, own: Container[PoolID]) -> None:
         """Put what the node sees in search order."""
-        found = [(sight.pool.order, sight) for sight in seen.found.values() if sight.pool is not None]
-        found += [(sight.pool.order, sight) for pool, sight in self._ghosts.items() if pool not in own and sight.pool]
+        found = [(item.pool.order, item) for item in seen.found.values() if item.pool is not None]
+        found += [(item.pool.order, item) for pool, item in self._deviceless.items() if pool not in own and item.pool]
         found.sort(key=lambda item: item[0])
-        seen.error = next((sight.error for _, sight in sorted(seen.found.items(), key=_by_pool) if sight.error), "")
-        seen.sights = () if seen.error else tuple(sight for _, sight in found)
+        seen.error = next((item.error for _, item in sorted(seen.found.items(), key=_by_pool) if item.error), "")
+        seen.pools = () if seen.error else tuple(item for _, item in found)
 
-    def _sight(self, pool: PoolID, node: Node) -> Sight:
+    def _see(self, pool: PoolID, node: Node) -> SeenPool:
         published = self._pool_of(pool)
         assert published is not None, pool
         name, labels = node.name, node.metadata.labels
         own = published.own_names(name)
-        outlook = own, *[look(name, labels) for look in published.outlooks]
-        known = self._sights.setdefault(pool, {})
-        sight = known.get(outlook)
-        if sight is None:
+        visible = own, *[look(name, labels) for look in published.visibilities]
+        known = self._seen_pools.setdefault(pool, {})
+        seen_pool = known.get(visible)
+        if seen_pool is None:
             own_slices = tuple(published.slices[name] for name in own)
-            sight = known[outlook] = self._gather(published, own_slices + published.open_slices(), node)
-        return sight
+            seen_pool = known[visible] = self._gather(published, own_slices + published.open_slices(), node)
+        return seen_pool
 
-    def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> Sight:
+    def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
         models = published.models(slices)
 
         def model_of(_: str, device: Device) -> DeviceModel:
@@ -319,14 +319,14 @@ class Nodes(Mapping[str, Node]):
 
         name, labels = node.name, node.metadata.labels
         try:
-            return Sight(gather_pool(published.id, slices, name, labels, self._features, model_of, published.peers))
+            return SeenPool(gather_pool(published.id, slices, name, labels, self._features, model_of, published.peers))
         except GatherError as problem:
-            return Sight(None, str(problem))
+            return SeenPool(None, str(problem))
 
 
 def _no_model(driver: str, device: Device) -> DeviceModel:
     raise AssertionError(f"device {device.name} of driver {driver} in a slice of counters")
 
 
-def _by_pool(item: tuple[PoolID, Sight]) -> PoolID:
+def _by_pool(item: tuple[PoolID, SeenPool]) -> PoolID:
     return item[0]

@@ -118,8 +118,8 @@ class Overlay:
     @property
     def differing(self) -> frozenset[str]:
         if self._differing is None:
-            seers = chain.from_iterable(map(self._cluster.inventory.seers, self._touched))
-            self._differing = frozenset(chain(self._nodes, seers))
+            seeing = chain.from_iterable(map(self._cluster.inventory.nodes_seeing, self._touched))
+            self._differing = frozenset(chain(self._nodes, seeing))
         return self._differing
 
     def differs_for(self, seen: SeenNode) -> bool:
@@ -140,7 +140,7 @@ class Overlay:
         seen = self._nodes.get(node)
         if seen is None:
             return self._cluster.inventory.view(node)
-        return NodeView(node, (sight.pool for sight in seen.sights if sight.pool is not None), seen.error)
+        return NodeView(node, (item.pool for item in seen.pools if item.pool is not None), seen.error)
 
     def touches(self, pool: PoolID) -> bool:
         """True when something else is held in the pool than in the cluster."""

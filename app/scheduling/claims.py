@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from app.allocation.plan import Failure
 from app.api.core import Pod
 from app.api.features import FeatureGates
 from app.api.resource import (
@@ -43,12 +44,6 @@ class Refusal(msgspec.Struct, frozen=True):
     """UID of a claim that is about to be allocated or deallocated: the pod may fit when that has ended."""
     leaving: tuple[ResourceClaim, ...] = ()
     """Allocated claims that are being deleted: they keep their devices as long as they are reserved for somebody."""
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """Something is wrong that waiting for the cluster to change does not help."""
-
-    error: str
 
 
 class PodClaims(msgspec.Struct, frozen=True):

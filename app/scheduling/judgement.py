@@ -14,13 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from app.allocation.plan import Plan
-from app.allocation.plan import Refusal as NoSolution
+from app.allocation.plan import Failure, Plan, Unfit
 from app.api.core import Node, Pod
 from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.nodeselector import NodeSelectorError, parse
 from app.scheduling import extended, readiness
-from app.scheduling.claims import Failure, PodClaims, Refusal, examine, find
+from app.scheduling.claims import PodClaims, Refusal, examine, find
 from app.scheduling.outcomes import FilterResult
 from app.scheduling.view import View
 
@@ -235,10 +234,10 @@ def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decis
     allocations: tuple[AllocationResult, ...] = ()
     if pending:
         plan = view.decisions.plan(pending, name)
-        if isinstance(plan, NoSolution):
+        if isinstance(plan, Unfit):
             return Refusal(plan.reason)
         if not isinstance(plan, Plan):
-            return Failure(plan.error)
+            return plan
         allocations = plan.allocations
     if not all(reach(node) for _, reach in subject.reaches):
         return Refusal(NOT_AVAILABLE)

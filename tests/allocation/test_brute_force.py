@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.allocation.allocator import Allocator
-from app.allocation.plan import Failure, Plan, Refusal, undecided
+from app.allocation.plan import Failure, Plan, Unfit, undecided
 from app.allocation.proofs.proof import Proof
 from app.allocation.proofs.pruning import Pruning
 from app.allocation.requests import prepare
@@ -86,11 +86,11 @@ def test_a_search_that_finds_nothing_leaves_no_trace(case: Json) -> None:
 @settings(max_examples=150, deadline=None)
 @given(scenarios(), st.sets(st.sampled_from(Proof)))
 def test_every_choice_of_proofs_leads_to_the_same_answer(case: Json, proofs: set[Proof]) -> None:
-    def answered(allocator: Allocator) -> Plan | Refusal | Failure:
+    def answered(allocator: Allocator) -> Plan | Unfit | Failure:
         return msgspec.structs.replace(decide(Scenario(case), allocator), steps=0)
 
     found = answered(Allocator(step_budget=STEPS, share_ids=str, proofs=proofs))
-    if found != Refusal(undecided(STEPS), 0):
+    if found != Unfit(undecided(STEPS), 0):
         assert found == answered(Allocator(share_ids=str))
 
 

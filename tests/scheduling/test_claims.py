@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.allocation.plan import Failure
 from app.api.core import Pod
 from app.api.decoding import convert
 from app.api.features import FeatureGates
 from app.api.resource import DeviceClass, ResourceClaim
-from app.scheduling.claims import Failure, PodClaims, Refusal, consumer, examine, find
+from app.scheduling.claims import PodClaims, Refusal, consumer, examine, find
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from app.allocation.requests import Filter
-from app.allocation.selection import judge
+from app.allocation.selection import suitability
 from app.devices.models import DeviceModel
 
 REMEMBERED: Final = 50_000
@@ -43,11 +43,11 @@ class Kinds:
         return known
 
     def _number(self, model: DeviceModel) -> int:
-        judgements = tuple(
+        suitabilities = tuple(
             (found.lost, found.selected, found.takes, found.objection is not None)
-            for found in (judge(model, filter) for filter in self._filters)
+            for found in (suitability(model, filter) for filter in self._filters)
         )
-        if not self._every and not any(selected or objection for _, selected, _, objection in judgements):
+        if not self._every and not any(selected or objection for _, selected, _, objection in suitabilities):
             return IRRELEVANT
-        content = judgements, tuple(model.traits.attribute(name) for name in self._attributes), model.bare
+        content = suitabilities, tuple(model.traits.attribute(name) for name in self._attributes), model.bare
         return self._numbers.setdefault(content, len(self._numbers) + 1)

@@ -20,7 +20,7 @@ from app.allocation.cache.reduction import Reduction, Shape
 from app.allocation.requests import Filter, PreparedClaims
 from app.allocation.score import Scorer
 from app.devices.ledger import Ledger
-from app.devices.nodes import SeenNode, Sight
+from app.devices.nodes import SeenNode, SeenPool
 from app.devices.overlay import Overlay
 from app.devices.pools import Pool
 from app.devices.poolstate import PoolState, PoolStates
@@ -82,10 +82,10 @@ class Lens:
         if seen.error:
             return (seen.error,)
         found: list[int] = []
-        for sight in seen.sights:
-            pool = sight.pool
+        for seen_pool in seen.pools:
+            pool = seen_pool.pool
             if pool is not None:
-                shape, state = self._reduction.shape(sight, pool), self._state(sight, pool, ledger, overlay)
+                shape, state = self._reduction.shape(seen_pool, pool), self._state(seen_pool, pool, ledger, overlay)
                 part = self._parts.get((shape, state))
                 if part is None:
                     part = self._part(shape, state)
@@ -93,13 +93,13 @@ class Lens:
                     found.append(part)
         return tuple(found)
 
-    def _state(self, sight: Sight, pool: Pool, ledger: Ledger, overlay: Overlay) -> PoolState:
+    def _state(self, seen_pool: SeenPool, pool: Pool, ledger: Ledger, overlay: Overlay) -> PoolState:
         if overlay.touches(pool.id):
             return self._states.of(pool, overlay.holdings(pool.id))
         revision = ledger.revision(pool.id)
-        if sight.state is None or sight.revision != revision:
-            sight.revision, sight.state = revision, self._states.of(pool, ledger.holdings(pool.id))
-        return sight.state
+        if seen_pool.state is None or seen_pool.revision != revision:
+            seen_pool.revision, seen_pool.state = revision, self._states.of(pool, ledger.holdings(pool.id))
+        return seen_pool.state
 
     # --- pools -------------------------------------------------------------------------------------------------------
 
@@ -124,13 +124,13 @@ class Lens:
             return INCOMPLETE if self._focus.in_use else NOTHING
         devices: list[Hashable] = []
         consuming = self._focus.every
-        for index, (model, place) in enumerate(shape.devices):
+        for index, (model, locality) in enumerate(shape.devices):
             kind = self._kinds.of(model)
             owned = bool(state.owned >> index & 1)
             if kind == IRRELEVANT or (owned and not self._focus.in_use):
                 continue
             used = state.shared.get(index)
-            devices.append((kind, owned, place, used) if owned or place or used is not None else kind)
+            devices.append((kind, owned, locality, used) if owned or locality or used is not None else kind)
             consuming = consuming or bool(model.traits.consumes)
         if not devices:
             return NOTHING

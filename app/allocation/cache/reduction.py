@@ -14,10 +14,10 @@ from app.allocation.selection import cel_gates
 from app.api.features import FeatureGates
 from app.cel import CelCompileError, compile_selector
 from app.devices.models import DeviceModel
-from app.devices.nodes import Sight
+from app.devices.nodes import SeenPool
 from app.devices.pools import Pool
 
-REMEMBERED_SIGHTS = 100_000
+REMEMBERED_POOLS = 100_000
 REMEMBERED_SHAPES = 20_000
 
 Reads = frozenset[tuple[str, str]] | None
@@ -54,9 +54,9 @@ def _selector_reads(expression: str, features: FeatureGates) -> Reads:
 
 
 class Shape:
-    """What claims can tell of a pool, whoever holds it: representatives of its devices with their places, in order.
+    """What claims can tell of a pool, whoever holds it: representatives of its devices with their localities, in order.
 
-    A place tells what node selection does to a device: 1 it is for other nodes, 2 nobody can tell, 4 it cannot be
+    A locality tells what node selection does to a device: 1 it is for other nodes, 2 nobody can tell, 4 it cannot be
     written down.
     """
 
@@ -79,30 +79,30 @@ class Reduction:
         self._representatives: dict[Hashable, DeviceModel] = {}
         self._shapes: dict[Hashable, Shape] = {}
         self._by_content: dict[Hashable, Shape] = {}
-        self._by_sight: dict[Sight, Shape] = {}
+        self._by_pool: dict[SeenPool, Shape] = {}
 
-    def shape(self, sight: Sight, pool: Pool) -> Shape:
-        """The shape of what is seen; `pool` is the sight's."""
-        known = self._by_sight.get(sight)
+    def shape(self, seen: SeenPool, pool: Pool) -> Shape:
+        """The shape of what is seen; `pool` is what it shows."""
+        known = self._by_pool.get(seen)
         if known is None:
-            if len(self._by_sight) >= REMEMBERED_SIGHTS:
-                self._by_sight.clear()
-            known = self._by_sight[sight] = self._shape(pool)
+            if len(self._by_pool) >= REMEMBERED_POOLS:
+                self._by_pool.clear()
+            known = self._by_pool[seen] = self._shape(pool)
         return known
 
     def _shape(self, pool: Pool) -> Shape:
-        places = _places(pool)
+        localities = _localities(pool)
         flags = bool(pool.counters), pool.incomplete, bool(pool.invalid)
         models = tuple(device.model for device in pool.devices)
-        known = self._by_content.get((models, places, flags))
+        known = self._by_content.get((models, localities, flags))
         if known is None:
             self._make_room()
             reduced = tuple(self._representative(model) for model in models)
-            known = self._shapes.get((reduced, places, flags))
+            known = self._shapes.get((reduced, localities, flags))
             if known is None:
-                listed = tuple(zip(reduced, places or (0,) * len(reduced), strict=True))
-                known = self._shapes[reduced, places, flags] = Shape(listed, pool)
-            self._by_content[models, places, flags] = known
+                listed = tuple(zip(reduced, localities or (0,) * len(reduced), strict=True))
+                known = self._shapes[reduced, localities, flags] = Shape(listed, pool)
+            self._by_content[models, localities, flags] = known
         return known
 
     def _make_room(self) -> None:
@@ -141,8 +141,8 @@ def _domain(name: str, driver: str) -> str:
     return domain if slash else driver
 
 
-def _places(pool: Pool) -> tuple[int, ...]:
-    """The place of each device; empty when all are 0."""
+def _localities(pool: Pool) -> tuple[int, ...]:
+    """The locality of each device; empty when all are 0."""
     if not pool.elsewhere and not pool.unmatchable:
         selections = {device.selection for device in pool.devices}
         if not any(selection.has_many_terms for selection in selections):

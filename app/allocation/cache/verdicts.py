@@ -17,7 +17,7 @@ from itertools import repeat
 import msgspec
 
 from app.allocation.cache.lens import Fingerprint, Lens
-from app.allocation.plan import Failure, Plan, Refusal
+from app.allocation.plan import Failure, Plan, Unfit
 from app.devices.ledger import Ledger
 from app.devices.nodes import Nodes
 from app.devices.overlay import Overlay
@@ -32,7 +32,7 @@ UNDECIDED = 0
 NO_NODE = 1
 FAILED = 2
 
-Search = Callable[[str], tuple[Plan | Refusal | Failure, int]]
+Search = Callable[[str], tuple[Plan | Unfit | Failure, int]]
 """A fresh search on the node of this name, and the raw score of what it found."""
 
 
@@ -113,7 +113,7 @@ class Table:
         index, by_node = self._nodes.index, self._by_node
         row = list(map(by_node.__getitem__, map(index.get, names, repeat(-1))))
         if overlay.differing:
-            for position in [place for place, name in enumerate(names) if name in overlay.differing]:
+            for position in [number for number, name in enumerate(names) if name in overlay.differing]:
                 row[position] = UNDECIDED
         if FAILED in row:
             del row[row.index(FAILED) + 1 :]
@@ -160,10 +160,10 @@ class Table:
             self._by_node[seen.index] = number
         return number
 
-    def _number(self, found: Plan | Refusal | Failure, score: int) -> int:
+    def _number(self, found: Plan | Unfit | Failure, score: int) -> int:
         if isinstance(found, Failure):
             return FAILED
-        if isinstance(found, Refusal):
+        if isinstance(found, Unfit):
             outcome = _Outcome(False, found.reason)
         else:
             outcome = _Outcome(True, score=score)

@@ -23,7 +23,7 @@ from app.allocation.proofs.budgets import CounterBudgets
 from app.allocation.proofs.demands import Demand, Unmet, demands
 from app.allocation.proofs.pieces import Pieces
 from app.allocation.proofs.proof import ALL, Proof
-from app.allocation.search import Place
+from app.allocation.search import Position
 from app.allocation.state import State
 from app.allocation.task import Task
 from app.api.resource import MAX_RESULTS
@@ -57,10 +57,10 @@ class Bounds:
     def steps(self) -> int:
         return self._looks + self._pieces.steps
 
-    def refutes(self, state: State, place: Place, end: int) -> bool:
+    def refutes(self, state: State, position: Position, end: int) -> bool:
         """Whether there is provably no solution from here for the requests before `end`."""
-        self._looks += (end - place.request) // REQUESTS_PER_STEP
-        found = demands(self._task, state, place, end)
+        self._looks += (end - position.request) // REQUESTS_PER_STEP
+        found = demands(self._task, state, position, end)
         if isinstance(found, Unmet):
             self.blocking, self.reason = found.request, "not enough devices are left"
             return self._counts
@@ -68,7 +68,7 @@ class Bounds:
         if large is not None:
             self.blocking, self.reason = large, f"a claim can have {MAX_RESULTS} devices at most"
             return True
-        self.blocking = place.request
+        self.blocking = position.request
         narrowed = self.narrow(state, found)
         if narrowed is None:
             return True

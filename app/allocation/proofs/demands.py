@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from app.allocation.search import Place
+from app.allocation.search import Position
 from app.allocation.state import State
 from app.allocation.task import Option, Task
 
@@ -68,15 +68,15 @@ class Unmet(NamedTuple):
     request: int
 
 
-def demands(task: Task, state: State, place: Place, end: int) -> list[Demand] | Unmet:
-    """All demands from the place on, those of requests before `end`, or the first that cannot be met on its own."""
+def demands(task: Task, state: State, position: Position, end: int) -> list[Demand] | Unmet:
+    """All demands from the position on, those of requests before `end`, or the first that cannot be met on its own."""
     dry = dry_devices(task, state)
     found: list[Demand] = []
-    for request in range(place.request, end):
-        current = place.option if request == place.request else None
+    for request in range(position.request, end):
+        current = position.option if request == position.request else None
         if current is not None:
-            mask = available(task, state, current, dry) >> place.start << place.start
-            choices = [Choice(current, mask, place.missing)] if mask.bit_count() >= place.missing else []
+            mask = available(task, state, current, dry) >> position.start << position.start
+            choices = [Choice(current, mask, position.missing)] if mask.bit_count() >= position.missing else []
         else:
             choices = list(_choices(task, state, request, dry))
         if not choices:

@@ -17,8 +17,8 @@ from collections.abc import Collection, Hashable, Iterable
 
 from app.allocation.constraints import AttributeTable
 from app.allocation.proofs.proof import ALL, Proof
-from app.allocation.search import Place
-from app.allocation.selection import judge
+from app.allocation.search import Position
+from app.allocation.selection import suitability
 from app.allocation.state import State
 from app.allocation.task import Option, Task
 
@@ -40,16 +40,16 @@ class _Island:
 
 
 class _Layout:
-    """The islands as the requests from one on see them; `flocks` are masks of single devices with equal labels.
+    """The islands as the requests from one on see them; `alike` are masks of single devices with equal labels.
 
     `watched`: constraints of the first request's claim whose progress matters. `admin`: whether it matters who holds a
     device: requests with admin access of this claim can have those of other claims.
     """
 
-    __slots__ = ("admin", "claim", "flocks", "islands", "watched")
+    __slots__ = ("admin", "alike", "claim", "islands", "watched")
 
-    def __init__(self, flocks: list[int], islands: list[_Island], watched: list[int], claim: int, admin: bool) -> None:
-        self.flocks = flocks
+    def __init__(self, alike: list[int], islands: list[_Island], watched: list[int], claim: int, admin: bool) -> None:
+        self.alike = alike
         self.islands = islands
         self.watched = watched
         self.claim = claim
@@ -67,24 +67,24 @@ class Nogoods:
         self._layouts: dict[int, _Layout] = {}
         self._numbers: dict[Hashable, int] = {}
 
-    def holds(self, state: State, place: Place) -> bool:
+    def holds(self, state: State, position: Position) -> bool:
         """Whether the state is known to fail."""
-        known = self._failed.get(_kind(place))
-        return known is not None and self._key(state, place) in known
+        known = self._failed.get(_kind(position))
+        return known is not None and self._key(state, position) in known
 
-    def add(self, state: State, place: Place) -> None:
+    def add(self, state: State, position: Position) -> None:
         """The state failed."""
-        if self._count < LIMIT and place.request < len(self._task.options):
+        if self._count < LIMIT and position.request < len(self._task.options):
             self._count += 1
-            self._failed[_kind(place)].add(self._key(state, place))
+            self._failed[_kind(position)].add(self._key(state, position))
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
-    def _key(self, state: State, place: Place) -> Hashable:
-        layout = self._layout(place.request)
+    def _key(self, state: State, position: Position) -> Hashable:
+        layout = self._layout(position.request)
         masks = [~state.held, state.paid] if state.paid else [~state.held]
-        if place.start:
-            masks.append(-1 << place.start)
+        if position.start:
+            masks.append(-1 << position.start)
         if layout.admin:
             masks.append(state.held_by[layout.claim])
         for index in layout.watched:
@@ -94,8 +94,8 @@ class Nogoods:
         islands = sorted(self._look(state, island, masks) for island in layout.islands)
         progress = tuple(self._progress(state, index) for index in layout.watched)
         counted = -1 if layout.admin else ~state.held
-        counts = tuple(_count(flock & counted, masks) for flock in layout.flocks)
-        return state.counts[layout.claim], bool(place.start), bool(state.paid), progress, counts, tuple(islands)
+        counts = tuple(_count(group & counted, masks) for group in layout.alike)
+        return state.counts[layout.claim], bool(position.start), bool(state.paid), progress, counts, tuple(islands)
 
     def _progress(self, state: State, index: int) -> Hashable:
         """What the mask of allowed devices does not tell: that there is one, and which values a list still shares."""
@@ -108,8 +108,8 @@ class Nogoods:
         shares: Hashable = ()
         if state.consumed:
             shares = tuple(
-                (place, tuple(sorted(state.consumed[device].items())))
-                for place, device in enumerate(island.devices)
+                (position, tuple(sorted(state.consumed[device].items())))
+                for position, device in enumerate(island.devices)
                 if device in state.consumed
             )
         parts = tuple(mask & island.mask for mask in masks)
@@ -146,19 +146,19 @@ class Nogoods:
             if task.counters is not None:
                 for counter, _ in task.counters.charges.get(device, ()):
                     links["counter", counter].append(device)
-        flocks: dict[Hashable, int] = defaultdict(int)
+        alike: dict[Hashable, int] = defaultdict(int)
         islands: list[_Island] = []
         for members in _connected(len(task.view.devices), links.values()):
             device = members[0]
             charged = task.counters is not None and device in task.counters.charges
             if len(members) == 1 and not task.shareable >> device & 1 and not charged:
                 values = tuple((table.present >> device & 1, table.known >> device & 1) for table in tables)
-                flocks[labels[device], values] |= 1 << device
+                alike[labels[device], values] |= 1 << device
             else:
                 islands.append(self._island(members, labels, list(tables)))
         watched = [index for index in constraints if index in task.claim_constraints[claim]]
         admin = any(option.admin and option.claim == claim for option in options)
-        return _Layout(list(flocks.values()), islands, watched, claim, admin)
+        return _Layout(list(alike.values()), islands, watched, claim, admin)
 
     def _labels(self, options: list[Option]) -> list[int]:
         """What each device is to the options, as a number. Where mode All meets a constraint, the order of devices
@@ -181,7 +181,7 @@ class Nogoods:
             if task.shareable >> index & 1:
                 capacity = device.model.traits.capacity
                 label.append(tuple((name, offered.value.nano) for name, offered in capacity.items()))
-                label.append(tuple(judge(device.model, filter).takes for filter in filters))
+                label.append(tuple(suitability(device.model, filter).takes for filter in filters))
                 shared = task.holdings.shared.get(index)
                 label.append(None if shared is None else tuple(sorted(shared.items())))
             elif index in task.holdings.shared:
@@ -206,13 +206,13 @@ class Nogoods:
         return _Island(members, list(counters), self._number(tuple(described)))
 
 
-def _kind(place: Place) -> Hashable:
-    return place.request, id(place.option), place.missing
+def _kind(position: Position) -> Hashable:
+    return position.request, id(position.option), position.missing
 
 
-def _count(flock: int, masks: list[int]) -> tuple[int, ...]:
-    """How many devices of the flock are in each combination of masks."""
-    parts = [flock]
+def _count(group: int, masks: list[int]) -> tuple[int, ...]:
+    """How many devices of the group are in each combination of masks."""
+    parts = [group]
     for mask in masks:
         parts = [part for before in parts for part in (before & mask, before & ~mask)]
     return tuple(part.bit_count() for part in parts)

@@ -20,7 +20,7 @@ from app.allocation.proofs.demands import Choice, Demand
 from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.proofs.sums import Filling
 from app.allocation.requests import Filter
-from app.allocation.selection import judge
+from app.allocation.selection import suitability
 from app.allocation.state import State
 from app.allocation.task import Task
 from app.devices.holdings import NO_AMOUNTS
@@ -140,7 +140,7 @@ class Pieces:
         """What a share consumes of each capacity."""
         size = self._takes.get((filter, device))
         if size is None:
-            takes = judge(self._task.view.devices[device].model, filter).takes or ()
+            takes = suitability(self._task.view.devices[device].model, filter).takes or ()
             size = self._takes[filter, device] = tuple(amount.nano for _, amount in takes)
         return size
 

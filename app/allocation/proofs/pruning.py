@@ -14,13 +14,13 @@ from collections.abc import Collection
 from app.allocation.proofs.bounds import Bounds
 from app.allocation.proofs.nogoods import Nogoods
 from app.allocation.proofs.proof import ALL, Proof
-from app.allocation.search import Place
+from app.allocation.search import Position
 from app.allocation.state import State
 from app.allocation.task import Task
 
 
 class Pruning:
-    """The judge of one search. `reason` tells why the latest place was hopeless, `blocking` at which request."""
+    """The pruner of one search. `reason` tells why the latest position was hopeless, `blocking` at which request."""
 
     def __init__(self, task: Task, proofs: Collection[Proof] = ALL) -> None:
         self._own_steps = 0
@@ -41,18 +41,18 @@ class Pruning:
     def blocking(self) -> int | None:
         return self._bounds.blocking if self._bounds is not None else None
 
-    def hopeless(self, state: State, place: Place) -> bool:
-        """See `search.Judge`."""
+    def hopeless(self, state: State, position: Position) -> bool:
+        """See `search.Pruner`."""
         self._own_steps += 1
-        if self._nogoods is not None and self._nogoods.holds(state, place):
+        if self._nogoods is not None and self._nogoods.holds(state, position):
             return True
         if self._bounds is None:
             return False
-        harmless = place.option is not None and not place.option.raises
-        end = self._task.until_raising(place.request + 1 if harmless else place.request)
-        return end > place.request and self._bounds.refutes(state, place, end)
+        harmless = position.option is not None and not position.option.raises
+        end = self._task.until_raising(position.request + 1 if harmless else position.request)
+        return end > position.request and self._bounds.refutes(state, position, end)
 
-    def failed(self, state: State, place: Place) -> None:
-        """See `search.Judge`."""
+    def failed(self, state: State, position: Position) -> None:
+        """See `search.Pruner`."""
         if self._nogoods is not None:
-            self._nogoods.add(state, place)
+            self._nogoods.add(state, position)

@@ -13,13 +13,13 @@ from collections.abc import Generator, Sequence
 import msgspec
 
 from app.allocation.decisions import Decisions
-from app.allocation.plan import Explanation
+from app.allocation.plan import Explanation, Failure
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
 from app.devices.readonly import ReadOnlyCluster
 from app.plurals import counted
 from app.scheduling import extended
-from app.scheduling.claims import Failure, Refusal
+from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Subject, judge, subject_of
 from app.scheduling.limits import Limits
 from app.scheduling.pods import Pods

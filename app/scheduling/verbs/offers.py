@@ -16,7 +16,8 @@ are called, so nodes with devices may never be tried; that is why the scheduler 
 
 from __future__ import annotations
 
-from app.scheduling.claims import Failure, Refusal
+from app.allocation.plan import Failure
+from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Subject
 from app.scheduling.view import View
 

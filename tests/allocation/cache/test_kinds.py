@@ -17,7 +17,7 @@ from app.api.meta import ObjectMeta
 from app.api.resource import Device, DeviceAttribute, DeviceClass, ResourceSliceSpec
 from app.devices.cluster import Cluster
 from app.devices.models import DeviceModel
-from app.devices.nodes import SeenNode, Sight
+from app.devices.nodes import SeenNode, SeenPool
 from app.devices.nodeselection import NodeSelection
 from app.devices.overlay import Overlay
 from app.devices.pools import Pool, PooledDevice
@@ -52,7 +52,7 @@ class Looks:
             for index, traits in enumerate(devices)
         )
         seen = SeenNode(0, Node(metadata=ObjectMeta(name="n")))
-        seen.sights = (Sight(Pool(("same", "p"), pooled)),)
+        seen.pools = (SeenPool(Pool(("same", "p"), pooled)),)
         return self._lens.fingerprint(seen, self._cluster.ledger, Overlay(self._cluster))
 
 

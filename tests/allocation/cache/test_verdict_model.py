@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from app.allocation.allocator import Allocator
 from app.allocation.decisions import Decisions
-from app.allocation.plan import Failure, Plan, Refusal
+from app.allocation.plan import Failure, Plan, Unfit
 from app.allocation.requests import prepare
 from app.allocation.score import PrioritizedList
 from app.api.core import Node
@@ -215,7 +215,7 @@ class VerdictMachine(RuleBasedStateMachine):
 
     # --- the promise -------------------------------------------------------------------------------------------------
 
-    def fresh(self, claims: tuple[ResourceClaim, ...], node: Node) -> Plan | Refusal | Failure:
+    def fresh(self, claims: tuple[ResourceClaim, ...], node: Node) -> Plan | Unfit | Failure:
         ordered = [self.slices[name] for name in sorted(self.slices)]
         view = node_view(node, ordered, self.taint_rules, self.features)
         promised = [ResourceClaimStatus(allocation=hold.allocation) for hold in self.cluster.ledger.holds()]
@@ -234,10 +234,10 @@ class VerdictMachine(RuleBasedStateMachine):
             return [], {}, {}, problem.error
         for name in NODES:
             node = self.cluster.nodes.get(name)
-            answer = self.fresh(claims, node) if node is not None else Refusal("node is not known yet", 0)
+            answer = self.fresh(claims, node) if node is not None else Unfit("node is not known yet", 0)
             if isinstance(answer, Failure):
                 return [], {}, {}, answer.error
-            if isinstance(answer, Refusal):
+            if isinstance(answer, Unfit):
                 refused[name] = answer.reason
             else:
                 fits.append(name)
@@ -259,10 +259,10 @@ class VerdictMachine(RuleBasedStateMachine):
                 assert without_steps(planned) == without_steps(fresh)
 
 
-def without_steps(answer: Plan | Refusal | Failure) -> Any:
+def without_steps(answer: Plan | Unfit | Failure) -> Any:
     if isinstance(answer, Plan):
         return answer.allocations
-    return answer.reason if isinstance(answer, Refusal) else ("error", answer.error)
+    return answer.reason if isinstance(answer, Unfit) else ("error", answer.error)
 
 
 TestVerdictMachine = VerdictMachine.TestCase

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.allocation.plan import Failure, Plan, Refusal
+from app.allocation.plan import Failure, Plan, Unfit
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.resource import DeviceTaintRule
@@ -330,7 +330,7 @@ class TestAnswers:
     def test_a_plan_on_an_unknown_node_is_refused(self) -> None:
         world = World()
         answer = world.decisions.plan([wanted(exactly())], "nowhere")
-        assert isinstance(answer, Refusal) and answer.reason == "node is not known yet"
+        assert isinstance(answer, Unfit) and answer.reason == "node is not known yet"
 
 
 POISON: dict[str, Json] = {

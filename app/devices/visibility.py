@@ -1,6 +1,6 @@
 """What decides how a node sees a slice that is open to all nodes.
 
-Promises: nodes with equal outlooks on all slices of a pool see the same pool. An outlook is made ready once per
+Promises: nodes to which all slices of a pool are the same see the same pool. The question is made ready once per
 slice and costs a node about a microsecond.
 """
 
@@ -12,12 +12,12 @@ from app.api.resource import Device, ResourceSlice, ResourceSliceSpec
 from app.devices.nodeselection import NodeSelection
 from app.devices.nodeselector import NodeSelectorError
 
-Outlook = Callable[[str, Mapping[str, str]], Hashable]
+Visibility = Callable[[str, Mapping[str, str]], Hashable]
 """(node name, node labels) -> what the slice is to the node: falsy when it is nothing."""
 
 
-def outlook_of(item: ResourceSlice) -> Outlook:
-    """The outlook on the slice."""
+def visibility_of(item: ResourceSlice) -> Visibility:
+    """How nodes see the slice."""
     spec = item.spec
     if spec.shared_counters:
         return _always
@@ -36,7 +36,7 @@ def outlook_of(item: ResourceSlice) -> Outlook:
     return each
 
 
-def _selection(source: ResourceSliceSpec | Device) -> Outlook | None:
+def _selection(source: ResourceSliceSpec | Device) -> Visibility | None:
     """The node selection; the text of the error when it cannot be understood. None when nothing is set."""
     try:
         return NodeSelection(source).matcher()
