@@ -1,4 +1,4 @@
-"""Whether items fit into bins: shares into devices, partitions into cards, claims into groups of devices.
+"""Whether items fit into bins: shares into devices, claims into groups of devices.
 
 Promises: False only when it is proven that the items do not fit. An item may have a different size in each bin, or not
 be allowed there; sizes have any number of dimensions, each bin its own. Large items are placed first, fullest bins

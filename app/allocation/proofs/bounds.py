@@ -7,8 +7,8 @@ the first solution in the documented order is never cut off. Cheap bounds come f
 2. every matchAttribute has a value with enough devices for all requests it covers at once, every distinctAttribute
    enough different values;
 3. all requests together can have devices of their own (Hall);
-4. the counters suffice even if everybody takes the devices that need least;
-5. shares fit into devices, claims that must stay together into groups, partitions into the sets they are cut from.
+4. the counters suffice even if everybody takes the devices that need least, and yield as many devices as are wanted;
+5. shares fit into devices, and claims that must stay together into groups.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Final
 from app.allocation.constraints import Constraint
 from app.allocation.proofs.assignment import assignable
 from app.allocation.proofs.budgets import CounterBudgets
-from app.allocation.proofs.demands import Demand, Unmet, demands
+from app.allocation.proofs.demands import Demand, Unmet, demands, exclusive
 from app.allocation.proofs.pieces import Pieces
 from app.allocation.proofs.proof import ALL, Proof
+from app.allocation.proofs.yields import Yields
 from app.allocation.search import Position
 from app.allocation.state import State
 from app.allocation.task import Task
@@ -48,6 +49,7 @@ class Bounds:
         self._distincts = _constraints(task, match=False, known=Proof.DISTINCT in proofs)
         self._hall = Proof.HALL in proofs
         self._budgets = CounterBudgets(task) if task.counters is not None and Proof.BUDGETS in proofs else None
+        self._yields = Yields(task) if task.counters is not None and Proof.YIELDS in proofs else None
         self._pieces = Pieces(task, proofs)
         self._looks = 0
         self._viable: dict[Hashable, int] = {}
@@ -72,11 +74,15 @@ class Bounds:
         narrowed = self.narrow(state, found)
         if narrowed is None:
             return True
-        if not self._assignable(narrowed):
+        needs = exclusive(narrowed, self._task.shareable)
+        if self._hall and not assignable(needs.items()):
             self.reason = "there are not enough devices for all requests together"
             return True
-        if self._budgets is not None and not self._budgets.suffice(state, narrowed):
+        if self._budgets is not None and not self._budgets.suffice(state, needs):
             self.reason = "counters do not suffice for all requests together"
+            return True
+        if self._yields is not None and not self._yields.suffice(state, needs):
+            self.reason = "the counter sets cannot yield enough devices for all requests together"
             return True
         reason = self._pieces.refutes(state, found, narrowed)
         if reason:
@@ -93,10 +99,6 @@ class Bounds:
                 if counts[claim] > self._limit:
                     return demand.request
         return None
-
-    def _assignable(self, members: list[Demand]) -> bool:
-        """Whether all members may have devices of their own."""
-        return not self._hall or assignable(_exclusive(members, self._task.shareable))
 
     # --- constraints -------------------------------------------------------------------------------------------------
 
@@ -140,7 +142,8 @@ class Bounds:
     def _consistent(self, state: State, members: list[Demand], matches: list[int], distincts: list[int]) -> bool:
         """Whether some choice of values for the remaining matchAttributes leaves everybody enough devices."""
         if not matches:
-            return self._diverse(members, distincts) and self._assignable(members)
+            needs = exclusive(members, self._task.shareable)
+            return self._diverse(members, distincts) and (not self._hall or assignable(needs.items()))
         first, rest = matches[0], matches[1:]
         for group in _groups(self._task.constraints[first], state.pins[first].tokens):
             inside = _within(members, group, first)
@@ -172,19 +175,15 @@ def _constraints(task: Task, *, match: bool, known: bool) -> list[list[int]]:
 
 
 def _groups(constraint: Constraint, pinned: Sequence[int] | None) -> Iterable[int]:
-    """The sets of devices that could satisfy a matchAttribute together. A device with a value of an unknown type can
-    only be alone.
+    """Sets of devices, one of which holds all devices that satisfy a matchAttribute together. Those with a value of an
+    unknown type are one set, although each of them could only be alone.
     """
     table = constraint.table
     if pinned is not None:
         yield from (table.groups[token] for token in pinned)
     else:
         yield from table.groups
-        alone = constraint.start.allowed & ~table.known
-        while alone:
-            low = alone & -alone
-            yield low
-            alone ^= low
+        yield constraint.start.allowed & ~table.known
     yield 0  # alternatives that are not covered may need none
 
 
@@ -211,11 +210,3 @@ def _within(members: list[Demand], group: int, constraint: int) -> list[Demand] 
             return None
         inside.append(part)
     return inside
-
-
-def _exclusive(members: Iterable[Demand], shareable: int) -> Iterable[tuple[int, int]]:
-    """(mask, need) of devices nobody else can have; a shared device serves each request once, admin access all."""
-    for demand in members:
-        if not demand.admin:
-            shared = demand.mask & shareable
-            yield demand.mask ^ shared, max(0, demand.need - shared.bit_count())

@@ -6,7 +6,8 @@ never refuses a possible solution.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from app.allocation.search import Position
@@ -60,6 +61,20 @@ class Demand:
             else:
                 choices.append(choice)
         return Demand(self.request, self.claim, choices) if choices else None
+
+
+def exclusive(members: Iterable[Demand], shareable: int) -> dict[int, int]:
+    """How many devices are needed out of each mask that nobody else can have; a shared device serves each request once,
+    admin access all.
+    """
+    needs: dict[int, int] = defaultdict(int)
+    for demand in members:
+        if not demand.admin:
+            shared = demand.mask & shareable
+            need = demand.need - shared.bit_count()
+            if need > 0:
+                needs[demand.mask ^ shared] += need
+    return needs
 
 
 class Unmet(NamedTuple):

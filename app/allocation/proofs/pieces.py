@@ -1,11 +1,10 @@
 """Fragmentation: room that suffices in total but not in the pieces it comes in.
 
 Promises: each question is a relaxation of what is still to be decided, put as a packing of items into bins, so a `no`
-is a proof. Three kinds of pieces are looked at, each only where a task has them:
+is a proof. Two kinds of pieces are looked at, each only where a task has them:
 
 - shares: requests that shared devices can serve, into the capacity left on those devices;
-- groups: claims whose devices must have one value of an attribute in common, into the devices of each value;
-- sets: requests for devices that consume counters, into the counter sets (together with those a device links).
+- groups: claims whose devices must have one value of an attribute in common, into the devices of each value.
 """
 
 from __future__ import annotations
@@ -42,14 +41,13 @@ MAX_KINDS: Final = 4
 
 
 class Pieces:
-    """All three questions for one task. `steps` counts placements."""
+    """Both questions for one task. `steps` counts placements."""
 
     def __init__(self, task: Task, proofs: Collection[Proof] = ALL) -> None:
         self.steps = 0
         self._task = task
         self._shares = task.shareable != 0 and Proof.SHARES in proofs
         self._groups = bool(task.constraints) and Proof.GROUPS in proofs
-        self._clusters = _clusters(task) if Proof.SETS in proofs else []
         self._sums = Proof.SUMS in proofs
         self._bins = Proof.BINS in proofs
         self._takes: dict[tuple[Filter, int], Size] = {}
@@ -63,8 +61,6 @@ class Pieces:
             return "the capacity left does not suffice for all shares together"
         if self._groups and not self._groups_fit(found, narrowed):
             return "no distribution of the claims over groups of matching devices is possible"
-        if len(self._clusters) > 1 and not self._sets_fit(state, narrowed):
-            return "no distribution of the requests over counter sets is possible"
         return ""
 
     def _fits(self, items: list[Row], room: list[Size]) -> bool:
@@ -197,69 +193,6 @@ class Pieces:
             if constraint.match and constraint.table is table and demand.covered(index):
                 return index
         return None
-
-    # --- counter sets ------------------------------------------------------------------------------------------------
-
-    def _sets_fit(self, state: State, narrowed: Sequence[Demand]) -> bool:
-        members = [
-            demand for demand in narrowed if not demand.admin and demand.need and not demand.mask & self._task.shareable
-        ]
-        members = [demand for demand in members if not demand.mask & ~self._clustered]
-        if sum(demand.need for demand in members) < 2:
-            return True
-        kinds = _kinds(demand.mask for demand in members)
-        room = [
-            (*(max(0, state.left[number]) for number in numbers), *((mask & kind).bit_count() for kind in kinds))
-            for mask, numbers in self._clusters
-        ]
-        items: list[Row] = []
-        rows: dict[int, Row] = {}
-        for demand in members:
-            row = rows.get(demand.mask)
-            if row is None:
-                counted = _counted(demand.mask, 1, kinds)
-                row = rows[demand.mask] = tuple(
-                    (*self._least(demand.mask & mask, numbers), *counted) if demand.mask & mask else None
-                    for mask, numbers in self._clusters
-                )
-            items.extend([row] * demand.need)
-        return self._fits(items, room)
-
-    @property
-    def _clustered(self) -> int:
-        mask = 0
-        for devices, _ in self._clusters:
-            mask |= devices
-        return mask
-
-    def _least(self, mask: int, numbers: list[int]) -> Size:
-        """The least that any of the devices takes of each counter."""
-        counters = self._task.counters
-        assert counters is not None
-        charges = [dict(counters.charges[device]) for device in _bits(mask)]
-        return tuple(min(charge.get(number, 0) for charge in charges) for number in numbers)
-
-
-def _clusters(task: Task) -> list[tuple[int, list[int]]]:
-    """(devices, counters) that have to do with each other: sets are linked by devices that consume from several."""
-    counters = task.counters
-    if counters is None:
-        return []
-    sets: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for number, (pool, set_name, _) in enumerate(counters.names):
-        sets[pool, set_name].append(number)
-    clusters: list[tuple[int, list[int]]] = [(0, numbers) for numbers in sets.values()]
-    for device, charge in counters.charges.items():
-        touched = {number for number, _ in charge}
-        linked = [cluster for cluster in clusters if not touched.isdisjoint(cluster[1])]
-        clusters = [cluster for cluster in clusters if touched.isdisjoint(cluster[1])]
-        mask = 1 << device
-        numbers: list[int] = []
-        for devices, members in linked:
-            mask |= devices
-            numbers += members
-        clusters.append((mask, numbers))
-    return [cluster for cluster in clusters if cluster[0]]
 
 
 def _kinds(masks: Iterable[int]) -> list[int]:

@@ -22,9 +22,9 @@ class Proof(Enum):
     DISTINCT = "values for distinctAttribute"
     HALL = "devices for all requests together"
     BUDGETS = "counters for all requests together"
+    YIELDS = "devices that counter sets yield"
     SHARES = "shares into devices"
     GROUPS = "claims into groups of devices"
-    SETS = "partitions into counter sets"
     SUMS = "bins of one dimension"
     BINS = "bins of any dimension"
 
