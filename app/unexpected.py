@@ -24,7 +24,7 @@ PLACES: Final[dict[Place, str]] = {
     "chores": "clearing unused allocations",
     "inventory": "the first look at all nodes",
     "object": "taking in one watched object, which counts as undecodable",
-    "watch": "listing and watching one kind, which begins anew",
+    "watch": "listing and watching one kind, which starts again",
     "credentials": "reading credentials again; the old ones stay in use",
     "metrics": "a metric or label that is not declared",
     "controller": "a controller of the embedded cluster",

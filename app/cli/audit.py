@@ -11,7 +11,7 @@ CLEAN, VIOLATED, FAILED = 0, 1, 2
 
 
 def audit(
-    feature_gates: Annotated[str, typer.Option(help="as the service's")] = "",
+    feature_gates: Annotated[str, typer.Option(help="as for serve: Name=true,Other=false")] = "",
     kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
 ) -> None:

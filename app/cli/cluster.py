@@ -36,7 +36,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 async def read_cluster(kubeconfig: str, context: str, features: FeatureGates) -> Snapshot:
-    """Everything. Raises ApiError when the server cannot be asked, CredentialsError when nobody says where it is."""
+    """Read everything. Raises ApiError when the API server gives no answer, CredentialsError without its address."""
 
     async def read(client: KubeClient, served: Served) -> Snapshot:
         cluster, problems = Cluster(features), []

@@ -18,11 +18,11 @@ Run `make demo` in a checkout of the source, or install the package with its ext
 def demo(
     nodes: Annotated[int, typer.Option(min=1, max=5000, help="nodes of the embedded cluster")] = 4,
     devices: Annotated[int, typer.Option(min=0, max=128, help="GPUs per node; every fourth node has small ones")] = 8,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="of the API server; 0 picks a free one")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port of the API server; 0 picks a free one")] = 0,
     service_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="of the service; 0: 8888, or a free one if that is taken")
+        int, typer.Option(min=0, max=65535, help="port of the service; 0: 8888, or a free one when that is taken")
     ] = 0,
-    directory: Annotated[Path, typer.Option(help="where kubeconfig and log are put")] = Path(".demo"),
+    directory: Annotated[Path, typer.Option(help="directory for kubeconfig and log")] = Path(".demo"),
     with_samples: Annotated[bool, typer.Option("--samples/--no-samples", help="apply the sample workloads")] = True,
     once: Annotated[
         bool, typer.Option("--once", help="exit 0 when everything is where it should be, 1 after --timeout")

@@ -27,7 +27,7 @@ def explain(
     pod: Annotated[str, typer.Argument(help="the pod: NAME or NAMESPACE/NAME")],
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the pod")] = "default",
     node: Annotated[list[str] | None, typer.Option("--node", help="only this node; may be repeated")] = None,
-    feature_gates: Annotated[str, typer.Option(help="as the service's")] = "",
+    feature_gates: Annotated[str, typer.Option(help="as for serve: Name=true,Other=false")] = "",
     kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
 ) -> None:

@@ -25,7 +25,7 @@ def answer_lines(source: BinaryIO, target: BinaryIO, answer: Answer, complain: C
             continue
         try:
             case = orjson.loads(line)
-            problem = "" if isinstance(case, dict) else f"a JSON object is wanted, not {type(case).__name__}"
+            problem = "" if isinstance(case, dict) else f"expected a JSON object, found {type(case).__name__}"
         except orjson.JSONDecodeError as error:
             case, problem = {}, f"not JSON: {error}"
         unreadable += bool(problem)
@@ -38,5 +38,5 @@ def answer_lines(source: BinaryIO, target: BinaryIO, answer: Answer, complain: C
 def _line(reply: dict[str, Any]) -> bytes:
     try:
         return orjson.dumps(reply, option=orjson.OPT_APPEND_NEWLINE)
-    except TypeError:  # an integer of more than 64 bits, in somebody's opaque parameters
+    except TypeError:  # an integer of more than 64 bits, in the opaque parameters of a driver
         return json.dumps(reply).encode() + b"\n"

@@ -19,7 +19,7 @@ def selector(
     batch: Annotated[
         bool, typer.Option("--batch", help="JSON lines in and out: name, expression, gates, device → name, result")
     ] = False,
-    list_attributes: Annotated[bool, typer.Option(help="the gate DRAListTypeAttributes")] = False,
+    list_attributes: Annotated[bool, typer.Option(help="turn on the feature gate DRAListTypeAttributes")] = False,
     kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
 ) -> None:
@@ -30,7 +30,7 @@ def selector(
     if batch:
         raise typer.Exit(_batch())
     if expression is None:
-        raise typer.BadParameter("an expression is needed, or --batch", param_hint="EXPRESSION")
+        raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
     from app.cli.trials import show_trials
 
     raise typer.Exit(show_trials(expression, slices, list_attributes, kubeconfig, context))

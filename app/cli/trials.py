@@ -30,12 +30,12 @@ def show_trials(expression: str, source: str | None, list_attributes: bool, kube
     try:
         program = compile_selector(expression, gates)
     except CelCompileError as error:
-        errors.print(f"[red]the selector does not compile:[/] {escape(str(error))}", highlight=False)
+        errors.print(f"[red]the selector does not compile:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         return FAILED
     try:
         published = _read(source) if source else asyncio.run(list_slices(kubeconfig, context))
     except (DecodeError, OSError, yaml.YAMLError, ValueError) as error:
-        errors.print(f"[red]the slices cannot be read:[/] {escape(str(error))}", highlight=False)
+        errors.print(f"[red]the slices cannot be read:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         return FAILED
     return _show(list(try_selector(program, published, gates)))
 

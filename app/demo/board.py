@@ -45,12 +45,12 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def waits(self) -> bool:
-        """Whether it has said why it does not run yet."""
+        """True when it says why it does not run yet."""
         return self.state in ("Pending", "Starting") and self.reason not in ("", UNTRIED)
 
     @property
     def settled(self) -> bool:
-        """Whether the pod is where it should be: it runs, or it says why it cannot."""
+        """True when the pod is where it should be: it runs, or it says why it cannot."""
         if self.expected:
             return self.reported == self.expected and bool(self.reason)
         return self.state in ("Running", "Succeeded")

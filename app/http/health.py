@@ -61,12 +61,12 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
 
     @router.get("/livez", responses={503: {"model": Report, "description": "some check fails"}})
     async def livez(response: Response) -> Report:
-        """Whether the process should be left running."""
+        """Does this process still work? If it does not, it has to be restarted."""
         return report(health.live(), response)
 
     @router.get("/readyz", responses={503: {"model": Report, "description": "some check fails"}})
     async def readyz(response: Response) -> Report:
-        """Whether the verbs are served by this replica now."""
+        """Does this replica serve the verbs now?"""
         return report(health.ready(), response)
 
     @router.get("/version")

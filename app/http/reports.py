@@ -47,7 +47,7 @@ class HolderReport(BaseModel):
 
 class DeviceReport(BaseModel):
     name: str
-    holders: list[HolderReport] = Field(description="nobody: the device is free")
+    holders: list[HolderReport] = Field(description="empty: the device is free")
 
 
 class PoolReport(BaseModel):

@@ -38,10 +38,10 @@ class Certificates:
                 return False
             self._newest = self._load()
         except (OSError, ssl.SSLError) as problem:
-            log.warning("new certificate cannot be used, going on with the old one", problem=str(problem))
+            log.warning("new certificate cannot be used, the old one stays in use", problem=str(problem))
             return False
         self._stamp = stamp
-        log.info("certificate exchanged", file=str(self._certificate))
+        log.info("certificate reloaded", file=str(self._certificate))
         return True
 
     def _switch(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext) -> None:

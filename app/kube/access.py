@@ -1,4 +1,4 @@
-"""Whether we are allowed to do what we are about to do, asked before it fails in the middle of something.
+"""What the service may do, asked of the API server before something fails half-way.
 
 `missing_permissions` promises one plain sentence per permission that the API server denies, none when it grants all of
 them. A server that does not answer the question (one without authorization, for example) counts as allowing everything.

@@ -1,4 +1,4 @@
-"""Growing pauses between attempts, spread by chance so that many clients do not come back at the same moment."""
+"""Growing pauses between attempts, spread by chance so that many clients come back at different moments."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class KubeClient:
         return await self.request("GET", path, params=params, timeout=timeout)
 
     async def create(self, path: str, body: bytes, *, timeout: float | None = None) -> bytes:
-        """POST. A 429 is handed to the caller: whoever creates decides whether it is still wanted."""
+        """POST. A 429 goes to the caller, who decides whether the object is still wanted."""
         return await self.request("POST", path, body=body, timeout=timeout, repeat_when_throttled=False)
 
     async def replace(self, path: str, body: bytes, *, timeout: float | None = None) -> bytes:
@@ -198,7 +198,7 @@ class KubeClient:
 
 
 def _is_proxied(server: str) -> bool:
-    """Whether the environment (HTTPS_PROXY, NO_PROXY) wants a proxy between us and the server."""
+    """True when the environment (HTTPS_PROXY, NO_PROXY) wants a proxy between us and the server."""
     url = urlsplit(server)
     return url.scheme in getproxies() and not proxy_bypass(url.hostname or "")
 
@@ -249,7 +249,7 @@ def _seconds(header: str | None, details: Mapping[str, Any] | None) -> float | N
 
 
 def _transport_error(problem: BaseException, method: str, path: str) -> ApiError:
-    """Whether the request can have reached the server decides the class."""
+    """The class depends on whether the request can have reached the server."""
     text = f"{method} {path}: {str(problem) or type(problem).__name__}"
     if isinstance(problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
         return UnreachableError(0, "Unreachable", text)

@@ -94,7 +94,7 @@ class Credentials:
                 if isinstance(self.ssl, ssl.SSLContext):
                     self._load_certificate(self.ssl)
             except _loading_problems() as problem:
-                log.warning("credentials not refreshed, going on with the old ones", problem=str(problem))
+                log.warning("credentials not refreshed, the old ones stay in use", problem=str(problem))
             except Exception as problem:
                 unexpected("credentials", problem)
 

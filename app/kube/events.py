@@ -108,7 +108,7 @@ class EventRecorder:
         return self._queue.qsize()
 
     async def run(self) -> None:
-        """For ever: send the next one, then leave the API server in peace for a moment."""
+        """Until cancelled: send the next one, then leave the API server in peace for a moment."""
         while True:
             await self.send(await self._queue.get())
             await asyncio.sleep(self._pause)

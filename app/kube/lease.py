@@ -77,17 +77,17 @@ class LeaderElection:
 
     @property
     def leading(self) -> bool:
-        """Whether we hold the lease now, by our own clock."""
+        """True while we hold the lease, by our own clock."""
         renewed = self._renewed_at
         return renewed is not None and self._clock() - renewed < self._settings.renew_deadline
 
     @property
     def holder(self) -> str:
-        """Who was last seen holding it; empty when nobody."""
+        """Who was last seen holding it; empty when it was free."""
         return self._observed[0]
 
     async def run(self) -> None:
-        """Compete for ever."""
+        """Compete until cancelled."""
         while True:
             await self.step()
             await asyncio.sleep(self._settings.retry_period * random.uniform(0.8, 1.2))
@@ -104,9 +104,9 @@ class LeaderElection:
             self._report()
 
     async def release(self) -> None:
-        """Give the lease back so that another replica need not wait, and compete no more. Never raises ApiError.
+        """Give the lease back so that another replica can have it at once, and stop competing. Never raises ApiError.
 
-        It waits for a step under way: a renewal that overtook the release would leave the lease to nobody.
+        It waits for a step under way: a renewal that overtook the release would keep the lease from everybody.
         """
         async with self._turn:
             self._retired = True

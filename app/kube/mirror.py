@@ -1,7 +1,7 @@
 """What has been seen of one kind of objects, and what each list or watch event changes in it.
 
 `Mirror` turns pages of lists and lines of watches into calls of `on_apply` and `on_remove`. It promises: every object
-that disappears is reported, also when it disappeared while nobody watched; an object that cannot be understood is
+that disappears is reported, also when it disappeared between two watches; an object that cannot be understood is
 reported by name and changes nothing for the others; an exception in a callback does the same; nothing is reported
 twice in a row at the same version. It is synchronous and does no I/O.
 """
@@ -122,7 +122,7 @@ class Mirror(Generic[T]):
         self.version = version
 
     def watched(self, line: bytes) -> None:
-        """One event of a watch. Raises GoneError when the list must be read anew, ApiError when the watch is broken."""
+        """One event of a watch. Raises GoneError when the list must be read again, ApiError for a broken watch."""
         try:
             event = _event.decode(line)
         except (msgspec.DecodeError, ValueError) as problem:
@@ -144,7 +144,7 @@ class Mirror(Generic[T]):
             obj = self._resource.decode(raw)
             known = self._known.get(key)
             if known is not None and known.metadata.uid != obj.metadata.uid:
-                self._remove(key)  # deleted and made anew while nobody watched
+                self._remove(key)  # deleted and created again between two watches
             self._known[key] = self._keep(obj)
             (self._callbacks.on_jump if listed or key in self._poisoned else self._callbacks.on_apply)(obj)
         except DecodeError as problem:

@@ -1,7 +1,7 @@
 """Lists in pages, their items not decoded yet.
 
-Promises: all pages are of one consistent list; an answer that is no list is an ApiError, as everything else that goes
-wrong.
+Promises: all pages are of one consistent list; whatever goes wrong is an ApiError, an answer that is no list
+included.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""List and watch of one kind, for ever.
+"""List and watch of one kind, until cancelled.
 
-`Reflector` promises: it never dies and never stops retrying; a cut watch goes on where it was; when the server no
-longer has the events in between (410) the list is read anew and the differences are reported in one step; pauses after
+`Reflector` promises: it survives every failure and tries again; a cut watch goes on where it was; when the server no
+longer has the events in between (410) the list is read again and the differences are reported in one step; pauses after
 failures grow and are jittered; `progress` shows at any moment how current the picture is. Lists are consistent reads in
 pages: a list from some API server's cache (resourceVersion=0) could be older than what was seen already and make
 existing objects look deleted.
@@ -89,7 +89,7 @@ class Reflector(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether one whole list has been reported."""
+        """True once a whole list has been reported."""
         return self._synced
 
     @property
@@ -99,7 +99,7 @@ class Reflector(Generic[T]):
 
     @property
     def not_found(self) -> bool:
-        """Whether the server knew no such kind of objects when it was asked last."""
+        """True when the server, asked last, knew no such kind of objects."""
         return self._not_found
 
     def progress(self) -> Progress:
@@ -117,7 +117,7 @@ class Reflector(Generic[T]):
         )
 
     async def run(self) -> None:
-        """For ever: take a step, and when it fails wait a little."""
+        """Take steps until cancelled; after one that failed, wait a little."""
         while True:
             pause = await self.step()
             if pause:
@@ -131,7 +131,7 @@ class Reflector(Generic[T]):
                 await self._list()
             await self._watch()
         except GoneError as problem:
-            log.info("events are gone, listing anew", kind=self.resource.kind, reason=problem.message)
+            log.info("events are gone, listing again", kind=self.resource.kind, reason=problem.message)
             self._mirror.version = ""
         except ApiError as problem:
             return self._failed(problem)
@@ -140,7 +140,7 @@ class Reflector(Generic[T]):
             return self._failed(ApiError(0, "Internal", f"{type(problem).__name__}: {problem}"))
         finally:
             self._left()
-        # A server that ends every watch at once must not be asked in a tight loop.
+        # Some pause is needed for a server that ends every watch at once.
         return 0.0 if self._clock() - started > 1.0 else self._backoff.next()
 
     async def _list(self) -> None:

@@ -1,7 +1,7 @@
 """All kinds of objects that are followed, as one thing with one state: synced or not, how far behind, what is wrong.
 
-`Watches` promises: `sink` hears of every object of every kind; `on_synced` is called once, when each kind was listed
-once; one kind that cannot be followed does not stop the others.
+`Watches` promises: `sink` hears of every object of every kind; `on_synced` is called once, when every kind was listed;
+one kind that cannot be followed does not stop the others.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Watches:
 
     @property
     def synced(self) -> bool:
-        """Whether every kind was listed once."""
+        """True once every kind was listed."""
         return self._synced
 
     def progress(self) -> Sequence[Progress]:
@@ -74,7 +74,7 @@ class Watches:
 
     @property
     def not_found(self) -> bool:
-        """Whether the server does not know some kind any more: its version may have been withdrawn."""
+        """True when the server no longer knows some kind: its version may have been withdrawn."""
         return any(reflector.not_found for reflector in self._reflectors)
 
     async def run(self) -> None:

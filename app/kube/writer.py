@@ -2,8 +2,7 @@
 
 `Writer` promises: a claim is changed only at the UID and resourceVersion it was decided on, a pod is bound only under
 its UID; patches touch exactly the fields they are about, so fields of newer API versions survive; replies come back
-as structs. What goes wrong is one of `app.api.errors`; above all `OutcomeUnknownError` is passed on, never guessed
-about.
+as structs. What goes wrong is one of `app.api.errors`. A lost reply is an `OutcomeUnknownError`: nothing is guessed.
 """
 
 from __future__ import annotations

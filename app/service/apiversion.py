@@ -65,7 +65,7 @@ async def until_withdrawn(client: KubeClient, served: Served, suspected: Callabl
             continue
         if (now.version, now.taint_rules) != (served.version, served.taint_rules):
             log.warning(
-                "the API server has withdrawn a version: beginning anew with what it serves now",
+                "the API server has withdrawn a version: starting again with what it serves now",
                 was=served.version,
                 now=now.version,
                 taint_rules_were=served.taint_rules or "not served",

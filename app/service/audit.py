@@ -1,4 +1,4 @@
-"""Looking over everybody's shoulder: claims that hold what other claims hold, by whoever wrote them.
+"""The audit of all claims: which of them hold what other claims hold, whoever wrote them.
 
 The extender prevents double allocation by what it writes itself; an in-tree scheduler or a person who writes second
 can still cause it. `Audit` promises to report each violation once when it appears (log, event on every claim involved)

@@ -1,7 +1,7 @@
 """What a service decides with, once it knows its API server: state, watches, decisions and writes.
 
-`Engine` promises: scheduling does what nobody calls for (waking, clearing) exactly while this replica leads and knows
-the cluster; every node was looked at before a verb has to; the audit begins when there is something to look at.
+`Engine` promises: the work without a caller (waking, clearing) runs exactly while this replica leads and knows the
+cluster; every node is looked at once before the verbs ask; the audit begins when the whole cluster is known.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Engine:
         self.extender.fence(leading)
 
     def lead(self, leading: bool) -> None:
-        """Whether this replica decides from now on, and clears and wakes what is left without a caller."""
+        """From now on this replica decides, and wakes and clears without a caller; or it stops doing so."""
         self._leading = leading
         self._turn.set()
 

@@ -1,4 +1,4 @@
-"""Whether the cluster is being followed well enough to decide, and what to say while it is not.
+"""Is the cluster followed well enough to decide? If not, this is what is said about it.
 
 `Following` promises: nothing is decided before every kind of objects was listed once, or while a kind has not been
 watched for longer than the settings allow.

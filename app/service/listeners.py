@@ -60,7 +60,7 @@ class Listeners:
             await server.stop(seconds)
 
     async def kill(self) -> None:
-        """At once, as a crash would: nobody gets an answer."""
+        """End at once, as a crash would: running requests get no answer."""
         for server in self._servers:
             await server.kill()
 

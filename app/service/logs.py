@@ -21,7 +21,7 @@ def configure(level: str = "info", form: Literal["console", "json"] = "console")
     """Set up logging of this process. Calls below `level` cost next to nothing afterwards."""
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     shared: list[structlog.typing.Processor] = [structlog.contextvars.merge_contextvars, structlog.stdlib.add_log_level]
-    # Tracebacks without local variables: those are long, and nobody has looked whether one of them is a secret.
+    # Tracebacks without local variables: those are long, and any of them may be a secret.
     traceback = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
     plain = structlog.dev.plain_traceback
     last: list[structlog.typing.Processor] = (
@@ -49,7 +49,7 @@ def configure(level: str = "info", form: Literal["console", "json"] = "console")
 
 
 def log_unexpected(place: Place, problem: Exception, about: dict[str, object]) -> None:
-    """Log an error that nobody foresaw, with its traceback. Standard error, even when nothing was configured."""
+    """Log an unforeseen error with its traceback, on standard error even when nothing was configured."""
     if not structlog.is_configured():
         configure("warning")
     structlog.get_logger().error(

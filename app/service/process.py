@@ -48,7 +48,7 @@ async def serve_until_signalled(settings: Settings) -> int:
 
 
 async def _first(one: Awaitable[object], other: Awaitable[object]) -> bool:
-    """Whether `one` was done before `other`; the other is cancelled."""
+    """True when `one` was done before `other`; the later one is cancelled."""
     tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     won = tasks[0].done()

@@ -89,7 +89,7 @@ class Service:
         self._running = _Running(client, supervision, asyncio.create_task(supervision.run(), name="service"))
 
     async def wait(self) -> None:
-        """Until the service can do its work no more, which is a bug; the log names it."""
+        """Until the service fails, which is a bug; the log names it."""
         if self._running is not None:
             await asyncio.wait([self._running.task])
 

@@ -81,11 +81,14 @@ class Settings(BaseSettings):
         None, description="authorities of client certificates; with it kube-scheduler must show one (mTLS)"
     )
     allow_plain_http: bool = Field(
-        False, description="serve the verbs without TLS on an address that is not loopback; bind is a powerful verb"
+        False,
+        description="serve the verbs without TLS beyond loopback; whoever can call bind can place pods",
     )
     max_body: int = Field(16 * 2**20, ge=2**16, description="largest request body in bytes")
     request_timeout: Seconds = Field(10.0, description="seconds within which a client must have sent its whole request")
-    keep_alive: int = Field(120, ge=1, description="seconds an idle connection is kept; kube-scheduler keeps them 90")
+    keep_alive: int = Field(
+        120, ge=1, description="seconds an idle connection is kept; kube-scheduler keeps its own for 90"
+    )
     shutdown_grace: Seconds = Field(30.0, description="seconds that running binds get to finish on shutdown")
 
     kubeconfig: str = Field(
@@ -104,7 +107,7 @@ class Settings(BaseSettings):
     renew_deadline: Seconds = Field(10.0, description="seconds without renewal after which the leader stops")
     retry_period: Seconds = Field(2.0, description="seconds between attempts to acquire or renew")
     doorbell: str = Field(
-        "dra-extender-doorbell", description="claim that is touched to make kube-scheduler try refused pods again"
+        "dra-extender-doorbell", description="claim that is annotated to make kube-scheduler try refused pods again"
     )
 
     feature_gates: Annotated[str, AfterValidator(_gates)] = Field(
@@ -252,7 +255,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """True when only this machine can reach the address."""
     host = split_address(address)[0]
     if host == "localhost":
         return True

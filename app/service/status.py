@@ -1,7 +1,7 @@
 """What this replica has and lacks at the moment, as settings are what it was asked to be.
 
-Promises: the service writes `server` once and `Supervision` the rest, nobody else anything; the gate, insight and
-health read it at every question.
+Promises: the service writes `server` once, and `Supervision` alone writes the rest; the gate, insight and health read
+it at every question.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Status:
     missing_permissions: tuple[str, ...] = ()
     """What the API server denies, one sentence each."""
     failure: str = ""
-    """Why the service can do its work no more, which is a bug; empty while it can."""
+    """Why the service has stopped working, which is a bug; empty while it works."""
 
     @property
     def leading(self) -> bool:
