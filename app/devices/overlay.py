@@ -122,6 +122,11 @@ class Overlay:
             self._differing = frozenset(chain(self._nodes, seeing))
         return self._differing
 
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing differs: the state is that of the cluster."""
+        return not self._touched and not self._nodes
+
     def differs_for(self, seen: SeenNode) -> bool:
         """True when answers about this node, which is up to date, may not be remembered as those of the cluster."""
         return seen.node.name in self._nodes or not self._touched.isdisjoint(seen.found)

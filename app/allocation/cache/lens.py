@@ -77,8 +77,8 @@ class Lens:
         self._parts: dict[tuple[Shape, PoolState], int] = {}
         self._next = count(1)
 
-    def fingerprint(self, seen: SeenNode, ledger: Ledger, overlay: Overlay) -> Fingerprint:
-        """Of an up-to-date node, in the state that the overlay on this ledger shows."""
+    def fingerprint(self, seen: SeenNode, ledger: Ledger, overlay: Overlay | None = None) -> Fingerprint:
+        """Of an up-to-date node, in the state of the ledger, or that the overlay on it shows."""
         if seen.error:
             return (seen.error,)
         found: list[int] = []
@@ -93,8 +93,8 @@ class Lens:
                     found.append(part)
         return tuple(found)
 
-    def _state(self, seen_pool: SeenPool, pool: Pool, ledger: Ledger, overlay: Overlay) -> PoolState:
-        if overlay.touches(pool.id):
+    def _state(self, seen_pool: SeenPool, pool: Pool, ledger: Ledger, overlay: Overlay | None) -> PoolState:
+        if overlay is not None and overlay.touches(pool.id):
             return self._states.of(pool, overlay.holdings(pool.id))
         revision = ledger.revision(pool.id)
         if seen_pool.state is None or seen_pool.revision != revision:

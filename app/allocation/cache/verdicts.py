@@ -118,9 +118,10 @@ class Table:
         if FAILED in row:
             del row[row.index(FAILED) + 1 :]
         position = -1
+        different = None if overlay.is_empty else overlay
         for _ in range(row.count(UNDECIDED)):
             position = row.index(UNDECIDED, position + 1)
-            row[position] = self._decide(names[position], search, overlay)
+            row[position] = self._decide(names[position], search, different)
             if row[position] == FAILED:
                 return row[: position + 1]
         return row
@@ -146,8 +147,9 @@ class Table:
                 by_node[node] = UNDECIDED
         self._position = changes.position
 
-    def _decide(self, name: str, search: Search, overlay: Overlay) -> int:
-        seen = overlay.hypothetical(name) or self._nodes.current(self._nodes.seen[name])
+    def _decide(self, name: str, search: Search, overlay: Overlay | None) -> int:
+        seen = overlay.hypothetical(name) if overlay is not None else None
+        seen = seen or self._nodes.current(self._nodes.seen[name])
         fingerprint = self._lens.fingerprint(seen, self._ledger, overlay)
         number = self._by_fingerprint.get(fingerprint)
         if number is None:
@@ -156,7 +158,7 @@ class Table:
             if len(self._by_fingerprint) >= REMEMBERED_FINGERPRINTS:
                 self._by_fingerprint.clear()
             self._by_fingerprint[fingerprint] = number
-        if not overlay.differs_for(seen):
+        if overlay is None or not overlay.differs_for(seen):
             self._by_node[seen.index] = number
         return number
 

@@ -19,7 +19,6 @@ from app.devices.cluster import Cluster
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenNode, SeenPool
 from app.devices.nodeselection import NodeSelection
-from app.devices.overlay import Overlay
 from app.devices.pools import Pool, PooledDevice
 from app.devices.poolstate import PoolStates
 from app.devices.traits import Traits, traits_of
@@ -43,7 +42,7 @@ class Looks:
     def __init__(self, focus: Focus) -> None:
         reduction = Reduction(reads_of(focus.filters, focus.attributes))
         self._lens = Lens(focus, reduction=reduction, states=PoolStates())
-        self._cluster = Cluster(ALL)
+        self._ledger = Cluster(ALL).ledger
 
     def of(self, *devices: Traits) -> Fingerprint:
         somewhere = NodeSelection(specimen(ResourceSliceSpec))
@@ -53,7 +52,7 @@ class Looks:
         )
         seen = SeenNode(0, Node(metadata=ObjectMeta(name="n")))
         seen.pools = (SeenPool(Pool(("same", "p"), pooled)),)
-        return self._lens.fingerprint(seen, self._cluster.ledger, Overlay(self._cluster))
+        return self._lens.fingerprint(seen, self._ledger)
 
 
 CHANGES: dict[str, Any] = field_specimens(Traits)
