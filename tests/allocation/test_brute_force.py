@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from random import Random
 from typing import Any
 
 import msgspec
@@ -112,7 +113,7 @@ def test_a_decision_changes_none_of_its_inputs_and_repeats(case: Json) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(scenarios(), st.randoms(use_true_random=False))
-def test_the_order_of_unrelated_objects_changes_nothing(case: Json, random: Any) -> None:
+def test_the_order_of_unrelated_objects_changes_nothing(case: Json, random: Random) -> None:
     expected = kind_or_devices(case)
     shuffled = copy.deepcopy(case)
     shuffled["slices"].append(resource_slice([device("far")], name="zz", pool="far", where={"nodeName": "node-2"}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -37,14 +36,18 @@ async def allocate(cluster: EmbeddedCluster, name: str, device: int) -> None:
     await cluster.client.patch(f"{path}/status", encode({"status": status}))
 
 
-async def test_a_clean_cluster_is_told_to_be_clean(cluster: EmbeddedCluster, capsys: Any) -> None:
+async def test_a_clean_cluster_is_told_to_be_clean(
+    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     await allocate(cluster, "one", 0)
     await allocate(cluster, "two", 1)
     assert await report("", str(cluster.kubeconfig), "") == CLEAN
     assert capsys.readouterr().out == "2 allocated claims, 0 violations\n"
 
 
-async def test_a_device_in_two_claims_is_listed_with_both(cluster: EmbeddedCluster, capsys: Any) -> None:
+async def test_a_device_in_two_claims_is_listed_with_both(
+    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
     await allocate(cluster, "one", 0)
     await allocate(cluster, "two", 0)
     assert await report("", str(cluster.kubeconfig), "") == VIOLATED
@@ -56,7 +59,7 @@ async def test_a_device_in_two_claims_is_listed_with_both(cluster: EmbeddedClust
 
 @pytest.mark.parametrize(("gates", "file"), [("", "nowhere"), ("Nonsense=true", "")])
 async def test_a_question_that_cannot_be_answered_has_a_status_of_its_own(
-    cluster: EmbeddedCluster, capsys: Any, gates: str, file: str
+    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str], gates: str, file: str
 ) -> None:
     assert await report(gates, file or str(cluster.kubeconfig), "") == FAILED
     assert capsys.readouterr().err.startswith("dra-extender: ")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -65,7 +64,7 @@ class RealCluster:
         body = {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}}
         await self.client.create(path, msgspec.json.encode(body))
 
-    def _run(self, forever: Any) -> None:
+    def _run(self, forever: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(forever)
 
         async def end() -> None:
@@ -97,7 +96,7 @@ async def real(tmp_path: Path) -> AsyncIterator[RealCluster]:
             yield cluster
 
 
-async def until(condition: Any, state: Any) -> None:
+async def until(condition: Callable[[], object], state: Callable[[], object]) -> None:
     try:
         async with asyncio.timeout(60):
             while not condition():

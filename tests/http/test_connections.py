@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trustme
 
+from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from app.http.application import create_app
 from app.http.metrics import Metrics
 from app.http.protocol import ConnectionLimits
@@ -78,7 +79,7 @@ async def test_nonsense_is_a_400(server: HttpServer) -> None:
 async def test_running_requests_finish_while_it_stops(served: Served) -> None:
     entered, release = asyncio.Event(), asyncio.Event()
 
-    async def slow(_: Any) -> Any:
+    async def slow(_: ExtenderBindingArgs) -> ExtenderBindingResult:
         entered.set()
         await release.wait()
         return await served.verbs.bind_at_once(_)

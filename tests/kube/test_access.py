@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tests.support.kube.scripted import ScriptedServer
 PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
-def allow(server: ScriptedServer, allowed: Any) -> None:
+def allow(server: ScriptedServer, allowed: Callable[[dict[str, str]], bool]) -> None:
     async def answer(request: web.Request) -> web.Response:
         asked = msgspec.json.decode(await request.read())["spec"]["resourceAttributes"]
         return web.json_response({"status": {"allowed": allowed(asked)}}, status=201)

@@ -10,6 +10,7 @@ from app.api.core import Node, Pod
 from app.api.decoding import convert
 from app.api.resource import DeviceClass
 from app.scheduling.extended import (
+    Requests,
     Wanted,
     claim_body,
     claim_name,
@@ -44,8 +45,8 @@ def pod(*containers: Json, init: tuple[Json, ...] = ()) -> Pod:
     return convert(Pod, {"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec})
 
 
-def table(made: Any) -> tuple[list[tuple[str, int]], list[tuple[str, str]]]:
-    requests = [(request.name, request.exactly.count) for request in made.requests]
+def table(made: Requests) -> tuple[list[tuple[str, int]], list[tuple[str, str]]]:
+    requests = [(request.name, request.exactly.count) for request in made.requests if request.exactly is not None]
     return requests, [(mapping.container_name, mapping.request_name) for mapping in made.mappings]
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.embedded.apiserver import EmbeddedAPIServer, ages, conversion, names, topology
 from app.embedded.apiserver import printers as printing
 from app.embedded.apiserver.kinds import RESOURCE_VERSIONS, registry
+from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.schema import schema
 from app.embedded.apiserver.statuses import StatusError
 from tests.support.embedded.client import CLAIMS, CONFIG_MAPS, SLICES, Client, claim, pod, resource_slice
@@ -27,7 +28,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 @pytest.mark.parametrize(
     "resource", registry(RESOURCE_VERSIONS).resources, ids=lambda r: f"{r.api_version} {r.kind.kind}"
 )
-def test_every_kind_has_a_schema_with_metadata(resource: Any) -> None:
+def test_every_kind_has_a_schema_with_metadata(resource: Resource) -> None:
     admitted, unknown = schema(resource.model).admit({"metadata": {"name": "x", "labels": {}}, "nonsense": 1})
     assert (admitted, unknown) == ({"metadata": {"name": "x"}}, ["nonsense"])
 
@@ -164,7 +165,7 @@ def test_the_state_of_a_claim_is_one_word_per_fact(status: dict[str, Any], delet
 @pytest.mark.parametrize(
     "resource", registry(RESOURCE_VERSIONS).resources, ids=lambda r: f"{r.api_version} {r.kind.kind}"
 )
-async def test_a_table_row_has_a_cell_for_every_column(client: Client, resource: Any) -> None:
+async def test_a_table_row_has_a_cell_for_every_column(client: Client, resource: Resource) -> None:
     root = f"/apis/{resource.api_version}" if resource.kind.group else f"/api/{resource.version}"
     namespace = "/namespaces/default" if resource.kind.namespaced else ""
     await client.post(SLICES, resource_slice("s"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Literal, TypeAlias, get_args
 
 import pytest
 
@@ -12,8 +12,9 @@ from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
 
 # The nine points of a bind with one fresh claim, and what is stored then: finalizer, allocation, binding. A call is
+Point: TypeAlias = tuple[int, When] | Literal["verifying", "answered"] | None
 # (number, when): sent and not carried out, or carried out and the reply not read.
-NINE: list[Any] = [
+NINE = [
     pytest.param(None, (False, False, False), id="before the decision"),
     pytest.param((0, "before"), (False, False, False), id="before the finalizer"),
     pytest.param((0, "after"), (True, False, False), id="after the finalizer"),
@@ -29,7 +30,7 @@ NINE: list[Any] = [
 @pytest.mark.parametrize("node", ["n1", "n2"])
 @pytest.mark.parametrize(("point", "stored"), NINE)
 async def test_a_crash_at_each_of_the_nine_points_of_a_bind(
-    world: World, small: Objects, point: Any, stored: tuple[bool, bool, bool], node: str
+    world: World, small: Objects, point: Point, stored: tuple[bool, bool, bool], node: str
 ) -> None:
     """What is stored, and that a restart binds the pod with its devices; n2 is what the scheduler would like then."""
     world.add(*small, make_claim("c"), make_pod("p", "c"))

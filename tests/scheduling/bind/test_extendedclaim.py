@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from app.api.core import Pod
@@ -14,6 +12,7 @@ from app.scheduling import extended
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
 from tests.support.simulation.api import devices
+from tests.support.simulation.client import When
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
@@ -106,7 +105,7 @@ async def test_a_failed_bind_leaves_no_claim(world: World, operation: str) -> No
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_lost_reply_to_the_creation_makes_no_second_claim(world: World, when: Any) -> None:
+async def test_a_lost_reply_to_the_creation_makes_no_second_claim(world: World, when: When) -> None:
     world.add(*nodes(), asking("p"))
     service = world.service()
     service.client.fail("create_claim", OutcomeUnknownError(0, "Timeout"), when)
@@ -116,7 +115,7 @@ async def test_a_lost_reply_to_the_creation_makes_no_second_claim(world: World, 
 
 @pytest.mark.parametrize("number", range(5))
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_crash_at_any_write_is_recovered_from(world: World, number: int, when: Any) -> None:
+async def test_a_crash_at_any_write_is_recovered_from(world: World, number: int, when: When) -> None:
     world.add(*nodes(), asking("p"))
     first = world.service()
     first.client.kill_at = (number, when)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from app.api.core import Pod
 from app.api.extender import ExtenderArgs
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import Service, World
 
 
-def scores(service: Service, pod: Any, *names: str, advise: bool = False) -> dict[str, int]:
+def scores(service: Service, pod: Pod, *names: str, advise: bool = False) -> dict[str, int]:
     args = ExtenderArgs(Pod=pod, NodeNames=names)
     answer = service.extender.advise(args) if advise else service.extender.prioritize(args)
     return {priority.Host: priority.Score for priority in answer}

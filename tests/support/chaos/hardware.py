@@ -15,7 +15,7 @@ from app.api.core import Node, Pod
 from app.api.decoding import convert
 from app.api.resource import AllocatedDeviceStatus, DeviceClass, DeviceID, ResourceClaim, ResourceSlice
 from tests.support.simulation.api import Api, claim_names
-from tests.support.simulation.objects import DRIVER, Json, make_class, make_node, make_slice
+from tests.support.simulation.objects import DRIVER, Json, KubernetesObject, make_class, make_node, make_slice
 from tests.support.simulation.world import World
 
 GPU = "example.com/gpu"
@@ -94,7 +94,7 @@ class Hardware:
     def _some_devices(self) -> list[str]:
         return [name for name in "abc" if self._dice.random() < 0.8]
 
-    def _spoil(self, kind: type) -> None:
+    def _spoil(self, kind: type[KubernetesObject]) -> None:
         """Somebody writes what nobody can decode, and mends it later."""
         api = self.world.api
         if not (objects := api.all(kind)):

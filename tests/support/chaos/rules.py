@@ -10,6 +10,7 @@ from app.api.core import Pod
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from tests.support.chaos.hardware import Hardware, offered
 from tests.support.simulation.api import Api
+from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service, World
 
 MOST_RESULTS = 32
@@ -22,8 +23,9 @@ class Rules:
         self._api: Api = world.api
         self._hardware = hardware
 
-    def judge(self, operation: str, before: Any, after: Any) -> str:
-        if isinstance(after, ResourceClaim) and operation in ("write_status", "deallocate") and before is not None:
+    def judge(self, operation: str, before: KubernetesObject | None, after: KubernetesObject) -> str:
+        written = operation in ("write_status", "deallocate")
+        if written and isinstance(after, ResourceClaim) and isinstance(before, ResourceClaim):
             return self._judge_write(before, after)
         if isinstance(after, Pod) and operation == "bind":
             return self._judge_binding(after)

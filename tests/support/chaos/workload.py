@@ -18,7 +18,7 @@ from app.api.resource import ResourceClaim
 from tests.support.chaos.hardware import BROKEN, GPU, Hardware
 from tests.support.chaos.strangers import STRANGER
 from tests.support.simulation.api import claim_names
-from tests.support.simulation.objects import make_claim, make_pod
+from tests.support.simulation.objects import KubernetesObject, make_claim, make_pod
 from tests.support.simulation.world import World
 
 ENTRY = "from-template"
@@ -45,7 +45,7 @@ class Workload:
         self._serial += 1
         return f"{self._serial}"
 
-    def _later(self, action: Callable[..., None], *args: Any, most: float = 2.0) -> None:
+    def _later(self, action: Callable[..., None], *args: object, most: float = 2.0) -> None:
         asyncio.get_running_loop().call_later(self._dice.random() * most, action, *args)
 
     # --- pods -------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class Workload:
             claim = make_claim(f"c{name}", count=self._dice.choice([1, 1, 2]), pod=owner)
             self._put(claim, make_pod(f"p{name}", f"c{name}"))
 
-    def _put(self, *objects: Any) -> None:
+    def _put(self, *objects: KubernetesObject) -> None:
         for obj in objects:
             self._api.put(obj)
 

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from fastapi import FastAPI
 from rich.console import Console
+from starlette.types import Message
 
 from app.allocation.decisions import Decisions
 from app.api.core import Pod
@@ -32,7 +34,7 @@ from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
-from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.watch import Watch
 
 Body = dict[str, Any]
@@ -127,14 +129,9 @@ def make_application() -> Any:
     api.log = _Forgetful()
     api.watches.append(Watch(api, scheduling, 0.0))
     pods: list[Pod] = [make_pod("p", "c"), make_pod("q", "c", "shared"), make_pod("none")]
-    for obj in (
-        make_class(resource=GPU),
-        make_node("n1"),
-        make_node("n2"),
-        make_claim("c"),
-        make_claim("shared"),
-        *pods,
-    ):
+    claims = make_claim("c"), make_claim("shared")
+    objects: Objects = [make_class(resource=GPU), make_node("n1"), make_node("n2"), *claims, *pods]
+    for obj in objects:
         api.put(obj)
     for node in ("n1", "n2"):
         api.put(make_slice(node, ["a", "b"]))
@@ -148,9 +145,9 @@ class _Forgetful(list[Any]):
         return
 
 
-async def ask(app: Any, verb: str, body: bytes) -> tuple[int, bytes]:
+async def ask(app: FastAPI, verb: str, body: bytes) -> tuple[int, bytes]:
     """One call in process: status and body of the answer."""
-    sent: list[dict[str, Any]] = []
+    sent: list[Message] = []
     scope = {
         "type": "http",
         "http_version": "1.1",
@@ -163,10 +160,10 @@ async def ask(app: Any, verb: str, body: bytes) -> tuple[int, bytes]:
         "scheme": "http",
     }
 
-    async def receive() -> dict[str, Any]:
+    async def receive() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message: Message) -> None:
         sent.append(message)
 
     await app(scope, receive, send)

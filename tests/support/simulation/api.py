@@ -6,22 +6,26 @@ What must never happen is checked at every commit and collected in `violations`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from app.api.core import Node, Pod
 from app.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
+from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.strategy import with_pod_status
 
 EXTENDED = "example.com/gpu"
 """The extended resource that pods of these tests ask for."""
 
 
+K = TypeVar("K", bound=KubernetesObject)
+
+
 class Follower(Protocol):
     """Who is sent every commit."""
 
-    def send(self, obj: Any, *, removed: bool) -> None: ...
+    def send(self, obj: KubernetesObject, *, removed: bool) -> None: ...
 
 
 class Api:
@@ -47,7 +51,7 @@ class Api:
 
     # commits
 
-    def put(self, obj: Any, operation: str = "put") -> Any:
+    def put(self, obj: K, operation: str = "put") -> K:
         """Store a version of an object, without any precondition: what others do."""
         self.version += 1
         meta = msgspec.structs.replace(obj.metadata, resource_version=str(self.version))
@@ -64,7 +68,7 @@ class Api:
         self._send(stored)
         return stored
 
-    def spoil(self, obj: Any) -> None:
+    def spoil(self, obj: KubernetesObject) -> None:
         """Somebody stores a version of the object that cannot be decoded, until it is put again."""
         key = (type(obj), obj.metadata.key)
         if key in self.objects:
@@ -75,11 +79,11 @@ class Api:
             self.log.append(("spoil", obj.metadata.key))
             self._send(stored)
 
-    def _send(self, obj: Any, *, removed: bool = False) -> None:
+    def _send(self, obj: KubernetesObject, *, removed: bool = False) -> None:
         for watch in self.watches:
             watch.send(obj, removed=removed)
 
-    def drop(self, obj: Any, operation: str = "drop") -> None:
+    def drop(self, obj: KubernetesObject, operation: str = "drop") -> None:
         stored = self.objects.pop((type(obj), obj.metadata.key), None)
         if stored is not None:
             self.version += 1
@@ -95,7 +99,7 @@ class Api:
         found: Pod = self.objects[Pod, f"default/{name}"]
         return found
 
-    def all(self, kind: type) -> list[Any]:
+    def all(self, kind: type[K]) -> list[K]:
         return [obj for (known, _), obj in self.objects.items() if known is kind]
 
     # what others do
@@ -174,7 +178,7 @@ class Api:
 
     # invariants
 
-    def _check(self, before: Any, after: Any) -> None:
+    def _check(self, before: Any, after: KubernetesObject) -> None:
         if isinstance(after, ResourceClaim):
             self._check_claim(before, after)
         if isinstance(after, Pod) and after.spec.node_name and not (before and before.spec.node_name):

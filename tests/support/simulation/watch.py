@@ -12,6 +12,7 @@ from app.api.meta import ObjectMeta
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from app.scheduling.extender import Extender
 from tests.support.simulation.api import Api
+from tests.support.simulation.objects import KubernetesObject
 
 KINDS: tuple[type, ...] = (Node, Pod, ResourceSlice, DeviceClass, ResourceClaim)
 LATE = 0.01
@@ -83,10 +84,10 @@ class Watch:
             if key[0] is kind and key not in now:
                 self._bring(obj, removed=True)
 
-    def _is_spoiled(self, obj: Any) -> bool:
+    def _is_spoiled(self, obj: KubernetesObject) -> bool:
         return (type(obj), obj.metadata.key) in self._api.unreadable
 
-    def send(self, obj: Any, *, removed: bool) -> None:
+    def send(self, obj: KubernetesObject, *, removed: bool) -> None:
         loop, kind = asyncio.get_running_loop(), type(obj)
         lag = self.lags.get(kind, self.lag)
         self.hit["watch event late"] += lag > LATE
@@ -95,7 +96,7 @@ class Watch:
         gone = removed or _is_over(obj)
         loop.call_at(at, self._deliver, obj, gone, self._is_spoiled(obj), self._connections[kind])
 
-    def _deliver(self, obj: Any, removed: bool, spoiled: bool, connection: int) -> None:
+    def _deliver(self, obj: KubernetesObject, removed: bool, spoiled: bool, connection: int) -> None:
         if not self.alive:
             return
         if type(obj) in self._down or connection != self._connections[type(obj)]:
@@ -108,7 +109,9 @@ class Watch:
         for _ in range(1 + self.repeat):
             self._bring(obj, removed=removed, spoiled=spoiled)
 
-    def _bring(self, obj: Any, *, removed: bool = False, spoiled: bool = False, after_gap: bool = False) -> None:
+    def _bring(
+        self, obj: KubernetesObject, *, removed: bool = False, spoiled: bool = False, after_gap: bool = False
+    ) -> None:
         key = (type(obj), obj.metadata.key)
         after_gap = after_gap or key in self._spoiled
         self._spoiled.discard(key)
@@ -126,12 +129,12 @@ class Watch:
             self.sink.heal(type(obj).__name__, obj.metadata.key)
 
 
-def _is_over(obj: Any) -> bool:
+def _is_over(obj: KubernetesObject) -> bool:
     """Pods are followed until they have finished."""
     return isinstance(obj, Pod) and obj.status.phase in ("Succeeded", "Failed")
 
 
-def _identity(obj: Any) -> Any:
+def _identity(obj: KubernetesObject) -> Any:
     """What is remembered of a pod to report its end."""
     if not isinstance(obj, Pod):
         return obj
