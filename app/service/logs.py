@@ -16,6 +16,8 @@ from app.unexpected import Place
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
+UNEXPECTED = "unexpected error, which is a bug: please report it"
+
 
 def configure(level: str = "info", form: Literal["console", "json"] = "console") -> None:
     """Set up logging of this process. Calls below `level` cost next to nothing afterwards."""
@@ -52,6 +54,4 @@ def log_unexpected(place: Place, problem: Exception, about: dict[str, object]) -
     """Log an unforeseen error with its traceback, on standard error even when nothing was configured."""
     if not structlog.is_configured():
         configure("warning")
-    structlog.get_logger().error(
-        "unexpected error, which is a bug: please report it", where=place, exc_info=problem, **about
-    )
+    structlog.get_logger().error(UNEXPECTED, where=place, exc_info=problem, **about)

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from app.service.logs import UNEXPECTED
 from tests.e2e.components import free_port
 from tests.e2e.credentials import Credentials
 
@@ -97,6 +98,8 @@ class Extender:
         except subprocess.TimeoutExpired:
             self.kill()
         self.process = None
+        if UNEXPECTED in self.log.read_text(errors="replace"):
+            raise AssertionError(f"{self.identity} has logged an unexpected error:\n{self.tail(60)}")
 
     def kill(self) -> None:
         """As a crash ends it."""

@@ -58,3 +58,24 @@ def test_machines_get_one_line_per_event(capsys: pytest.CaptureFixture[str]) -> 
     (line,) = capsys.readouterr().err.splitlines()
     event = json.loads(line)
     assert (event["event"], event["level"], event["pod"], event["node"]) == ("bound", "info", "default/p", "n1")
+
+
+def test_an_unexpected_error_is_one_event_with_its_place_and_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure("info", "json")
+    logs.log_unexpected("bind", RuntimeError("stumbled"), {"pod": "default/p"})
+    (line,) = capsys.readouterr().err.splitlines()
+    event = json.loads(line)
+    assert (event["event"], event["level"], event["where"], event["pod"]) == (
+        logs.UNEXPECTED, "error", "bind", "default/p",
+    )  # fmt: skip
+    assert event["exception"][0]["exc_value"] == "stumbled"
+
+
+def test_an_unexpected_error_of_a_command_without_a_log_keeps_standard_output_clean(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    structlog.reset_defaults()
+    logs.log_unexpected("selector", RuntimeError("stumbled"), {"expression": "true"})
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert logs.UNEXPECTED in written.err and "stumbled" in written.err
