@@ -84,6 +84,11 @@ class Settings(BaseSettings):
         False,
         description="serve the verbs without TLS beyond loopback; whoever can call bind can place pods",
     )
+    allow_any_client: bool = Field(
+        False,
+        description="serve the verbs over TLS beyond loopback without tls_client_ca; whoever reaches the address can "
+        "place pods, take devices and read which nodes have them",
+    )
     max_body: int = Field(16 * 2**20, ge=2**16, description="largest request body in bytes")
     request_timeout: Seconds = Field(10.0, description="seconds within which a client must have sent its whole request")
     keep_alive: int = Field(
@@ -169,14 +174,25 @@ class Settings(BaseSettings):
             raise ValueError("tls_cert and tls_key belong together: set both or none")
         if self.tls_client_ca and not self.tls_cert:
             raise ValueError("tls_client_ca needs tls_cert and tls_key")
-        if not self.tls_cert and not self.allow_plain_http and not is_loopback(self.listen):
-            raise ValueError(
-                f"listen {self.listen} is reachable from outside and has no TLS: set tls_cert and tls_key "
-                "(and tls_client_ca), or allow_plain_http if something else protects it"
-            )
+        self._require_protection()
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise ValueError("lease_duration must exceed renew_deadline, which must exceed retry_period")
         return self
+
+    def _require_protection(self) -> None:
+        """Raises ValueError when anybody beyond this machine could call the verbs and nobody has asked for that."""
+        if is_loopback(self.listen):
+            return
+        if not self.tls_cert and not self.allow_plain_http:
+            raise ValueError(
+                f"listen {self.listen} is reachable from outside and has no TLS: set tls_cert, tls_key and "
+                "tls_client_ca, or allow_plain_http if something else protects it"
+            )
+        if self.tls_cert and not self.tls_client_ca and not self.allow_any_client:
+            raise ValueError(
+                f"listen {self.listen} is reachable from outside and asks clients for no certificate: set "
+                "tls_client_ca, or allow_any_client if something else protects it"
+            )
 
     @property
     def replica(self) -> str:

@@ -75,6 +75,16 @@ def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path)
     [
         ({"listen": "nonsense"}, "listen: 'nonsense' is not host:port"),
         ({"listen": "0.0.0.0:8888"}, "reachable from outside and has no TLS"),
+        (
+            {"listen": "0.0.0.0:8443", "tls_cert": "a.crt", "tls_key": "a.key"},
+            "listen 0.0.0.0:8443 is reachable from outside and asks clients for no certificate: set tls_client_ca, "
+            "or allow_any_client if something else protects it",
+        ),
+        (
+            {"listen": ":8443", "tls_cert": "a.crt", "tls_key": "a.key", "allow_plain_http": True},
+            "asks clients for no certificate",
+        ),
+        ({"listen": "0.0.0.0:8888", "allow_any_client": True}, "reachable from outside and has no TLS"),
         ({"tls_cert": "a.crt"}, "tls_cert and tls_key belong together"),
         ({"tls_client_ca": "ca.crt"}, "tls_client_ca needs tls_cert"),
         ({"feature_gates": "DRAAdminAcces=true"}, "feature gate 'DRAAdminAcces' is unknown"),
@@ -112,9 +122,21 @@ def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
         load(config=tmp_path / "none.yaml")
 
 
-def test_plain_http_is_possible_on_purpose_and_tls_needs_no_permission() -> None:
-    assert load({"listen": "0.0.0.0:8888", "allow_plain_http": True}).listen == "0.0.0.0:8888"
-    assert load({"listen": "0.0.0.0:8443", "tls_cert": "a.crt", "tls_key": "a.key"}).tls_client_ca is None
+TLS = {"tls_cert": "a.crt", "tls_key": "a.key"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param({"listen": "0.0.0.0:8888", "allow_plain_http": True}, id="plain HTTP on purpose"),
+        pytest.param({"listen": "0.0.0.0:8443", "allow_any_client": True, **TLS}, id="any client on purpose"),
+        pytest.param({"listen": "0.0.0.0:8443", "tls_client_ca": "ca.crt", **TLS}, id="mutual TLS"),
+        pytest.param({"listen": "127.0.0.1:8443", **TLS}, id="TLS on loopback"),
+        pytest.param({"listen": "[::1]:8888"}, id="plain HTTP on loopback"),
+    ],
+)
+def test_the_verbs_are_served_where_they_are_protected_or_somebody_took_the_risk(given: dict[str, Any]) -> None:
+    assert load(given).listen == given["listen"]
 
 
 @pytest.mark.parametrize(
