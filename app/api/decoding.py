@@ -8,15 +8,19 @@ field and problem, so that one bad object can be reported and left out while the
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
+from app.api import outline
 from app.api.quantity import Quantity
 
 T = TypeVar("T")
 
 _MANAGED_FIELDS = "managedFields"
+
+UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError, MemoryError, OverflowError)
+"""What a decoder may raise for bytes of other people, by itself or from the types it makes."""
 
 
 class DecodeError(ValueError):
@@ -67,7 +71,7 @@ def decode(kind: type[T], data: bytes | msgspec.Raw) -> T:
     """The object in `data`. Raises DecodeError."""
     try:
         return cast(T, _decoder(kind).decode(data))
-    except (msgspec.DecodeError, ValueError, RecursionError) as first:
+    except UNDECODABLE as first:
         return _decode_tolerantly(kind, data, first)
 
 
@@ -96,9 +100,14 @@ def _decode_tolerantly(kind: type[T], data: bytes | msgspec.Raw, first: Exceptio
             metadata.pop(_MANAGED_FIELDS, None)
             name = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
         return cast(T, _decoder(kind).decode(msgspec.json.encode(_without_nulls(plain))))
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except UNDECODABLE:
         label = getattr(kind, "__name__", str(kind))
-        raise DecodeError(label, name, str(first)) from None
+        raise DecodeError(label, name or _outlined_name(data), str(first) or type(first).__name__) from None
+
+
+def _outlined_name(data: bytes | msgspec.Raw) -> str:
+    metadata = outline.identity(data)
+    return "/".join(metadata[part] for part in ("namespace", "name") if metadata.get(part))
 
 
 def _without_nulls(value: Any) -> Any:

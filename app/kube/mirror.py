@@ -13,9 +13,10 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from app.api.decoding import DecodeError
+from app.api.decoding import UNDECODABLE, DecodeError
 from app.api.errors import ApiError, GoneError, error_from_status
 from app.api.meta import Object, ObjectMeta
+from app.api.outline import Outline, OutlineError
 from app.kube.resources import Identity, Resource, identify
 from app.unexpected import unexpected
 
@@ -124,8 +125,8 @@ class Mirror(Generic[T]):
     def watched(self, line: bytes) -> None:
         """One event of a watch. Raises GoneError when the list must be read again, ApiError for a broken watch."""
         try:
-            event = _event.decode(line)
-        except (msgspec.DecodeError, ValueError) as problem:
+            event = _read_event(line)
+        except UNDECODABLE as problem:
             raise ApiError(0, "Malformed", f"watch of {self._resource.plural}: {problem}") from None
         if event.type == "ERROR":
             raise _watch_error(event.object)
@@ -174,6 +175,33 @@ class Mirror(Generic[T]):
             self._callbacks.on_healed(key)
 
 
+def _read_event(line: bytes) -> _Event:
+    """The object of the event may be anything between brackets. Raises one of UNDECODABLE."""
+    try:
+        return _event.decode(line)
+    except UNDECODABLE as problem:
+        try:
+            return _outlined_event(line)
+        except OutlineError:
+            raise problem from None
+
+
+def _outlined_event(line: bytes) -> _Event:
+    """The API server writes the type before the object, which then ends with the line: its end need not be searched."""
+    outline = Outline(line)
+    kind = ""
+    for name, at in outline.members():
+        if name == "type":
+            kind = outline.text(at)
+        elif name == "object" and line[at : at + 1] == b"{":
+            whole = kind and line.rstrip().endswith(b"}}")
+            raw = msgspec.Raw(line[at : line.rindex(b"}")]) if whole else outline.value(at)
+            kind = kind or outline.text(outline.member("type"))
+            if kind and identify(raw).resource_version:  # otherwise the watch could not go on behind it
+                return _Event(kind, raw)
+    raise OutlineError("no event")
+
+
 def _same_version(known: ObjectMeta, found: Identity) -> bool:
     return known.uid == found.uid and known.resource_version == found.resource_version != ""
 
@@ -181,7 +209,7 @@ def _same_version(known: ObjectMeta, found: Identity) -> bool:
 def _watch_error(raw: msgspec.Raw) -> ApiError:
     try:
         status = _status.decode(raw)
-    except (msgspec.DecodeError, ValueError):
+    except UNDECODABLE:
         return ApiError(0, "Malformed", "watch ended with an unreadable error")
     if status.code == 410 or status.reason in ("Expired", "Gone"):
         return GoneError(410, status.reason, status.message)

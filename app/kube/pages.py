@@ -1,18 +1,21 @@
 """Lists in pages, their items not decoded yet.
 
 Promises: all pages are of one consistent list; whatever goes wrong is an ApiError, an answer that is no list
-included.
+included. An item that no decoder can pass over, because it is nested too deeply, is an item like the others.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
 
+from app.api.decoding import UNDECODABLE
 from app.api.errors import ApiError
 from app.api.meta import Object
+from app.api.outline import Outline, OutlineError
 from app.kube.client import KubeClient
 from app.kube.resources import Resource
 
@@ -33,6 +36,7 @@ class Page(Object, frozen=True):
 
 
 _page = msgspec.json.Decoder(Page)
+_meta = msgspec.json.Decoder(_ListMeta)
 
 
 async def list_pages(client: KubeClient, resource: Resource[Any], selector: Mapping[str, str]) -> AsyncIterator[Page]:
@@ -40,15 +44,29 @@ async def list_pages(client: KubeClient, resource: Resource[Any], selector: Mapp
     token = ""
     while True:
         params = {**selector, "limit": str(SIZE)} | ({"continue": token} if token else {})
-        page = _decoded(resource, await client.get(resource.path(), params, timeout=_TIMEOUT))
+        page = await _decoded(resource, await client.get(resource.path(), params, timeout=_TIMEOUT))
         yield page
         token = page.metadata.continue_
         if not token:
             return
 
 
-def _decoded(resource: Resource[Any], data: bytes) -> Page:
+async def _decoded(resource: Resource[Any], data: bytes) -> Page:
     try:
         return _page.decode(data)
-    except (msgspec.DecodeError, ValueError) as problem:
-        raise ApiError(0, "Malformed", f"list of {resource.plural}: {problem}") from None
+    except UNDECODABLE as problem:
+        try:
+            # Seconds for a page full of brackets: the event loop goes on meanwhile.
+            return await asyncio.to_thread(_outlined, data)
+        except UNDECODABLE:
+            raise ApiError(0, "Malformed", f"list of {resource.plural}: {problem}") from None
+
+
+def _outlined(data: bytes) -> Page:
+    """The items as they are between their brackets. Raises ValueError."""
+    page = Outline(data, steps=None)
+    parts = {name: at for name, at in page.members() if name in ("metadata", "items")}
+    if parts.keys() != {"metadata", "items"}:
+        raise OutlineError("not a list")
+    metadata = _meta.decode(page.value(parts["metadata"]))
+    return Page(metadata, [page.value(at) for at in page.elements(parts["items"])])

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import msgspec
 
+from app.api import outline, v1beta1
 from app.api import resource as v1
-from app.api import v1beta1
 from app.api.core import Node, Pod
-from app.api.decoding import decode
+from app.api.decoding import UNDECODABLE, decode
 from app.api.meta import Object
 
 T = TypeVar("T")
@@ -75,11 +75,12 @@ _envelope = msgspec.json.Decoder(_Envelope)
 
 
 def identify(data: bytes | msgspec.Raw) -> Identity:
-    """The identity of any object; empty fields when not even the metadata can be read."""
+    """The identity of any object, however little of it can be read; fields that cannot be are empty."""
     try:
         meta = _envelope.decode(data).metadata
-    except (msgspec.DecodeError, ValueError):
-        return Identity()
+    except UNDECODABLE:
+        found = outline.identity(data)
+        return Identity(*(found.get(field, "") for field in ("namespace", "name", "uid", "resourceVersion")))
     return Identity(meta.namespace, meta.name, meta.uid, meta.resource_version)
 
 

@@ -137,3 +137,9 @@ def test_an_object_that_is_nested_without_end_is_refused_like_any_other(start: b
     """Fuzzing the verbs found a RecursionError that went through to the server as a 500."""
     with pytest.raises(DecodeError):
         decode(Pod, start * 10_000)
+
+
+def test_an_object_that_is_nested_without_end_is_named() -> None:
+    deep = b'{"spec":' + b"[" * 10_000 + b"]" * 10_000 + b',"metadata":{"namespace":"a","name":"p"}}'
+    with pytest.raises(DecodeError, match="Pod a/p: "):
+        decode(Pod, deep)

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from app.api.core import Node
 from app.api.errors import ApiError, GoneError, OutcomeUnknownError
+from app.api.resource import ResourceClaim
 from app.kube.mirror import Callbacks, Mirror
-from app.kube.resources import NODES
+from app.kube.resources import NODES, resource_claims
 from tests.support.unexpected import Reports
 
 
@@ -183,6 +184,106 @@ def test_what_is_remembered_can_be_shrunk(seen: Seen) -> None:
     mirror.watched(event("ADDED", node("a", spec={"unschedulable": True})))
     mirror.watched(event("DELETED", node("a")))
     assert [node.spec.unschedulable for node in removed] == [False]
+
+
+DEEP = b"[" * 100_000 + b"]" * 100_000
+NAMED = b'"metadata":{"name":"c","namespace":"n","uid":"u","resourceVersion":"7"}'
+OPAQUE = b'{"driver":"d","parameters":%s}'
+
+
+def claim_with(parameters: bytes) -> bytes:
+    spec = b'"spec":{"devices":{"config":[{"opaque":' + OPAQUE % parameters + b"}]}}"
+    return b'{"kind":"ResourceClaim",' + NAMED + b"," + spec + b"}"
+
+
+UNDECODABLE_CLAIMS = {
+    "deep opaque parameters": claim_with(DEEP),
+    "deep objects": claim_with(b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
+    "the depth before the name": b'{"spec":{"metadata":{"name":"victim","resourceVersion":"1"},"x":%s},%s}'
+    % (DEEP, NAMED),
+    "managed fields before the name": b'{"metadata":{"managedFields":[{"fieldsV1":%s}],%s,"spec":{}}'
+    % (DEEP, NAMED.partition(b"{")[2]),
+    "a number of 10,000 digits": b'{%s,"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"d",'
+    b'"pool":"p","device":"x","consumedCapacity":{"m":%s}}]}}}}' % (NAMED, b"1" * 10_000),
+    "a generation of 10,000 digits": b'{"metadata":{"generation":%s,%s}' % (b"1" * 10_000, NAMED.partition(b"{")[2]),
+    "no Unicode": b'{%s,"spec":{"devices":{"requests":[{"name":"\xff\xfe"}]}}}' % NAMED,
+    "a control character": b'{%s,"spec":{"devices":{"requests":[{"name":"a\nb"}]}}}' % NAMED,
+    "labels that are a number": b'{"metadata":{"labels":7,%s}' % NAMED.partition(b"{")[2],
+    "a status that is text": b'{%s,"status":"fine"}' % NAMED,
+    "a list for a driver": b'{%s,"status":{"allocation":{"devices":{"results":[{"driver":[]}]}}}}' % NAMED,
+}
+
+
+@pytest.mark.parametrize("raw", UNDECODABLE_CLAIMS.values(), ids=UNDECODABLE_CLAIMS)
+def test_a_claim_that_cannot_be_decoded_is_named_and_the_stream_goes_on_behind_it(raw: bytes) -> None:
+    log: list[str] = []
+    callbacks: Callbacks[ResourceClaim] = Callbacks(
+        lambda claim: log.append(f"apply {claim.metadata.key}"),
+        lambda claim: log.append(f"remove {claim.metadata.key}"),
+        lambda name, _problem: log.append(f"poisoned {name}"),
+        lambda name: log.append(f"healed {name}"),
+    )
+    mirror = Mirror(resource_claims("v1"), callbacks)
+    mirror.watched(b'{"type":"MODIFIED","object":%s}' % raw)
+    assert (log, mirror.version, mirror.poisoned) == (["poisoned n/c"], "7", 1)
+    mirror.watched(b'{"object":%s,"type":"MODIFIED"}\n' % raw)
+    assert log == ["poisoned n/c"]
+    mirror.watched(event("MODIFIED", {"metadata": {"name": "d", "namespace": "n", "uid": "v", "resourceVersion": "8"}}))
+    mirror.watched(b'{"type":"DELETED","object":%s}' % raw.replace(b'"7"', b'"9"'))
+    assert (log, mirror.version) == (["poisoned n/c", "apply n/d", "healed n/c"], "9")
+    mirror.begin_list()
+    mirror.listed([msgspec.Raw(raw)])
+    mirror.end_list("10")
+    assert log[3:] == ["poisoned n/c", "remove n/d"]
+
+
+@pytest.mark.parametrize("metadata", [b"7", b"[]", b"null", b'{"name":7}', DEEP], ids=["7", "[]", "null", "7s", "deep"])
+def test_an_object_without_a_name_stops_nobody(metadata: bytes, mirror: Mirror[Node], seen: Seen) -> None:
+    """Behind an event that is nested too deeply and has no version, the watch cannot go on: it is read anew."""
+    line = b'{"type":"ADDED","object":{"metadata":%s}}' % metadata
+    if metadata is DEEP:
+        with pytest.raises(ApiError, match="watch of nodes"):
+            mirror.watched(line)
+    else:
+        mirror.watched(line)
+        assert [entry[:2] for entry in seen.log] == [("poisoned", "")]
+    mirror.watched(event("ADDED", node("a", 2)))
+    assert seen.log[-1] == ("apply", "a", "2")
+
+
+claim_fields = st.sampled_from(
+    [
+        "devices",
+        "requests",
+        "config",
+        "opaque",
+        "allocation",
+        "results",
+        "driver",
+        "reservedFor",
+        "nodeSelector",
+        "name",
+    ]
+)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(claim_fields | st.text(max_size=3), inner, max_size=3),
+    max_leaves=20,
+)
+
+
+@given(anything, anything, st.permutations(["metadata", "spec", "status"]))
+def test_whatever_an_object_contains_the_next_one_is_applied(spec: Any, status: Any, order: list[str]) -> None:
+    applied: list[str] = []
+    callbacks: Callbacks[ResourceClaim] = Callbacks(
+        lambda claim: applied.append(claim.metadata.key), lambda _: None, lambda *_: None
+    )
+    mirror = Mirror(resource_claims("v1beta1"), callbacks)
+    parts = {"metadata": node("odd", 2)["metadata"], "spec": spec, "status": status}
+    mirror.watched(event("ADDED", {name: parts[name] for name in order}))
+    assert mirror.version == "2"
+    mirror.watched(event("ADDED", node("a", 3)))
+    assert applied[-1] == "a"
 
 
 changes = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["put", "delete", "relist", "bad"])), max_size=40)
