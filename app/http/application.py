@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.routing import Route
 
+from app.http.clients import Clients
 from app.http.health import Health, health_router
 from app.http.metrics import Metrics
 from app.http.verbs import Terms, Verbs, make_verbs
@@ -24,12 +25,15 @@ def create_app(
     unavailable: Callable[[], str],
     metrics: Metrics,
     max_body: int = 16 * 2**20,
+    clients: Clients | None = None,
     health: Health | None = None,
     insight: Iterable[APIRouter] = (),
 ) -> FastAPI:
-    """The application of the verbs' address; with `health` and `insight` it serves those too."""
+    """The application of the verbs' address; with `health` and `insight` it serves those too. `clients` may call the
+    verbs: without it, all.
+    """
     app = _application("extender verbs")
-    made = make_verbs(verbs, Terms(unavailable, metrics, max_body))
+    made = make_verbs(verbs, Terms(unavailable, metrics, max_body, clients or Clients()))
     for path, verb in (
         ("/scheduler/filter", made.filter),
         ("/scheduler/prioritize", made.prioritize),

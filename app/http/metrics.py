@@ -30,12 +30,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0)
 
 VerbName = Literal["filter", "prioritize", "preempt", "bind", "advise"]
-VerbResult = Literal["ok", "error", "malformed", "unavailable", "broken"]
+VerbResult = Literal["ok", "error", "malformed", "forbidden", "unavailable", "broken"]
 
 VERB_RESULTS: dict[VerbResult, str] = {
     "ok": "",
     "error": "the answer says what is wrong",
     "malformed": "the request cannot be understood",
+    "forbidden": "the client is not one of the allowed ones",
     "unavailable": "no decision may be made now",
     "broken": "a bug",
 }

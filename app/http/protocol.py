@@ -1,7 +1,8 @@
 """Connections that cannot be used to exhaust us: limits that uvicorn leaves to a proxy in front.
 
 `guarded` promises: a request is complete, headers and body, within a time limit from its first byte; headers are
-bounded in size and number; a connection on which nothing was ever asked is closed after the time an idle one gets.
+bounded in size and number; a connection on which nothing was ever asked is closed after the time an idle one gets. The
+names of a client that has shown a certificate are read once per connection and are in the state of each request.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from asyncio import TimerHandle
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.http.clients import CLIENT_NAMES, certified_names
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
@@ -28,9 +31,12 @@ def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
     class GuardedProtocol(HttpToolsProtocol):
         _deadline: TimerHandle | None = None
         _header_bytes = 0
+        _client_names: frozenset[str] = frozenset()
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            tls = transport.get_extra_info("ssl_object")
+            self._client_names = certified_names(tls.getpeercert() if tls is not None else None)
             self._expect_within(limits.idle_seconds)
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -39,6 +45,7 @@ def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
+            self.scope["state"][CLIENT_NAMES] = self._client_names
             self._header_bytes = 0
             self._expect_within(limits.request_seconds)
 

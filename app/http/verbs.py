@@ -1,11 +1,11 @@
 """The extender verbs: `POST /scheduler/{filter,prioritize,preempt,bind}` and `POST /advisor/prioritize`.
 
-Promises towards kube-scheduler (extender protocol v1, as its client in pkg/scheduler/extender.go reads it): success
-is status 200 and one JSON value with its length; whatever is wrong with a request is said in the protocol's own terms
+Promises towards kube-scheduler (extender protocol v1, as its client in pkg/scheduler/extender.go reads it): success is
+status 200 and one JSON value with its length; whatever is wrong with a request is said in the protocol's own terms
 where it has any (filter and bind: `Error`), otherwise by a status that is not 200 (prioritize and preempt have no
-error field); while this replica must not decide it answers 503 and closes the connection, so that the next call can
-reach another. No request, however wrong, leads to a 500 or disturbs another. A client that hangs up does not stop its
-bind.
+error field); a client that is not allowed gets 403 and no decision; while this replica must not decide it answers 503
+and closes the connection, so that the next call can reach another. No request, however wrong, leads to a 500 or
+disturbs another. A client that hangs up does not stop its bind.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from app.api.extender import (
     HostPriority,
 )
 from app.http.answers import Answer, BodyTooLargeError, DisconnectedError, problem, read_body, send_answer
+from app.http.clients import Clients
 from app.http.metrics import Metrics, VerbName, VerbResult
 from app.unexpected import unexpected
 
@@ -68,12 +69,13 @@ Described = tuple[VerbResult, dict[str, object]]
 
 class Terms(msgspec.Struct, frozen=True):
     """What all verbs of a service have in common: why no decision may be made now (empty when it may), where answers
-    are counted, and the largest body in bytes.
+    are counted, the largest body in bytes, and who may call.
     """
 
     unavailable: Callable[[], str]
     metrics: Metrics
     max_body: int
+    clients: Clients
 
 
 class Verb(Generic[A, R]):
@@ -107,7 +109,7 @@ class Verb(Generic[A, R]):
             await send_answer(send, problem(405, "POST only"), {b"allow": b"POST"})
             return
         try:
-            answer, result = await self._answer(await read_body(scope, receive, self._terms.max_body))
+            answer, result = await self._answer(scope, await read_body(scope, receive, self._terms.max_body))
         except BodyTooLargeError:
             text = f"dra-extender: {self.name} request: larger than {self._terms.max_body} bytes"
             answer, result = msgspec.structs.replace(self._refuse(413, text), close=True), "malformed"
@@ -116,7 +118,10 @@ class Verb(Generic[A, R]):
         self._terms.metrics.answered(self.name, result, time.perf_counter() - started)
         await send_answer(send, answer)
 
-    async def _answer(self, body: bytes) -> tuple[Answer, VerbResult]:
+    async def _answer(self, scope: Scope, body: bytes) -> tuple[Answer, VerbResult]:
+        stranger = self._terms.clients.refusal(scope.get("state", {}))
+        if stranger:
+            return problem(403, stranger), "forbidden"
         reason = self._terms.unavailable()
         if reason:
             return problem(503, f"dra-extender: {reason}", close=True), "unavailable"

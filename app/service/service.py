@@ -14,6 +14,7 @@ import structlog
 from fastapi import FastAPI
 
 from app.http.application import create_app, create_insight_app
+from app.http.clients import Clients
 from app.http.insight import insight_router
 from app.http.metrics import Metrics
 from app.kube.client import KubeClient
@@ -145,6 +146,7 @@ class Service:
             unavailable=self.gate.unavailable,
             metrics=self.metrics,
             max_body=self.settings.max_body,
+            clients=Clients(self.settings.client_names),
             health=None if separate else self.health,
             insight=() if separate else (router,),
         )

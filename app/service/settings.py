@@ -80,6 +80,11 @@ class Settings(BaseSettings):
     tls_client_ca: Path | None = Field(
         None, description="authorities of client certificates; with it kube-scheduler must show one (mTLS)"
     )
+    allowed_clients: str = Field(
+        "",
+        description="names of the clients that may call the verbs, comma separated: common name, DNS name or URI of "
+        "their certificate, exactly; empty: every client of tls_client_ca",
+    )
     allow_plain_http: bool = Field(
         False,
         description="serve the verbs without TLS beyond loopback; whoever can call bind can place pods",
@@ -174,6 +179,10 @@ class Settings(BaseSettings):
             raise ValueError("tls_cert and tls_key belong together: set both or none")
         if self.tls_client_ca and not self.tls_cert:
             raise ValueError("tls_client_ca needs tls_cert and tls_key")
+        if self.allowed_clients and not self.client_names:
+            raise ValueError("allowed_clients names nobody: leave it empty to allow every client of tls_client_ca")
+        if self.client_names and not self.tls_client_ca:
+            raise ValueError("allowed_clients needs tls_client_ca: without it clients show no certificate")
         self._require_protection()
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise ValueError("lease_duration must exceed renew_deadline, which must exceed retry_period")
@@ -204,6 +213,11 @@ class Settings(BaseSettings):
         return FeatureGates.parse(self.feature_gates)
 
     @property
+    def client_names(self) -> frozenset[str]:
+        """Of the clients that may call the verbs; empty = all."""
+        return _listed(self.allowed_clients)
+
+    @property
     def client(self) -> ClientSettings:
         return ClientSettings(
             server=self.server, kubeconfig=self.kubeconfig, context=self.context, timeout=self.api_timeout
@@ -226,7 +240,6 @@ class Settings(BaseSettings):
 
     @property
     def limits(self) -> Limits:
-        names = frozenset(filter(None, (name.strip() for name in self.scheduler_names.split(","))))
         return Limits(
             bind_seconds=self.bind_timeout,
             offered_percent=self.offered_percent,
@@ -235,7 +248,7 @@ class Settings(BaseSettings):
             ring_seconds=self.ring_interval,
             sweep_seconds=self.sweep_after,
             deallocate=self.deallocate,
-            scheduler_names=names,
+            scheduler_names=_listed(self.scheduler_names),
         )
 
     def yaml(self) -> str:
@@ -305,6 +318,11 @@ def markdown_table() -> str:
         default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
         rows.append(f"| `{flag(name)}` | `{PREFIX}{name.upper()}` | {default} | {field.description} |")
     return "\n".join(rows[1:]) + "\n"
+
+
+def _listed(names: str) -> frozenset[str]:
+    """What a setting lists, comma separated."""
+    return frozenset(filter(None, (name.strip() for name in names.split(","))))
 
 
 def _plain(value: object) -> str:

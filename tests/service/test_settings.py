@@ -87,6 +87,8 @@ def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path)
         ({"listen": "0.0.0.0:8888", "allow_any_client": True}, "reachable from outside and has no TLS"),
         ({"tls_cert": "a.crt"}, "tls_cert and tls_key belong together"),
         ({"tls_client_ca": "ca.crt"}, "tls_client_ca needs tls_cert"),
+        ({"allowed_clients": " ,"}, "allowed_clients names nobody"),
+        ({"allowed_clients": "dra-scheduler"}, "allowed_clients needs tls_client_ca"),
         ({"feature_gates": "DRAAdminAcces=true"}, "feature gate 'DRAAdminAcces' is unknown"),
         ({"lease_duration": 5}, "lease_duration must exceed renew_deadline"),
         ({"bind_timeout": 0}, "bind_timeout: Input should be greater than 0"),
@@ -166,6 +168,9 @@ def test_settings_reach_the_parts_they_are_for() -> None:
             "namespace": "ns",
             "identity": "me",
             "scheduler_names": "a, b",
+            "allowed_clients": " s,,spiffe://x/s ",
+            "tls_client_ca": "ca.crt",
+            **TLS,
             "bind_timeout": 7,
             "feature_gates": "DRAExtendedResource=false",
             "server": "http://127.0.0.1:1",
@@ -173,6 +178,7 @@ def test_settings_reach_the_parts_they_are_for() -> None:
     )
     assert (settings.lease.namespace, settings.lease.identity) == ("ns", "me")
     assert settings.limits.scheduler_names == {"a", "b"}
+    assert settings.client_names == {"s", "spiffe://x/s"}
     assert settings.limits.bind_seconds == 7
     assert not settings.features.DRAExtendedResource
     assert settings.client.server == "http://127.0.0.1:1"
