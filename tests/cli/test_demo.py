@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import LONGEST
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 90.0
 
 
 def demo(directory: Path, *more: str) -> list[str]:
@@ -24,7 +25,7 @@ def demo(directory: Path, *more: str) -> list[str]:
 
 
 def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:
-    done = subprocess.run(demo(tmp_path, "--once"), cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(demo(tmp_path, "--once"), cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "9 pods run, 1 waits and says why" in done.stdout
     assert re.search(
@@ -34,7 +35,7 @@ def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:
 
 def test_once_fails_when_pods_stay_without_their_devices(tmp_path: Path) -> None:
     command = demo(tmp_path, "--once", "--devices", "1", "--timeout", "12")
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
     assert done.returncode == 1
     assert "not settled after 12 s: " in done.stdout and "dra-samples/matched-pair" in done.stdout
 
@@ -53,7 +54,7 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 
 def until(out: Path, pattern: str, count: int = 1) -> list[str]:
     """Wait for so many matches in the output."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LONGEST
     while time.monotonic() < deadline:
         found = re.findall(pattern, out.read_text())
         if len(found) >= count:
@@ -70,7 +71,7 @@ def test_the_service_may_be_killed_while_the_demo_runs(running: tuple[subprocess
     until(out, r"the service ended \(killed by SIGKILL\)")
     pids = until(out, r"runs as process (\d+)", 2)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 0
+    assert process.wait(LONGEST) == 0
     with pytest.raises(ProcessLookupError):
         os.kill(int(pids[1]), 0)
     assert "is gone" not in out.read_text(), "nothing is lost"

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from app.cli.main import app
 from app.service.settings import PREFIX, Settings, flag
 from app.version import VERSION
+from tests.support.patience import LONGEST
 
 runner = CliRunner()
 
@@ -81,13 +82,13 @@ def test_the_process_says_where_it_listens_and_ends_in_order_on_a_signal() -> No
         assert (second["event"], second["level"]) == ("API server not usable yet, will retry", "warning")
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
-        assert process.wait(20) == 0
+        assert process.wait(LONGEST) == 0
     assert [json.loads(line)["event"] for line in rest.splitlines()][-1] == "stopped"
 
 
 def test_a_process_that_cannot_start_says_why_in_one_line(tmp_path: Path) -> None:
     with start("--kubeconfig", str(tmp_path / "none")) as process:
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=LONGEST)
     assert process.returncode == 1
     (line,) = errors.splitlines()
     assert json.loads(line)["event"] == "cannot start"

@@ -12,15 +12,9 @@ import pytest
 
 from app.demo import companion as module
 from app.demo.companion import Companion, ending
+from tests.support.patience import until
 
 SLEEPER = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
-
-
-async def until(condition: object, timeout: float = 10.0) -> None:
-    assert callable(condition)
-    async with asyncio.timeout(timeout):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_killed_process_is_started_again_and_stop_ends_it_for_good(

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from app.api.errors import NotFoundError
+from app.api.errors import NotFoundError, RejectedError
 from tests.e2e.ground import SCHEDULER, Ground
 from tests.e2e.space import Body, Space
 
@@ -130,6 +130,19 @@ class Case(Space):
         """A pod and a claim of the same name."""
         self.claim(name)
         return self.pod(name, name, **more)
+
+    def is_admitted(self, **spec: Any) -> bool:
+        """True when the API server accepts pods with this in their spec now."""
+        pod = {"containers": [{"name": "c", "image": "none"}], **spec}
+        body = msgspec.json.encode({"metadata": {"generateName": "trial-"}, "spec": pod})
+        trial = self.ground.client.request("POST", f"{self._path}/pods", params={"dryRun": "All"}, body=body)
+        try:
+            self.ground.run(trial)
+        except RejectedError as refusal:
+            if refusal.status != 403:
+                raise
+            return False
+        return True
 
     def where(self, name: str) -> Body:
         return {"name": name, "namespace": self.name}

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.patience import LONGEST
+
 BUILT = Path(__file__).resolve().parents[1] / "controlplane" / "bin" / "current"
 BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-READY_SECONDS = 90.0
-STOP_SECONDS = 10.0
 
 
 class NotBuiltError(RuntimeError):
@@ -75,19 +75,19 @@ class Component:
 
     def wait_ready(self, trust: ssl.SSLContext) -> None:
         """Return when the component says it is ready; raises ComponentError with the end of its log."""
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + LONGEST
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise ComponentError(f"{self.name} ended with {self.process.returncode}:\n{self.log_tail()}")
             if _answers(self.ready_url, trust):
                 return
             time.sleep(0.1)
-        raise ComponentError(f"{self.name} was not ready after {READY_SECONDS:.0f} s:\n{self.log_tail()}")
+        raise ComponentError(f"{self.name} was not ready after {LONGEST:.0f} s:\n{self.log_tail()}")
 
     def metrics(self, trust: ssl.SSLContext) -> str:
         """The page of all metrics of a component that gives it to anybody, as schedulers do; `metric` reads it."""
         url = self.ready_url.rpartition("/")[0] + "/metrics"
-        with urllib.request.urlopen(url, timeout=10, context=trust) as answer:
+        with urllib.request.urlopen(url, timeout=LONGEST, context=trust) as answer:
             return str(answer.read().decode())
 
     def stop(self) -> None:
@@ -95,7 +95,7 @@ class Component:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            self.process.wait(STOP_SECONDS)
+            self.process.wait(LONGEST)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -207,7 +207,7 @@ class ControlPlane(Plane):
             *gate_flags(self.feature_gates),
         )
         # Before its namespace has an account, a pod is refused.
-        self.kubectl("wait", "--for=create", "--timeout=60s", "--namespace=default", "serviceaccount/default")
+        self.kubectl("wait", "--for=create", "--timeout=90s", "--namespace=default", "serviceaccount/default")
 
     def _component_kubeconfig(self, name: str, user: str) -> Path:
         file = self.directory / f"{name}.kubeconfig"

@@ -20,12 +20,12 @@ import yaml
 from app.service.logs import UNEXPECTED
 from tests.e2e.components import free_port
 from tests.e2e.credentials import Credentials
+from tests.support.patience import LONGEST
 
 ROOT = Path(__file__).parents[2]
 DEPLOYMENT = ROOT / "manifests" / "extender" / "deployment.yaml"
 SCHEDULER_GATES = {"SchedulerPopFromBackoffQ": False}
 """What the shipped configurations of kube-scheduler have to be run with."""
-READY_SECONDS = 60.0
 
 
 def shipped_environment() -> dict[str, str]:
@@ -81,7 +81,7 @@ class Extender:
 
     def until_ready(self) -> None:
         """Until it serves the verbs. Raises TimeoutError with the end of the log."""
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + LONGEST
         while self.status("/readyz") != 200:
             if time.monotonic() > deadline or self.process is None or self.process.poll() is not None:
                 raise TimeoutError(f"{self.identity} is not ready:\n{self.tail()}")
@@ -94,7 +94,7 @@ class Extender:
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         try:
-            self.process.wait(45)
+            self.process.wait(LONGEST)
         except subprocess.TimeoutExpired:
             self.kill()
         self.process = None
@@ -123,7 +123,7 @@ class Extender:
     def status(self, path: str) -> int:
         """The status code of a page of the insight address; 0 when nobody listens."""
         try:
-            with urllib.request.urlopen(self.insight + path, timeout=5) as answer:
+            with urllib.request.urlopen(self.insight + path, timeout=LONGEST) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -133,14 +133,20 @@ class Extender:
     def report(self) -> dict[str, Any]:
         """What /readyz says."""
         try:
-            with urllib.request.urlopen(self.insight + "/readyz", timeout=5) as answer:
+            with urllib.request.urlopen(self.insight + "/readyz", timeout=LONGEST) as answer:
                 return dict(json.load(answer))
         except urllib.error.HTTPError as error:
             return dict(json.load(error))
 
+    def ask(self, path: str) -> Any:
+        """The JSON of a page of the insight address."""
+        request = urllib.request.Request(self.insight + path, headers={"Accept": "application/json"})
+        with urllib.request.urlopen(request, timeout=LONGEST) as answer:
+            return json.load(answer)
+
     def metrics(self) -> str:
         """The page of all metrics; `metric` of components reads it."""
-        with urllib.request.urlopen(self.insight + "/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(self.insight + "/metrics", timeout=LONGEST) as answer:
             return str(answer.read().decode())
 
     def tail(self, lines: int = 20) -> str:

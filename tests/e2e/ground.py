@@ -34,10 +34,9 @@ from tests.e2e.heartbeats import Heartbeats
 from tests.e2e.invariants import Invariants
 from tests.e2e.plane import Plane
 from tests.e2e.wire import Exchange, Wire
+from tests.support.patience import LONGEST
 
 NODES = 4
-SECONDS = 90.0
-"""How long anything is waited for: generous, because machines are slow and waiting ends when it happens."""
 SCHEDULER = "dra-scheduler"
 HASTY = SCHEDULER + "-hasty"
 BIND_TIMEOUT = 2.0
@@ -87,7 +86,8 @@ class Ground:
         self.api = Wire(self.plane.url, serving, self.plane.trust())
         await self.calls.start()
         await self.api.start()
-        self.client = await KubeClient.connect(ClientSettings(kubeconfig=str(self.plane.admin_kubeconfig)))
+        settings = ClientSettings(kubeconfig=str(self.plane.admin_kubeconfig), timeout=LONGEST)
+        self.client = await KubeClient.connect(settings)
         self.driver = Driver(self.client)
         for index in range(NODES):
             node = hardware.node(index)
@@ -113,7 +113,7 @@ class Ground:
         heartbeats = Heartbeats(self.client, nodes, self.plane.others)
         self._tasks += [asyncio.create_task(job.run()) for job in (nodes, heartbeats)]
         await nodes.synced.wait()
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(LONGEST):
             while not heartbeats.schedulable():
                 await asyncio.sleep(0.1)
 
@@ -179,7 +179,7 @@ class Ground:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, run where the clients live."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(SECONDS)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(LONGEST)
 
     def apply(self, *documents: dict[str, Any]) -> list[dict[str, Any]]:
         """Server-side apply; returns what was stored."""
@@ -221,7 +221,7 @@ class Ground:
         """Call a function where the proxies live, soon."""
         self._loop.call_soon_threadsafe(function)
 
-    def eventually(self, look: Callable[[], T], what: str = "", seconds: float = SECONDS) -> T:
+    def eventually(self, look: Callable[[], T], what: str = "", seconds: float = LONGEST) -> T:
         """What `look` gives as soon as it is true. Raises AssertionError with the state of the extender."""
         deadline = time.monotonic() + seconds
         while not (seen := look()):

@@ -7,7 +7,8 @@ from typing import Any
 
 from app.api.errors import NotFoundError
 from app.embedded.objects import FullPod
-from tests.e2e.ground import SECONDS, Ground
+from tests.e2e.ground import Ground
+from tests.support.patience import LONGEST
 
 Body = dict[str, Any]
 
@@ -67,7 +68,7 @@ class Space:
 
     # --- waiting
 
-    def until_bound(self, name: str, seconds: float = SECONDS) -> str:
+    def until_bound(self, name: str, seconds: float = LONGEST) -> str:
         """The node."""
         return self.ground.eventually(lambda: self.node(name), f"binding of {name} ({self.told(name)})", seconds)
 

@@ -13,6 +13,7 @@ from tests.e2e.case import Case
 from tests.e2e.disturbance import Then, once, verb
 from tests.e2e.ground import SCHEDULER, Ground
 from tests.e2e.wire import Exchange
+from tests.support.patience import until
 
 pytestmark = pytest.mark.e2e
 
@@ -116,9 +117,15 @@ def test_40_a_device_that_somebody_else_takes_between_filter_and_bind_is_left_al
     case.publish("node-1", 1)
     case.claim("foreign")
 
+    def holders() -> set[str]:
+        """The claims that hold devices of the node, as far as the extender knows."""
+        (node,) = ground.extender.ask("/insight/inventory?node=node-1")["nodes"]
+        devices = [device for pool in node["pools"] for device in pool["devices"]]
+        return {holder["claim"] for device in devices for holder in device["holders"]}
+
     async def take(exchange: Exchange) -> None:
         await case.allocate_elsewhere("foreign", "node-1")
-        await asyncio.sleep(1)  # the news travels
+        await until(lambda: case.key("foreign") in holders(), "the news of it")
 
     with ground.calls.rule(before=once(verb("bind", case.key("one")), take)):
         case.pod_with_claim("one")

@@ -16,6 +16,8 @@ def important(case: Case) -> str:
     """The name of a priority class above the default."""
     meta = {"name": case.name}
     case.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": 1000})
+    # Admission knows classes by a watch of its own, which may be behind what is stored.
+    case.ground.eventually(lambda: case.is_admitted(priorityClassName=case.name), "admission of pods with the class")
     return case.name
 
 

@@ -14,10 +14,11 @@ from tests.e2e.disturbance import finalizer, once
 from tests.e2e.extender import Extender, scheduler_trust
 from tests.e2e.ground import Ground
 from tests.e2e.wire import Exchange, ask
+from tests.support.patience import LONGEST
 
 pytestmark = pytest.mark.e2e
 
-QUICK = {"lease_duration": "4", "renew_deadline": "3", "retry_period": "0.5"}
+QUICK = {"lease_duration": "10", "renew_deadline": "8", "retry_period": "0.5"}
 QUESTION = '{"Pod":{"metadata":{"name":"p","namespace":"d","uid":"u"},"spec":{}},"Nodes":null,"NodeNames":["node-1"]}'
 
 
@@ -77,7 +78,7 @@ def test_42_a_standby_answers_503_and_closes_connections_that_were_open(
 ) -> None:
     first, second = pair
     trust = scheduler_trust(ground.plane.credentials)
-    connection = http.client.HTTPSConnection(urlsplit(first.url).netloc, context=trust, timeout=60)
+    connection = http.client.HTTPSConnection(urlsplit(first.url).netloc, context=trust, timeout=LONGEST)
     connection.request("POST", "/scheduler/filter", QUESTION)
     answer = connection.getresponse()
     assert (answer.status, answer.read() != b"") == (200, True)

@@ -15,15 +15,14 @@ from tests.e2e.components import ComponentError, NotBuiltError, assets
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.plane import KubectlError, Plane
 from tests.e2e.skipping import skip_without
+from tests.support.patience import LONGEST
 
 pytestmark = pytest.mark.e2e
-
-PATIENCE = 30.0
 
 
 def eventually(read: Callable[[], str], wanted: str) -> str:
     """What `read` gives as soon as it is `wanted`, or what it still gave at the end."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LONGEST
     while (got := read()) != wanted and time.monotonic() < deadline:
         time.sleep(0.1)
     return got
@@ -33,7 +32,7 @@ def eventually(read: Callable[[], str], wanted: str) -> str:
 def namespace(plane: Plane, request: pytest.FixtureRequest) -> Iterator[str]:
     name = f"e2e-{abs(hash(request.node.nodeid)) % 10**8}"
     plane.kubectl("create", "namespace", name)
-    plane.kubectl("wait", "--for=create", "--timeout=30s", f"--namespace={name}", "serviceaccount/default")
+    plane.kubectl("wait", "--for=create", "--timeout=90s", f"--namespace={name}", "serviceaccount/default")
     yield name
     plane.kubectl("delete", "namespace", name, "--wait=false")
 

@@ -35,6 +35,7 @@ from app.kube.reflector import Reflector
 from app.kube.resources import NODES
 from app.kube.writer import Doorbell, Writer
 from tests.e2e.controlplane import ControlPlane
+from tests.support.patience import LONGEST, until
 
 pytestmark = pytest.mark.e2e
 
@@ -96,10 +97,9 @@ class Bench:
 
 @pytest.fixture
 async def client(plane: ControlPlane) -> AsyncIterator[KubeClient]:
-    async with await KubeClient.connect(ClientSettings(kubeconfig=str(plane.admin_kubeconfig))) as connected:
+    settings = ClientSettings(kubeconfig=str(plane.admin_kubeconfig), timeout=LONGEST)
+    async with await KubeClient.connect(settings) as connected:
         yield connected
-    # Connections with TLS take a moment to end; a loop that ends earlier leaves them open.
-    await asyncio.sleep(0.1)
 
 
 @pytest.fixture(params=VERSIONS)
@@ -111,7 +111,7 @@ async def bench(client: KubeClient, request: pytest.FixtureRequest) -> AsyncIter
         pytest.skip(f"{GROUP}/{request.param} is not served")
     await made.set_up()
     # Pods need the namespace's service account, which a controller makes.
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LONGEST):
         while True:
             try:
                 await client.get(f"/api/v1/namespaces/{made.namespace}/serviceaccounts/default")
@@ -208,9 +208,7 @@ async def test_events_are_accepted_and_counted(bench: Bench) -> None:
     sending = asyncio.create_task(bench.recorder.run())
     for _ in range(2):
         bench.writer.record_event(pod, "Normal", "Tested", "something happened")
-    async with asyncio.timeout(10):
-        while bench.recorder.sent + bench.recorder.dropped < 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: bench.recorder.sent + bench.recorder.dropped >= 2)
     sending.cancel()
     listed = msgspec.json.decode(await bench.client.get(f"/apis/events.k8s.io/v1/namespaces/{bench.namespace}/events"))
     (event,) = [item for item in listed["items"] if item["reason"] == "Tested"]
@@ -274,16 +272,11 @@ async def test_nodes_are_followed_through_bookmarks_and_cut_watches(client: Kube
     )
     following = asyncio.create_task(reflector.run())
 
-    async def until(present: bool) -> None:
-        async with asyncio.timeout(20):
-            while (name in seen) is not present:
-                await asyncio.sleep(0.01)
-
     body = {"metadata": {"name": name}}
     await client.create("/api/v1/nodes", msgspec.json.encode(body))
-    await until(True)
+    await until(lambda: name in seen)
     await client.delete(f"/api/v1/nodes/{name}")
-    await until(False)
+    await until(lambda: name not in seen)
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
     assert reflector.progress().lists == 1

@@ -20,6 +20,9 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from tests.support.leftovers import goodbyes
+from tests.support.patience import LONGEST
+
 _PER_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "te", "upgrade"}
 
 
@@ -57,9 +60,6 @@ class Exchange:
         return f"{meta['namespace']}/{meta['name']}"
 
 
-_GOODBYE = 0.5
-"""Seconds in which connections with TLS take leave; a loop that ends earlier leaves them open."""
-
 Rule = Callable[[Exchange], Awaitable[web.Response | None]]
 """Called for every exchange, before it is passed on or before its reply is; what it returns is the reply instead."""
 
@@ -94,7 +94,7 @@ class Wire:
     async def stop(self) -> None:
         await self._session.close()
         await self._runner.cleanup()
-        await asyncio.sleep(_GOODBYE)
+        await goodbyes()
 
     @contextmanager
     def rule(self, before: Rule | None = None, after: Rule | None = None) -> Iterator[None]:
@@ -163,7 +163,7 @@ def _onward(headers: Any) -> dict[str, str]:
 def ask(url: str, trust: ssl.SSLContext, body: str) -> tuple[int, bytes]:
     """Status and body of the answer to one POST, on a connection of its own and past all wires."""
     where = urlsplit(url)
-    connection = http.client.HTTPSConnection(where.netloc, context=trust, timeout=60)
+    connection = http.client.HTTPSConnection(where.netloc, context=trust, timeout=LONGEST)
     try:
         connection.request("POST", where.path, body)
         answer = connection.getresponse()

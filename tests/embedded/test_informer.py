@@ -12,6 +12,7 @@ from app.embedded.cluster import EmbeddedCluster
 from app.embedded.informer import Informer
 from app.embedded.objects import PODS, FullPod
 from app.embedded.workqueue import WorkQueue
+from tests.support.patience import LONGEST
 from tests.support.unexpected import Reports
 
 Make = Callable[..., dict[str, Any]]
@@ -91,7 +92,7 @@ async def test_failures_are_repeated_and_do_not_stop_others(tolerated: Reports) 
     running = asyncio.create_task(queue.run())
     queue.add("bad")
     queue.add("good")
-    await asyncio.wait_for(done.wait(), 5)
+    await asyncio.wait_for(done.wait(), LONGEST)
     assert seen == ["bad", "good", "bad", "bad"]
     assert [place for place, _ in tolerated] == ["controller"]
     running.cancel()

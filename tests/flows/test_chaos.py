@@ -12,7 +12,7 @@ import pytest
 from app.embedded import Fault
 from tests.support.flows.flow import Flow
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 Make = Callable[..., dict[str, Any]]
 
@@ -65,6 +65,6 @@ async def test_no_device_is_given_twice_whatever_happens(flow: Flow, claim: Make
             await flow.start()
         await asyncio.sleep(chance.uniform(0.0, 0.05))
     cluster.faults.clear()
-    await cluster.wait_until(lambda: cluster.running("default", *alive), 90, "every pod runs once the trouble is over")
+    await cluster.wait_until(lambda: cluster.running("default", *alive), what="every pod runs once the trouble is over")
     looking.cancel()
     assert sorted(set(wrong)) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from app.service.service import Service
 from app.service.settings import load
 from tests.e2e.components import NotBuiltError
 from tests.e2e.controlplane import ControlPlane
+from tests.support.patience import until
 
 pytestmark = pytest.mark.e2e
 
@@ -94,15 +95,6 @@ async def real(tmp_path: Path) -> AsyncIterator[RealCluster]:
             cluster = RealCluster(str(plane.admin_kubeconfig), stack)
             await cluster.start()
             yield cluster
-
-
-async def until(condition: Callable[[], object], state: Callable[[], object]) -> None:
-    try:
-        async with asyncio.timeout(60):
-            while not condition():
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(f"did not come about: {state()}") from None
 
 
 async def test_all_samples_live_and_die_on_a_real_api_server(real: RealCluster) -> None:

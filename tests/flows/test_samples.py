@@ -81,7 +81,7 @@ async def test_all_samples_together_find_their_place(flow: Flow) -> None:
         pods = [pod for pod in cluster.pods() if pod.metadata.name != "unschedulable"]
         return len(pods) == 9 and all(pod.status.phase == "Running" for pod in pods)
 
-    await cluster.wait_until(placed, 30)
+    await cluster.wait_until(placed)
     assert flow.wrong() == []
 
 

@@ -31,7 +31,7 @@ async def test_a_new_device_wakes_the_pod_that_waits_for_it(flow: Flow, claim: M
     await flow.cluster.apply([claim("c", selector=NEW_MODEL), pod("p", claims={"gpu": "c"})])
     await refused(flow)
     await plug(flow)
-    await flow.cluster.wait_until(lambda: flow.cluster.running("default", "p"), 10)
+    await flow.cluster.wait_until(lambda: flow.cluster.running("default", "p"))
     assert flow.devices("default", "c") == ["node-2/gpu-8"]
 
 
@@ -39,7 +39,7 @@ async def fill(flow: Flow, claim: Make, pod: Make) -> list[str]:
     """Pods with all 32 GPUs; returns their names."""
     names = [f"full-{number}" for number in range(32)]
     await flow.cluster.apply([claim("one", template=True), *(pod(name, templates={"gpu": "one"}) for name in names)])
-    await flow.cluster.wait_until(lambda: flow.cluster.running("default", *names), 30)
+    await flow.cluster.wait_until(lambda: flow.cluster.running("default", *names))
     return names
 
 
@@ -59,7 +59,7 @@ async def test_a_full_cluster_takes_the_next_pod_when_there_is_room(
         "node added": lambda: cluster.add_node(4),
     }
     await ways[way]()
-    await cluster.wait_until(lambda: cluster.running("default", "p"), 10)
+    await cluster.wait_until(lambda: cluster.running("default", "p"))
     assert flow.pod("default", "p").spec.node_name == ("node-5" if way == "node added" else freed)
 
 
@@ -70,7 +70,7 @@ async def test_a_tainted_device_is_taken_when_the_taint_goes(flow: Flow, claim: 
     await cluster.apply([claim("c", selector=NEW_MODEL), pod("p", claims={"gpu": "c"})])
     await refused(flow)
     await cluster.driver.untaint("node-2", "gpu-8", "broken")
-    await cluster.wait_until(lambda: cluster.running("default", "p"), 10)
+    await cluster.wait_until(lambda: cluster.running("default", "p"))
     assert flow.devices("default", "c") == ["node-2/gpu-8"]
 
 
@@ -80,5 +80,5 @@ async def test_a_class_that_comes_late_wakes_its_pods(flow: Flow, claim: Make, p
     await refused(flow)
     meta = {"name": "late.example.com"}
     await cluster.apply([{"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": meta, "spec": {}}])
-    await cluster.wait_until(lambda: cluster.running("default", "p"), 10)
+    await cluster.wait_until(lambda: cluster.running("default", "p"))
     assert len(flow.devices("default", "c")) == 1

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from app.api.decoding import decode, encode
 from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
 from tests.support.http.served import Served
+from tests.support.patience import LONGEST
 from tests.support.unexpected import Reports
 
 POD = {
@@ -188,7 +189,7 @@ async def test_a_client_that_hangs_up_does_not_stop_its_bind(served: Served, ses
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
     release.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LONGEST):
         assert await done.wait()
 
 

@@ -20,6 +20,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from app.version import VERSION
+from tests.support.patience import LONGEST
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -127,7 +128,7 @@ def run(image: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedPr
     command = [sys.executable, "-S", "-P", "-m", "app.cli", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(image), "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
     return subprocess.run(
-        command, cwd=image, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=60
+        command, cwd=image, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=LONGEST
     )
 
 

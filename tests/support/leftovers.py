@@ -53,8 +53,13 @@ async def empty_loop() -> AsyncIterator[None]:
 
     await until(lambda: not any(task.cancelling() for task in tasks()), lambda: f"the end of {tasks()}")
     assert not tasks(), f"tasks are left over: {tasks()}"
-    await until(lambda: not any(one.is_closing() for one in connections()), lambda: f"the end of {connections()}")
+    await goodbyes()
     assert not connections(), f"connections are left over: {connections()}"
+
+
+async def goodbyes() -> None:
+    """Until all connections of the running event loop that were closed are gone: with TLS the other side has a say."""
+    await until(lambda: not any(one.is_closing() for one in connections()), lambda: f"the end of {connections()}")
 
 
 def connections() -> list[asyncio.Transport]:

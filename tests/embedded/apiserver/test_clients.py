@@ -134,7 +134,7 @@ async def test_kubectl_shows_an_allocated_claim_and_describes_it(server: Embedde
 @needs_kubectl
 async def test_kubectl_deletes_and_waits(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", str(kubectl.manifest))
-    assert await kubectl("delete", "pod", "pod", "--timeout=10s") == 'pod "pod" deleted\n'
+    assert await kubectl("delete", "pod", "pod", "--timeout=90s") == 'pod "pod" deleted\n'
     assert "NotFound" in await kubectl("get", "pod", "pod", code=1)
 
 
@@ -151,7 +151,7 @@ async def test_kubectl_creates_without_files(kubectl: Kubectl) -> None:
     assert await kubectl("create", "configmap", "-n", "team", "c", "--from-literal=a=b") == "configmap/c created\n"
     assert await kubectl("get", "configmap", "-n", "team", "c", "-o", "jsonpath={.data.a}") == "b"
     assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
-    assert await kubectl("delete", "namespace", "team", "--timeout=10s") == 'namespace "team" deleted\n'
+    assert await kubectl("delete", "namespace", "team", "--timeout=90s") == 'namespace "team" deleted\n'
 
 
 @needs_kubectl
@@ -188,7 +188,7 @@ async def test_kubernetes_asyncio_watches(api: Any) -> None:
     core = kubernetes.CoreV1Api(api)
     body = kubernetes.V1ConfigMap(metadata=kubernetes.V1ObjectMeta(name="a"))
     await core.create_namespaced_config_map("default", body)
-    async with watch.Watch().stream(core.list_namespaced_config_map, "default", timeout_seconds=5) as stream:
+    async with watch.Watch().stream(core.list_namespaced_config_map, "default", timeout_seconds=90) as stream:
         async for event in stream:
             assert (event["type"], event["object"].metadata.name) == ("ADDED", "a")
             break

@@ -19,13 +19,14 @@ from tests.support.embedded.client import (
     pod,
     resource_slice,
 )
+from tests.support.patience import LONGEST
 
 NAMESPACES = "/api/v1/namespaces"
 
 
 async def gone(client: Client, path: str) -> None:
     """Wait until there is nothing at `path`."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONGEST):
         while (await client.request("GET", path))[0] != 404:
             await asyncio.sleep(0)
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.embedded.apiserver import protobuf
 from app.embedded.apiserver.statuses import StatusError
 from tests.support.embedded.client import Client
+from tests.support.patience import LONGEST
 
 TABLE: dict[str, dict[str, str]] = orjson.loads(protobuf.TABLE.read_bytes())
 
@@ -168,7 +169,7 @@ async def test_a_binding_in_protobuf_binds(client: Client) -> None:
     client.server.store.create({"apiVersion": "v1", "kind": "Pod", **POD})
     data = body("v1", "Binding", {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}})
     path = "/api/v1/namespaces/default/pods/p/binding"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONGEST):
         code, _ = await client.request("POST", path, data, content_type=protobuf.MEDIA_TYPE)
     bound = client.server.store.get("pods", "p", "default")
     assert bound is not None

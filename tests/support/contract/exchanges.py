@@ -45,11 +45,11 @@ import yaml
 from yarl import URL
 
 from tests.support.contract.answers import Json, Normalizer, at, drop, drop_managed_fields, drop_words, plain_table
+from tests.support.patience import LONGEST
 
 FOLDER = Path(__file__).parents[2] / "contract"
 SCENARIOS = FOLDER / "scenarios"
 RECORDINGS = FOLDER / "recordings"
-WATCH_SECONDS = 15.0
 COMPARED_HEADERS = ("Content-Type", "Warning", "Retry-After", "Allow")
 RBAC = "rbac.authorization.k8s.io"
 
@@ -251,7 +251,7 @@ class Run:
             "spec": {"resourceAttributes": {**asked, "subresource": subresource, "namespace": self.namespace}},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONGEST):
             while not (await self._plain("POST", path, review, self._limited))["status"]["allowed"]:
                 await asyncio.sleep(0.05)
 
@@ -320,7 +320,7 @@ async def _events(response: aiohttp.ClientResponse, count: int) -> list[Json]:
     """The first `count` events of a watch, or as many as came before it ended or the time was over."""
     events: list[Json] = []
     try:
-        async with asyncio.timeout(WATCH_SECONDS):
+        async with asyncio.timeout(LONGEST):
             async for line in response.content:
                 event = json.loads(line)
                 events.append({**event, "object": plain_table(event["object"])})

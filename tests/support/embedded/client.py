@@ -12,6 +12,7 @@ import aiohttp
 import orjson
 
 from app.embedded.apiserver import EmbeddedAPIServer
+from tests.support.patience import LONGEST
 
 JSON = dict[str, Any]
 
@@ -81,7 +82,7 @@ class Watching:
 
     async def next(self) -> JSON:
         """The next event; raises EOFError when the watch has ended."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LONGEST):
             line = await self._response.content.readline()
         if not line:
             raise EOFError
