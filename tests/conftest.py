@@ -6,12 +6,17 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from app.cli.main import FRAMES
 from app.unexpected import tolerate
 from tests.support.unexpected import REPORTS, Reports, outlive, refuse
 
 pytest_plugins = ["tests.support.leftovers"]
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 sys.setrecursionlimit(FRAMES)  # as the entry point does
 

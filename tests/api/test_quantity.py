@@ -5,7 +5,7 @@ import pickle
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.quantity import Format, Quantity
@@ -153,13 +153,11 @@ amounts = st.builds(
 ).map(Quantity.parse)
 
 
-@settings(deadline=None)
 @given(amounts)
 def test_the_printed_text_means_the_same_amount(quantity: Quantity) -> None:
     assert Quantity.parse(str(quantity)) == quantity
 
 
-@settings(deadline=None)
 @given(amounts, amounts)
 def test_arithmetic_and_order_agree_with_fractions(a: Quantity, b: Quantity) -> None:
     x, y = Fraction(a.nano, 10**9), Fraction(b.nano, 10**9)

@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.semver import Semver, VersionText
@@ -77,13 +77,11 @@ texts = st.builds(
 )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(texts)
 def test_printing_and_parsing_are_inverse(text: str) -> None:
     assert str(Semver.parse(text)) == text
 
 
-@settings(deadline=None)
 @given(texts, texts)
 def test_exactly_one_of_less_equal_greater_holds(left: str, right: str) -> None:
     a, b = Semver.parse(left), Semver.parse(right)

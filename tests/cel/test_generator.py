@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.quantity import Quantity
@@ -95,7 +95,6 @@ def outcome(evaluate: Callable[[], bool]) -> str:
         return error.message
 
 
-@settings(deadline=None)
 @given(st.sampled_from(COMMON), devices)
 def test_the_fast_way_answers_as_the_interpreter(expression: str, view: DeviceView) -> None:
     program = compile_selector(expand(expression), LISTS)

@@ -1,6 +1,6 @@
 """Any text is either a tree or one readable error."""
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.cel import CelCompileError, DeviceView, compile_selector
@@ -16,7 +16,6 @@ PIECES = [
 ]  # fmt: skip
 
 
-@settings(deadline=None)
 @given(st.one_of(st.text(), *(st.lists(st.sampled_from(PIECES)).map(join) for join in ("".join, " ".join))))
 @example("-")
 @example("1 -")
@@ -30,7 +29,6 @@ def test_any_text_compiles_or_is_refused_with_a_place_inside_of_it(text: str) ->
         assert error.offset is None or 0 <= error.offset <= len(text)
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from(PIECES[:39])).map(" ".join))
 def test_tokens_are_the_text_without_space(text: str) -> None:
     tokens = tokenize(text)

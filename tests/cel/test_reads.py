@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.quantity import Quantity
@@ -102,7 +102,6 @@ def answer(program: Program, view: DeviceView) -> str:
         return str(error)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(EXPRESSIONS), devices, devices)
 def test_devices_with_equal_keys_get_equal_answers(expression: str, one: DeviceView, other: DeviceView) -> None:
     program = compile_selector(expression, LISTS)

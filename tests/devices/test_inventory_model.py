@@ -182,7 +182,7 @@ class InventoryMachine(RuleBasedStateMachine):
 
 
 TestInventoryMachine = InventoryMachine.TestCase
-TestInventoryMachine.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestInventoryMachine.settings = settings(max_examples=60, stateful_step_count=25)
 
 
 class _AtLength(InventoryMachine):
@@ -190,4 +190,4 @@ class _AtLength(InventoryMachine):
 
 
 TestInventoryMachineAtLength = pytest.mark.slow(_AtLength.TestCase)
-TestInventoryMachineAtLength.settings = settings(max_examples=600, stateful_step_count=25, deadline=None)
+TestInventoryMachineAtLength.settings = settings(max_examples=600, stateful_step_count=25)

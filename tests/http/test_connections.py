@@ -54,6 +54,8 @@ async def is_refused(port: int) -> bool:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        return False  # the listener closed just now
     writer.close()
     return False
 

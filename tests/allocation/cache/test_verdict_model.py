@@ -266,7 +266,7 @@ def without_steps(answer: Plan | Unfit | Failure) -> Any:
 
 
 TestVerdictMachine = VerdictMachine.TestCase
-TestVerdictMachine.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+TestVerdictMachine.settings = settings(max_examples=25, stateful_step_count=25)
 
 
 class _AtLength(VerdictMachine):
@@ -274,4 +274,4 @@ class _AtLength(VerdictMachine):
 
 
 TestVerdictMachineAtLength = pytest.mark.slow(_AtLength.TestCase)
-TestVerdictMachineAtLength.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestVerdictMachineAtLength.settings = settings(max_examples=150, stateful_step_count=30)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.allocation.proofs.bins import Packing, Row, Size, flat
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_packing_is_exact_within_its_limit(data: st.DataObject) -> None:
     bins = data.draw(st.integers(1, 3))

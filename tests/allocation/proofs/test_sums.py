@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from app.allocation.proofs.sums import Filling
@@ -23,7 +23,6 @@ def packs(sizes: list[int], rooms: list[int]) -> bool:
     return place(0, tuple(sorted(rooms)))
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 9), max_size=8), st.lists(st.integers(0, 20), min_size=1, max_size=4))
 def test_filling_is_exact(sizes: list[int], rooms: list[int]) -> None:
     assert Filling().feasible(sizes, rooms, 100_000) == packs(sizes, rooms)

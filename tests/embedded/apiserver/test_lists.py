@@ -104,7 +104,7 @@ def test_selectors_that_make_no_sense_are_refused(labels: str, fields: str) -> N
     assert refused.value.code == 400
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=25))
 def test_every_past_state_can_be_listed(steps: list[tuple[str, bool]]) -> None:
     storage = Storage(registry())
