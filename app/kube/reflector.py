@@ -1,10 +1,10 @@
 """List and watch of one kind, until cancelled.
 
 `Reflector` promises: it survives every failure and tries again; a cut watch goes on where it was; when the server no
-longer has the events in between (410) the list is read again and the differences are reported in one step; pauses after
-failures grow and are jittered; `progress` shows at any moment how current the picture is. Lists are consistent reads in
-pages: a list from some API server's cache (resourceVersion=0) could be older than what was seen already and make
-existing objects look deleted.
+longer has the events in between (410), or watches bring nothing but a failure, the list is read again and the
+differences are reported in one step; pauses after failures grow and are jittered; `progress` shows at any moment how
+current the picture is. Lists are consistent reads in pages: a list from some API server's cache (resourceVersion=0)
+could be older than what was seen already and make existing objects look deleted.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ _QUIET = 30.0
 """Seconds between log lines about the same problem."""
 _STEADY = 5.0
 """Seconds after which a watch that ends counts as having worked: the next attempt need not wait long."""
+_FRUITLESS = 3
+"""How many watches in a row may fail on what they bring first, before the list is read again."""
 _TOO_NEW = "Too large resource version"
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a reflector is. `behind`: seconds since the watch was last known to be alive, 0 while it is."""
+    """How far a reflector is. `behind`: seconds since the watch was last known to work, 0 while it does."""
 
     kind: str
     synced: bool
@@ -82,6 +84,7 @@ class Reflector(Generic[T]):
         self._alive_at = clock()
         self._opened_at = self._alive_at
         self._watching = False
+        self._fruitless = 0
         self._lists = self._watches = self._events = 0
         self._problem = ""
         self._not_found = False
@@ -94,8 +97,15 @@ class Reflector(Generic[T]):
 
     @property
     def behind(self) -> float:
-        """Seconds since the watch was last known to be alive; 0 while it is."""
-        return 0.0 if self._watching else self._clock() - self._alive_at
+        """Seconds since the watch was last known to work; 0 while it does."""
+        return 0.0 if self._works else self._clock() - self._alive_at
+
+    @property
+    def _works(self) -> bool:
+        """True while a watch is open; after one that brought a failure first, the next has to bring something else, or
+        to stay open for a while.
+        """
+        return self._watching and (not self._fruitless or self._clock() - self._opened_at > _STEADY)
 
     @property
     def not_found(self) -> bool:
@@ -158,6 +168,8 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(0)
         self._mirror.end_list(version)
         self._lists += 1
+        self._alive_at = self._clock()
+        self._fruitless = min(self._fruitless, 1)  # the next watch has to show that it works, and gets its tries
         self._alive()
         if not self._synced:
             self._synced = True
@@ -174,27 +186,43 @@ class Reflector(Generic[T]):
         self._watches += 1
         async with aclosing(self._client.stream(self.resource.path(), params, on_open=self._alive)) as lines:
             async for line in lines:
-                self._mirror.watched(line)
-                self._events += 1
-                self._backoff.reset()
+                self._take_in(line)
+
+    def _take_in(self, line: bytes) -> None:
+        """One event. Raises what the mirror raises; what failed comes again with the next watch."""
+        try:
+            self._mirror.watched(line)
+        except GoneError:
+            raise
+        except Exception:
+            self._fruitless = 1 if self._works else self._fruitless + 1
+            raise
+        self._events += 1
+        self._alive_at = self._clock()
+        self._fruitless, self._problem = 0, ""
+        self._backoff.reset()
 
     def _alive(self) -> None:
         if not self._watching:
             self._watching = True
             self._opened_at = self._clock()
-        self._problem = ""
         self._not_found = False
+        if not self._fruitless:
+            self._problem = ""
 
     def _left(self) -> None:
+        if self._works:
+            self._alive_at = self._clock()
         if self._watching:
             self._watching = False
-            self._alive_at = self._clock()
-            if self._alive_at - self._opened_at > _STEADY:
+            if self._clock() - self._opened_at > _STEADY:
                 self._backoff.reset()
 
     def _failed(self, problem: ApiError) -> float:
         if _TOO_NEW in problem.message:
             self._mirror.version = ""  # the server was set back, from a backup for example: what we know is its future
+        elif self._fruitless >= _FRUITLESS and self._mirror.version:
+            self._list_anew(problem)
         pause = max(self._backoff.next(), getattr(problem, "retry_after", 0.0))
         self._problem = problem.message
         self._not_found = isinstance(problem, NotFoundError)
@@ -209,3 +237,14 @@ class Reflector(Generic[T]):
                 retry_in=round(pause, 1),
             )
         return pause
+
+    def _list_anew(self, problem: ApiError) -> None:
+        """No watch from this version gets any further."""
+        log.warning(
+            "watches make no progress, listing again",
+            kind=self.resource.kind,
+            version=self._mirror.version,
+            watches=self._fruitless,
+            problem=problem.message,
+        )
+        self._mirror.version = ""

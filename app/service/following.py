@@ -1,7 +1,7 @@
 """Is the cluster followed well enough to decide? If not, this is what is said about it.
 
-`Following` promises: nothing is decided before every kind of objects was listed once, or while a kind has not been
-watched for longer than the settings allow.
+`Following` promises: nothing is decided before every kind of objects was listed once, or while the watch of a kind has
+not worked for longer than the settings allow: one that is opened and fails on the same event again does not work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from app.kube.reflector import Progress
 
 
 class Following:
-    """`progress` is that of every kind, `gap` the seconds without a watch after which a kind counts as not followed."""
+    """`progress` is that of every kind; after `gap` seconds without a working watch a kind counts as not followed."""
 
     def __init__(self, progress: Callable[[], Sequence[Progress]], gap: float) -> None:
         self._progress = progress

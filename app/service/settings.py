@@ -107,7 +107,7 @@ class Settings(BaseSettings):
     context: str = Field("", description="context of the kubeconfig; empty: its current one")
     server: str = Field("", description="URL of the API server; overrides the kubeconfig's")
     api_timeout: Seconds = Field(10.0, description="seconds for one request to the API server")
-    watch_gap: Seconds = Field(30.0, description="seconds without a watch after which the service is not ready")
+    watch_gap: Seconds = Field(30.0, description="seconds without a working watch after which the service is not ready")
 
     namespace: str = Field("dra-system", description="namespace of the lease and the doorbell claim")
     identity: str = Field("", description="name of this replica; empty: host name and process id")

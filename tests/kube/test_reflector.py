@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from app.api.core import Node
 from app.kube.backoff import Backoff
@@ -15,6 +16,7 @@ from app.kube.mirror import Callbacks
 from app.kube.pages import SIZE
 from app.kube.reflector import Reflector
 from app.kube.resources import NODES
+from app.service.following import Following
 from tests.support.kube.scripted import Lines, ScriptedServer
 from tests.support.patience import until
 
@@ -212,6 +214,70 @@ async def test_progress_shows_how_long_nobody_has_been_watching(
     await asyncio.gather(task, return_exceptions=True)
     now = 507.0
     assert harness.reflector.progress().behind == 7.0
+
+
+async def test_watches_that_fail_on_the_same_event_lead_to_a_new_list(
+    server: ScriptedServer, harness: Harness, watch_lines: Lines
+) -> None:
+    bad = watch_lines(b"{nonsense\n")
+    server.on("GET", PATH, page("10", "a"), page("20", "b"))
+    server.on("GET", PATH, bad, bad, bad, watch_lines(event("ADDED", "c", 21)), watch=True)
+    with capture_logs() as logs:
+        for _ in range(4):
+            await harness.reflector.step()
+    assert [asked.query.get("resourceVersion") for asked in server.asked] == [None, "10", "10", "10", None, "20"]
+    assert set(harness.nodes) == {"b", "c"}
+    said = [entry for entry in logs if entry["event"] == "watches make no progress, listing again"]
+    assert [(entry["kind"], entry["version"], entry["watches"]) for entry in said] == [("Node", "10", 3)]
+
+
+async def test_watches_that_get_further_before_they_fail_need_no_new_list(
+    server: ScriptedServer, harness: Harness, watch_lines: Lines
+) -> None:
+    answers = [watch_lines(event("ADDED", f"n{version}", version), b"{nonsense\n") for version in range(11, 17)]
+    server.on("GET", PATH, page("10"))
+    server.on("GET", PATH, *answers, watch=True)
+    for _ in answers:
+        await harness.reflector.step()
+    assert harness.reflector.progress().lists == 1
+    assert len(harness.nodes) == len(answers)
+
+
+async def test_an_outage_needs_no_new_list(server: ScriptedServer, harness: Harness) -> None:
+    """Every client would ask for one just when the server comes back."""
+    server.on("GET", PATH, page("10"))
+    server.on("GET", PATH, (503, {}), watch=True)
+    for _ in range(7):
+        await harness.reflector.step()
+    assert harness.reflector.progress().lists == 1
+
+
+async def test_a_watch_that_is_opened_and_fails_again_and_again_counts_as_behind(
+    server: ScriptedServer, client: KubeClient, watch_lines: Lines
+) -> None:
+    now = 0.0
+    harness = Harness(client, clock=lambda: now)
+    following = Following(lambda: [harness.reflector.progress()], gap=30.0)
+    server.on("GET", PATH, page("10"), (503, {"message": "no list either"}), page("20"))
+    bad = watch_lines(b"{nonsense\n")
+    server.on("GET", PATH, bad, bad, bad, watch_lines(hold=True), watch=True)
+    for moment in (0.0, 20.0, 40.0):
+        now = moment
+        await harness.reflector.step()
+    assert following.unavailable().startswith("not watching: Node for 40 s (watch of nodes: ")
+    assert [check.ok for check in following.checks()] == [False]
+    await harness.reflector.step()
+    assert following.unavailable() == "not watching: Node for 40 s (no list either)"
+    now = 50.0
+    task = asyncio.create_task(harness.reflector.run())
+    await until(lambda: harness.reflector.progress().watches == 4)
+    await until(lambda: following.unavailable() == "")
+    now = 54.0
+    assert harness.reflector.progress().behind == 4.0  # open, and nothing shows that it works
+    now = 90.0
+    assert harness.reflector.progress().behind == 0.0  # it would have failed by now
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def test_after_a_watch_that_worked_for_a_while_pauses_are_short_again(
