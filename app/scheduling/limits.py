@@ -75,4 +75,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     scheduler_names: frozenset[str] = frozenset()
-    """Schedulers that call us. Claims reserved for pods of others are never swept; empty = not known."""
+    """Schedulers that call us. Claims reserved for pods of others are never swept, and pods of others are not bound;
+    empty = not known.
+    """

@@ -49,7 +49,7 @@ BIND_RESULTS: Final = Outcome[BindResult](
         "bound": "",
         "replayed": "bound before",
         "joined": "shared the answer of a bind in flight",
-        "refused": "the devices cannot be allocated",
+        "refused": "the devices cannot be allocated, or the pod is not ours to bind",
         "conflict": "another writer was first",
         "failed": "the API server or a device driver refused",
         "waiting": "for devices to become ready",

@@ -133,7 +133,11 @@ class Settings(BaseSettings):
         description="per cent of the nodes offered to the scheduler when they fit, at least 100 nodes; 0: as many as "
         "kube-scheduler looks for by default, which is faster on thousands of nodes",
     )
-    scheduler_names: str = Field("", description="schedulers that call this service, comma separated; empty: not known")
+    scheduler_names: str = Field(
+        "",
+        description="schedulers that call this service, comma separated: pods of others are not bound, their claims "
+        "not swept; empty: not known",
+    )
     advise_only: bool = Field(
         False, description="give advice to schedulers that allocate by themselves, and need no permission to write"
     )

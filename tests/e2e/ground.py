@@ -144,7 +144,8 @@ class Ground:
     def new_extender(self, identity: str, server: str = "", **settings: str) -> Extender:
         """A replica with the permissions of the manifests; not started, but stopped at the end."""
         kubeconfig = self.plane.service_account_kubeconfig("dra-system", "dra-extender")
-        more = {f"DRA_EXTENDER_{name.upper()}": value for name, value in settings.items()}
+        names = {"scheduler_names": f"{SCHEDULER},{HASTY}"}
+        more = {f"DRA_EXTENDER_{name.upper()}": value for name, value in (names | settings).items()}
         if server:
             more["DRA_EXTENDER_SERVER"] = server
         made = Extender(self.plane.directory / "logs", identity, self.plane.credentials, kubeconfig, more)

@@ -17,9 +17,17 @@ STOCK = "default-scheduler"
 @pytest.fixture
 def takeover(ground: Ground) -> Iterator[str]:
     """The cluster's own scheduler, which leaves devices to the extender."""
+    environment = ground.extender.environment
+    served = environment["DRA_EXTENDER_SCHEDULER_NAMES"]
+    ground.extender.stop()
+    environment["DRA_EXTENDER_SCHEDULER_NAMES"] = ground.plane.stock_scheduler
+    ground.extender.start()
     ground.start_scheduler(STOCK, "stock-scheduler.yaml")
     yield ground.plane.stock_scheduler
     ground.plane.stop_component(STOCK)
+    ground.extender.stop()
+    environment["DRA_EXTENDER_SCHEDULER_NAMES"] = served
+    ground.extender.start()
 
 
 def test_the_clusters_own_scheduler_can_leave_devices_to_us(case: Case, ground: Ground, takeover: str) -> None:

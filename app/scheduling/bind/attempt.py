@@ -104,7 +104,7 @@ class Attempt:
     # --- the pod ----------------------------------------------------------------------------------------------------
 
     async def _find_pod(self) -> Pod:
-        """The pod from the watch, or read live when the watch is behind."""
+        """The pod from the watch, or read live when the watch is behind. Raises BindFailure."""
         pod = self._view.pods.get(self._uid)
         if pod is None and not self._view.pods.leaving(self._uid):
             pod = await self._read_pod(patient=False)
@@ -113,6 +113,9 @@ class Attempt:
         self._go_on()
         if pod is None or pod.metadata.key != f"{self._args.PodNamespace}/{self._args.PodName}":
             raise BindFailure(failure.REPLACED, "refused")
+        served = self._view.limits.scheduler_names
+        if served and pod.spec.scheduler_name not in served:
+            raise BindFailure(failure.FOREIGN, "refused")
         return pod
 
     async def _read_pod(self, *, patient: bool) -> Pod | None:

@@ -8,6 +8,7 @@ from app.scheduling.outcomes import BindResult
 
 DELETED: Final = "the pod is gone or being deleted"
 REPLACED: Final = "there is no pod with this name and UID"
+FOREIGN: Final = "the pod is for a scheduler that this extender does not serve"
 UNREADABLE: Final = "the pod cannot be read"
 DEPOSED: Final = "another replica leads now"
 LATE: Final = "the bind took too long"

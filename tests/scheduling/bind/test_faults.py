@@ -18,7 +18,7 @@ from app.api.errors import (
 from app.api.resource import ResourceClaimConsumerReference
 from app.scheduling.bind import failure
 from app.scheduling.limits import Limits
-from app.scheduling.outcomes import CLAIM_WRITES_UNDONE, CONFLICTS
+from app.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When
 from tests.support.simulation.objects import Objects, make_claim, make_pod
@@ -133,6 +133,35 @@ async def test_a_pod_of_another_uid_is_not_touched(world: World, small: Objects)
     service = world.service()
     assert await service.bind(make_pod("p", "c", uid="older"), "n1") == failure.REPLACED
     assert world.api.claim("c").allocation is None
+
+
+OURS = Limits(scheduler_names=frozenset({"dra-scheduler", "second"}))
+
+
+@pytest.mark.parametrize("on_the_watch", [True, False])
+async def test_a_pod_of_a_scheduler_that_is_not_served_is_neither_bound_nor_given_devices(
+    world: World, small: Objects, on_the_watch: bool
+) -> None:
+    world.add(*small, make_claim("c"))
+    service = world.service(limits=OURS)
+    world.add(make_pod("p", "c", schedulerName="default-scheduler"))
+    if on_the_watch:
+        await world.settle()
+    service.client.calls.clear()
+    world.api.log.clear()
+    assert await service.bind(world.api.pod("p"), "n1") == failure.FOREIGN
+    assert world.api.log == []
+    assert service.client.calls == ([] if on_the_watch else ["read_pod"])
+    assert service.counted(BIND_RESULTS, "refused") == 1
+
+
+@pytest.mark.parametrize(("limits", "name"), [(OURS, "second"), (Limits(), "default-scheduler")])
+async def test_a_pod_of_a_scheduler_that_is_served_is_bound(
+    world: World, small: Objects, limits: Limits, name: str
+) -> None:
+    world.add(*small, make_claim("c"), make_pod("p", "c", schedulerName=name))
+    service = world.service(limits=limits)
+    assert await service.bind(world.api.pod("p"), "n1") == ""
 
 
 @pytest.mark.parametrize(("node", "error"), [("n1", ""), ("n2", failure.BOUND_ELSEWHERE)])
