@@ -220,6 +220,8 @@ def _incomplete_binding(args: ExtenderBindingArgs) -> str:
     for name in ("PodName", "PodNamespace", "PodUID", "Node"):
         if not getattr(args, name):
             return f"dra-extender: bind request: {name} is empty"
+        if getattr(args, name) in (".", ".."):
+            return f'dra-extender: bind request: {name} is "{getattr(args, name)}", which no object can be called'
     return ""
 
 

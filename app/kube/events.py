@@ -22,6 +22,7 @@ from app.api.decoding import encode
 from app.api.errors import ApiError, NotFoundError
 from app.api.meta import Object, ObjectMeta
 from app.kube.client import KubeClient
+from app.kube.resources import segment
 
 log = structlog.get_logger(__name__)
 
@@ -149,9 +150,9 @@ class EventRecorder:
             reporting_controller=self._controller,
             reporting_instance=self._instance,
         )
-        collection = f"/apis/events.k8s.io/v1/namespaces/{namespace}/events"
+        collection = f"/apis/events.k8s.io/v1/namespaces/{segment(namespace)}/events"
         await self._client.create(collection, encode(event), timeout=5.0)
-        return _Written(f"{collection}/{name}", 1, self._clock())
+        return _Written(f"{collection}/{segment(name)}", 1, self._clock())
 
     async def _count(self, written: _Written) -> None:
         written.count += 1

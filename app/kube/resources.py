@@ -15,6 +15,7 @@ from app.api import outline, v1beta1
 from app.api import resource as v1
 from app.api.core import Node, Pod
 from app.api.decoding import UNDECODABLE, decode
+from app.api.errors import NOT_FOUND, NotFoundError
 from app.api.meta import Object
 
 T = TypeVar("T")
@@ -37,14 +38,26 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The URL path of the collection, of one object, or of its subresource; no namespace means all of them.
 
-        Names come from requests and from objects of other people: what stands in them is part of the name, also a slash
-        or a question mark.
+        Raises NotFoundError for names that cannot exist, before anything is asked.
         """
-        namespace, name = quote(namespace, safe=":"), quote(name, safe=":")
+        namespace, name = segment(namespace), segment(name)
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace:
             root += f"/namespaces/{namespace}"
         return "/".join(part for part in (root, self.plural, name, subresource) if part)
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a URL path.
+
+    Names come from requests and from objects of other people: what stands in them is part of the name, also a slash or
+    a question mark. "." and ".." cannot be quoted: on its way such a segment is taken for a step to another path.
+    Kubernetes gives no object these names (IsValidPathSegmentName of k8s.io/apimachinery), so there is none: raises
+    NotFoundError.
+    """
+    if name in (".", ".."):
+        raise NotFoundError(NOT_FOUND, "NotFound", f'no object can have the name "{name}": nothing was asked for')
+    return quote(name, safe=":")
 
 
 class _Meta(Object, frozen=True, gc=False):

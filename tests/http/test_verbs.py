@@ -134,6 +134,16 @@ async def test_a_bind_without_one_of_its_fields_names_it(
     assert served.verbs.asked == []
 
 
+@pytest.mark.parametrize("wrong", ["PodName", "PodNamespace", "PodUID", "Node"])
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_a_bind_of_what_would_be_another_path_is_refused_by_name(
+    served: Served, session: aiohttp.ClientSession, wrong: str, name: str
+) -> None:
+    _, body, _ = await post(session, served.url + "/scheduler/bind", BIND | {wrong: name})
+    assert body["Error"] == f'dra-extender: bind request: {wrong} is "{name}", which no object can be called'
+    assert served.verbs.asked == []
+
+
 @pytest.mark.parametrize("announced", [True, False])
 async def test_a_body_that_is_too_large_is_refused_without_reading_it_all(
     served: Served, session: aiohttp.ClientSession, announced: bool

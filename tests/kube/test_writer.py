@@ -9,7 +9,7 @@ import pytest
 
 from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from app.api.decoding import decode
-from app.api.errors import ConflictError, OutcomeUnknownError
+from app.api.errors import ConflictError, NotFoundError, OutcomeUnknownError
 from app.api.meta import ObjectMeta
 from app.api.resource import (
     FINALIZER,
@@ -152,6 +152,18 @@ async def test_a_reply_that_cannot_be_read_leaves_the_outcome_unknown(server: Sc
 async def test_what_does_not_exist_reads_as_none(writer: Writer) -> None:
     assert await writer.read_claim("default", "c") is None
     assert await writer.read_pod("default", "p") is None
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+async def test_what_cannot_exist_reads_as_none_and_nothing_is_asked(
+    server: ScriptedServer, writer: Writer, name: str
+) -> None:
+    assert await writer.read_claim("default", name) is None
+    assert await writer.read_claim(name, "c") is None
+    assert await writer.read_pod(name, "p") is None
+    with pytest.raises(NotFoundError, match="nothing was asked for"):
+        await writer.bind_pod("default", name, "pu", "n1")
+    assert server.requests() == []
 
 
 async def test_reads_give_typed_objects(server: ScriptedServer, writer: Writer) -> None:
