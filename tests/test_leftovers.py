@@ -42,6 +42,10 @@ async def test_what_is_cancelled_or_closed_may_take_its_time():
     writer.close()
     server.close()
 
+async def test_a_process_that_has_ended():
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", "pass")
+    await process.wait()
+
 def test_nothing():
     pass
 """
@@ -66,6 +70,7 @@ def test_each_leftover_fails_the_test_that_left_it(tmp_path: Path) -> None:
         "test_a_process_that_is_not_waited_for": "is still running",
         "test_a_coroutine_that_is_not_awaited": "coroutine 'sleep' was never awaited",
         "test_what_is_cancelled_or_closed_may_take_its_time": "",
+        "test_a_process_that_has_ended": "",
         "test_nothing": "",
     }
     assert set(problems) == set(words)

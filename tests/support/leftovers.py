@@ -16,7 +16,12 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from pytest_asyncio import is_async_test
 
-from tests.support.patience import until
+from tests.support.patience import LONGEST, until
+
+WAITING_FOR_A_PROCESS = "asyncio-waitpid"
+"""How asyncio names its threads that wait for a process (Python 3.11). One ends a moment after it has reported the
+exit status, so it is waited for; while the process lives the thread does, too, and is left over.
+"""
 
 
 def pytest_collection_finish() -> None:
@@ -31,7 +36,11 @@ def nothing_is_left_over() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     gc.collect()
-    left = [thread.name for thread in threading.enumerate() if thread not in before and thread.is_alive()]
+    new = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in new:
+        if thread.name.startswith(WAITING_FOR_A_PROCESS):
+            thread.join(LONGEST)
+    left = [thread.name for thread in new if thread.is_alive()]
     assert not left, f"threads are left over: {left}"
 
 
