@@ -75,6 +75,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     scheduler_names: frozenset[str] = frozenset()
-    """Schedulers that call us. Claims reserved for pods of others are never swept, and pods of others are not bound;
+    """Schedulers that call us. Allocations of the pods of others are never cleared, and pods of others are not bound;
     empty = not known.
     """
+
+    def may_clear_for(self, scheduler_name: str) -> bool:
+        """Whether allocations of pods of this scheduler are ours to clear. Of all pods, when ours are not known."""
+        return not self.scheduler_names or scheduler_name in self.scheduler_names

@@ -5,7 +5,8 @@ and a claim reserved for a pod that is never bound keeps its devices as long as 
 
 Promises: costs nothing while claims are used by bound pods. Cleared is only what was idle, or reserved for one unbound
 pod, and for which no scheduler was offered a node, for the whole time; and only at the version that was judged. Asking
-alone keeps nothing: pods that are refused for want of each other's devices would wait for ever.
+alone keeps nothing: pods that are refused for want of each other's devices would wait for ever. Claims that pods of
+schedulers use which do not call us are left to these, when it is known which schedulers do.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from app.api.core import Pod
 from app.api.errors import ApiError
 from app.api.resource import ResourceClaim
 from app.scheduling import readiness
+from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.idle import IdleAllocations
 from app.scheduling.intake import Intake
 from app.scheduling.ports import ClaimWriter
@@ -93,6 +95,9 @@ class Sweeper:
         if not claim.status.reserved_for:
             if claim.metadata.deletion_timestamp:
                 return  # the claim controller's business, as long as nobody has reserved it
+            if self._is_for_others(claim):
+                self.offered(uid)
+                return
             await self._clearer.clear(claim, "idle", "the devices are released: nobody uses the claim")
             return
         pod = view.pods.get(claim.status.reserved_for[0].uid)
@@ -107,7 +112,27 @@ class Sweeper:
         view = self._view
         if view.pods.leaving(pod.metadata.uid) or pod.metadata.uid in view.binding:
             return False
-        ours = pod.spec.scheduler_name in view.limits.scheduler_names
-        if ours and not readiness.awaited(claim):
+        if not view.limits.may_clear_for(pod.spec.scheduler_name):
+            return False
+        if view.limits.scheduler_names and not readiness.awaited(claim):
             return view.settled(claim)
         return seconds >= view.limits.binding_seconds + GRACE_SECONDS
+
+    def _is_for_others(self, claim: ResourceClaim) -> bool:
+        """Whether a pod of a scheduler that does not call us wants the claim. A look at all pods, once in a while."""
+        view = self._view
+        if not view.limits.scheduler_names:
+            return False
+        return any(
+            not view.limits.may_clear_for(pod.spec.scheduler_name) and _uses(pod, claim)
+            for pod in view.pods
+            if pod.metadata.namespace == claim.metadata.namespace and not view.pods.leaving(pod.metadata.uid)
+        )
+
+
+def _uses(pod: Pod, claim: ResourceClaim) -> bool:
+    owner = claim.metadata.controller
+    if owner is not None and owner.uid == pod.metadata.uid:
+        return True
+    names = named_claims(pod)
+    return not isinstance(names, Refusal) and any(name == claim.metadata.name for name, _ in names)

@@ -5,9 +5,10 @@ full; so would one that is being deleted, because it stays as long as it is rese
 refused all nodes, and allocated claims were the reason on at least one, one of those claims is cleared after a short
 while; the change of the claim wakes the pod.
 
-Guards: the call was no probe of a nominated node, the scheduler has reported the pod as unschedulable, no later filter
-found a node, no bind of the pod is under way here or, as far as time can tell, in another replica, and the claim is
-unchanged and reserved for nobody but this pod, or only for pods that wait like this one.
+Guards: the call was no probe of a nominated node, the scheduler is one of ours, as far as ours are known, and has
+reported the pod as unschedulable, no later filter found a node, no bind of the pod is under way here or, as far as time
+can tell, in another replica, and the claim is unchanged and reserved for nobody but this pod, or only for pods that
+wait like this one.
 
 Rules: Kubernetes 1.36, PostFilter of pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
@@ -45,7 +46,7 @@ class Unblocker:
     def offer(self, pod: Pod, names: Sequence[str], stuck: tuple[ResourceClaim, ...]) -> None:
         """A filter of the pod has refused all of `names`; `stuck` are allocated claims that were in the way."""
         probe = bool(pod.status.nominated_node_name) and tuple(names) == (pod.status.nominated_node_name,)
-        if not self._view.limits.deallocate or probe:
+        if not self._view.limits.deallocate or probe or not self._view.limits.may_clear_for(pod.spec.scheduler_name):
             return
         if not stuck:
             self.withdraw(pod.metadata.uid)
@@ -107,11 +108,14 @@ class Unblocker:
 
     def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
         """Whether no consumer is bound or about to be, and none will be: a device of the claim is in another one too,
-        or our schedulers found no node for any of them.
+        or our schedulers found no node for any of them. Pods of schedulers that are not ours count as about to be.
         """
         view = self._view
         pods = [view.pods.get(uid) for uid in consumers]
-        waiting = all(pod is not None and not pod.spec.node_name for pod in pods)
+        may_clear_for = view.limits.may_clear_for
+        waiting = all(
+            pod is not None and not pod.spec.node_name and may_clear_for(pod.spec.scheduler_name) for pod in pods
+        )
         if not waiting or not view.binding.keys().isdisjoint(consumers):
             return False
         return bool(view.ledger.rivals(claim)) or self._fits_nobody(claim, pods)

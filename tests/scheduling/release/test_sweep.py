@@ -51,6 +51,32 @@ async def test_allocations_of_bound_pods_and_of_several_pods_stay(world: World, 
     assert world.api.claim("d").allocation is not None
 
 
+OTHER = {"schedulerName": "default-scheduler"}
+
+
+@pytest.mark.parametrize("reserved", [("s",), ()], ids=["reserved", "idle"])
+@pytest.mark.parametrize(("limits", "kept"), [(OURS, True), (Limits(), False)], ids=["ours known", "ours not known"])
+async def test_claims_of_pods_of_other_schedulers_are_left_to_them_when_ours_are_known(
+    world: World, small: Objects, limits: Limits, kept: bool, reserved: tuple[str, ...]
+) -> None:
+    await allocated(world, small, *reserved, limits=limits)
+    world.add(make_pod("s", "c", **OTHER))
+    await world.settle(2000.0)
+    assert (world.api.claim("c").allocation is not None) == kept
+
+
+async def test_an_idle_allocation_is_swept_when_the_last_pod_of_another_scheduler_is_gone(
+    world: World, small: Objects
+) -> None:
+    await allocated(world, small, limits=OURS)
+    world.add(make_pod("s", "c", **OTHER))
+    await world.settle(500.0)
+    assert world.api.claim("c").allocation is not None
+    world.api.drop(world.api.pod("s"))
+    await world.settle(70.0)
+    assert world.api.claim("c").allocation is None
+
+
 async def test_sweeping_goes_on_after_a_conflict(world: World, small: Objects) -> None:
     service = await allocated(world, small, limits=Limits())
     service.client.fail("deallocate", ConflictError(409, "Conflict"), times=2)

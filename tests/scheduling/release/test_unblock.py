@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from app.scheduling.limits import Limits
-from tests.support.scheduling.leftovers import allocated, consumer, report
-from tests.support.simulation.objects import Objects
+from tests.support.scheduling.leftovers import OURS, allocated, consumer, report
+from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
 
 
@@ -68,6 +69,37 @@ async def test_a_claim_that_changed_meanwhile_is_judged_anew(world: World, small
     claim = world.api.claim("c")
     assert claim.allocation is not None
     assert [entry.name for entry in claim.status.reserved_for] == ["late"]
+
+
+@pytest.mark.parametrize(("limits", "kept"), [(OURS, True), (Limits(), False)], ids=["ours known", "ours not known"])
+async def test_a_pod_of_another_scheduler_gets_no_allocation_cleared_when_ours_are_known(
+    world: World, small: Objects, limits: Limits, kept: bool
+) -> None:
+    service = await allocated(world, small, limits=msgspec.structs.replace(limits, sweep_seconds=0.0))
+    world.add(make_pod("s", "c", schedulerName="default-scheduler"))
+    assert (await service.filter(world.api.pod("s"), "n2")).NodeNames == []
+    report(world, "s")
+    await world.settle(200.0)
+    assert (world.api.claim("c").allocation is not None) == kept
+
+
+@pytest.mark.parametrize(("scheduler", "kept"), [("default-scheduler", True), ("dra-scheduler", False)])
+async def test_a_claim_in_the_way_that_a_pod_of_another_scheduler_has_reserved_stays(
+    world: World, small: Objects, scheduler: str, kept: bool
+) -> None:
+    """Its device is in another claim, too, and nobody knows which of the two came first."""
+    maker = await allocated(world, small, "p", "s")
+    claim, rival = world.api.claim("c"), make_claim("rival")
+    meta = msgspec.structs.replace(rival.metadata, finalizers=claim.metadata.finalizers)
+    status = msgspec.structs.replace(claim.status, reserved_for=())
+    world.add(msgspec.structs.replace(rival, metadata=meta, status=status), make_pod("s", "c", schedulerName=scheduler))
+    await maker.kill()
+    service = world.service(limits=msgspec.structs.replace(OURS, sweep_seconds=0.0))
+    service.start()
+    assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == []
+    report(world, "p")
+    await world.settle(200.0)
+    assert (world.api.claim("c").allocation is not None) == kept
 
 
 async def test_clearing_can_be_switched_off(world: World, small: Objects) -> None:
