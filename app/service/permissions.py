@@ -46,7 +46,7 @@ async def missing_until_granted(
     client: KubeClient, permissions: Sequence[Permission]
 ) -> AsyncGenerator[tuple[str, ...], None]:
     """What is missing, one sentence each: asked again and again until nothing is. Ends early, and says so in the log,
-    when the server cannot be asked.
+    when the server cannot be asked before it has named anything that is missing.
     """
     known: tuple[str, ...] = ()
     while True:
@@ -54,7 +54,10 @@ async def missing_until_granted(
             found = tuple(await missing_permissions(client, permissions))
         except ApiError as problem:
             log.warning("permissions not checked", problem=problem.message)
-            return
+            if not known:
+                return
+            await asyncio.sleep(PERIOD)
+            continue
         for missing in found:
             if missing not in known:
                 log.error("permission missing", permission=missing)

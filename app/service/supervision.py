@@ -81,6 +81,7 @@ class Supervision:
         """Work with this version of the API until the server withdraws it. Binds under way end as in a crash then."""
         engine = Engine(self._client, served, self._settings, self._metrics, own_process=self._own_process)
         self._status.engine = engine
+        self._status.missing_permissions = ()
         try:
             async with asyncio.TaskGroup() as group:
                 self._elect(engine, group)

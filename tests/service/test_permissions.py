@@ -84,7 +84,26 @@ async def test_it_asks_until_everything_is_granted_and_says_what_is_missing_once
     assert (captured.out + captured.err).count("permission missing") == 2
 
 
-async def test_a_server_that_cannot_be_asked_is_not_asked_again(api: EmbeddedAPIServer, client: KubeClient) -> None:
+async def test_a_server_that_fails_after_it_named_what_is_missing_is_asked_until_it_grants_it(
+    api: EmbeddedAPIServer, client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permissions, "PERIOD", 0.0)
+    api.access.policy = lambda attributes: attributes.resource != "nodes"
+    wanted = needed(load({"advise_only": True}), Served("v1"))
+    fault = Fault(status=500, times=len(wanted))
+    found: list[int] = []
+    async with aclosing(missing_until_granted(client, wanted)) as answers:
+        async for missing in answers:
+            found.append(len(missing))
+            if missing:
+                api.access.policy = lambda _attributes: True
+                api.faults.add(fault)
+    assert (found, fault.hits) == ([2, 0], len(wanted))
+
+
+async def test_a_server_that_cannot_be_asked_the_first_time_is_not_asked_again(
+    api: EmbeddedAPIServer, client: KubeClient
+) -> None:
     api.faults.add(Fault(status=500))
     wanted = needed(load({"advise_only": True}), Served("v1"))
     assert [missing async for missing in missing_until_granted(client, wanted)] == []
