@@ -28,6 +28,10 @@ BREACHES = {
         ("app/scheduling/bind/attempt.py", "import app.scheduling.verbs.filter"),
         ("app/scheduling/newmodule.py", "import app.scheduling.view"),
     ],
+    "questions": [
+        ("app/scheduling/judgement.py", "import app.scheduling.wakeups"),
+        ("app/scheduling/verbs/preempt.py", "import app.scheduling.intake"),
+    ],
     "ports": [("app/scheduling/bind/claimwrite.py", "import app.kube.writer")],
     "embedded": [("app/embedded/driver.py", "import app.devices.pools"), ("app/kube/client.py", "import app.cel")],
     "images": [

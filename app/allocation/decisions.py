@@ -21,7 +21,7 @@ from app.allocation.explanation import explain
 from app.allocation.plan import STEP_BUDGET, Explanation, Failure, Plan, Unfit
 from app.allocation.requests import Filter, PreparedClaims, prepare
 from app.allocation.result import ShareIDs
-from app.allocation.score import Allocated, PrioritizedList, Scorer
+from app.allocation.score import PrioritizedList, Scorer
 from app.api.resource import ResourceClaim
 from app.devices.cluster import Cluster
 from app.devices.content import digest
@@ -163,10 +163,6 @@ class Decisions:
         """Why the node can or cannot have the claims."""
         view = self._view(node)
         return explain(self._prepare(claims), view, self._holdings(view), self._step_budget)
-
-    def settled_score(self, allocated: Allocated) -> int:
-        """What the pod's allocated claims add to the raw score of every node."""
-        return self.scorer.settled(allocated)
 
     def _prepare(self, claims: Sequence[ResourceClaim]) -> PreparedClaims | Failure:
         return prepare(claims, self._cluster.classes, self._cluster.features)

@@ -40,7 +40,7 @@ class Scorer(Protocol):
     def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
         """False when all nodes get the same score for claims like these."""
 
-    def settled(self, allocated: Allocated) -> int:
+    def fixed(self, allocated: Allocated) -> int:
         """What claims that are allocated already contribute, wherever the pod goes."""
 
     def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
@@ -63,11 +63,11 @@ class PrioritizedList:
     def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
         return any(request.first_available for claim in pending for request in claim.spec.devices.requests)
 
-    def settled(self, allocated: Allocated) -> int:
+    def fixed(self, allocated: Allocated) -> int:
         return sum(_claim_score(claim, allocation) for claim, allocation in allocated)
 
     def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
-        return self.settled(planned)
+        return self.fixed(planned)
 
 
 def _claim_score(claim: ResourceClaim, allocation: AllocationResult) -> int:

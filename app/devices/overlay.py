@@ -135,11 +135,6 @@ class Overlay:
         """The node as `with_nodes` has it."""
         return self._nodes.get(node)
 
-    def node(self, name: str) -> Node | None:
-        """The node, hypothetical or known."""
-        seen = self._nodes.get(name)
-        return seen.node if seen is not None else self._cluster.nodes.get(name)
-
     def view(self, node: str) -> NodeView | None:
         """All pools of the node in search order; None when the node is not known."""
         seen = self._nodes.get(node)

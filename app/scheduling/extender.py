@@ -121,6 +121,7 @@ class Extender:
             wakeups=self.wakeups,
             reservations=self.reservations,
             clearer=clearer,
+            resources=resources,
             observer=observer,
             leading=lambda: self._leading(),
         )

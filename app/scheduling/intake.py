@@ -1,6 +1,7 @@
 """What is learned of the cluster: from the watches, and from the replies to reads and writes of our own.
 
-Promises: the one writer of the cluster, of the pods, and of what is remembered about claims. Every change that may let
+Promises: the one writer of the cluster (but for holds, which binds have), of the pods, and of what is remembered about
+claims. Every change that may let
 a refused pod fit is an improvement, whatever brought it; who waits for a claim or a pod is notified of each version.
 """
 

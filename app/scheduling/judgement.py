@@ -60,6 +60,15 @@ class Judgement(msgspec.Struct, frozen=True):
         return "error" if self.error else "fits" if self.fits else "refused"
 
 
+class Pending(msgspec.Struct, frozen=True):
+    """What has to be allocated for a pod on some node. `requests`: its extended resources that devices provide there;
+    their claim, to be created, is then the last of `claims`.
+    """
+
+    claims: tuple[ResourceClaim, ...]
+    requests: extended.Requests | None = None
+
+
 class Decision(msgspec.Struct, frozen=True):
     """What binding the pod to one node takes. `allocations` belong to `pending`, one by one."""
 
@@ -136,7 +145,7 @@ def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]
         return Judgement(fits=[], refused={}, error=subject.error)
     refused = {}
     allocatable: list[str] = []
-    for claims, group in _groups(view, subject, names, refused):
+    for claims, group in groups(view, subject, names, refused):
         if not claims:
             allocatable.extend(group)
             continue
@@ -152,10 +161,12 @@ def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]
     return Judgement(fits=fits, refused=refused, stuck=stuck)
 
 
-def _groups(
+def groups(
     view: View, subject: Subject, names: Sequence[str], refused: dict[str, str]
 ) -> Iterable[tuple[Sequence[ResourceClaim], list[str]]]:
-    """Known nodes by the claims to allocate there: they differ only by which extended resources devices provide."""
+    """The nodes by the claims to allocate there, which differ only by the extended resources that devices provide.
+    Those that are left out are put into `refused` with the reason.
+    """
     nodes, wanted = view.cluster.nodes, subject.wanted
     knows = view.cluster.knows
     known = list(filter(knows, names))
@@ -163,31 +174,38 @@ def _groups(
         refused.update((name, NOT_SYNCED) for name in names if not knows(name))
     if wanted is None:
         return [(subject.claims.pending, known)]
-    groups: dict[frozenset[str], list[str]] = {}
+    by_resources: dict[frozenset[str] | None, list[str]] = {}
     for name in known:
-        resources = extended.through_devices(wanted, nodes[name])
-        if resources is None:
-            refused[name] = extended.CANNOT_FIT
-        else:
-            groups.setdefault(resources, []).append(name)
+        by_resources.setdefault(extended.through_devices(wanted, nodes[name]), []).append(name)
     found: list[tuple[Sequence[ResourceClaim], list[str]]] = []
-    for resources, group in groups.items():
-        claims = _with_extended(subject, extended.requests_of(subject.pod, wanted, resources))
-        if claims is None:
-            refused.update(dict.fromkeys(group, extended.CANNOT_SCHEDULE))
+    for resources, group in by_resources.items():
+        pending = _with_extended(subject, wanted, resources)
+        if isinstance(pending, Unfit):
+            refused.update(dict.fromkeys(group, pending.reason))
         else:
-            found.append((claims, group))
+            found.append((pending.claims, group))
     return found
 
 
-def _with_extended(subject: Subject, requests: extended.Requests) -> tuple[ResourceClaim, ...] | None:
-    """The claims to allocate, with that for extended resources; None when another one exists already."""
+def pending_on(subject: Subject, node: Node) -> Pending | Unfit:
+    """What has to be allocated for the pod on the node."""
+    if subject.wanted is None:
+        return Pending(subject.claims.pending)
+    return _with_extended(subject, subject.wanted, extended.through_devices(subject.wanted, node))
+
+
+def _with_extended(subject: Subject, wanted: extended.Wanted, resources: frozenset[str] | None) -> Pending | Unfit:
+    """What has to be allocated where devices provide these resources; None: somebody else would have to."""
+    if resources is None:
+        return Unfit(extended.CANNOT_FIT, 0)
+    requests = extended.requests_of(subject.pod, wanted, resources)
+    pending = subject.claims.pending
     if subject.existing is not None:
-        same = subject.existing.spec.devices.requests == requests.requests
-        return subject.claims.pending if same else None
-    if not requests.requests:
-        return subject.claims.pending
-    return (*subject.claims.pending, extended.synthetic_claim(subject.pod, requests))
+        if subject.existing.spec.devices.requests != requests.requests:
+            return Unfit(extended.CANNOT_SCHEDULE, 0)
+    elif requests.requests:
+        pending = (*pending, extended.synthetic_claim(subject.pod, requests))
+    return Pending(pending, requests if requests.requests else None)
 
 
 def _within_reach(
@@ -212,33 +230,22 @@ def _within_reach(
     return fits, tuple(stuck.values())
 
 
-def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decision | Refusal | Failure:
+def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decision | Unfit | Refusal | Failure:
     """How to bind the pod to this node. The allocations are not held yet: hold them before the next await."""
     if not isinstance(subject, Subject):
         return subject
     node = view.cluster.nodes.get(name)
     if node is None:
-        return Refusal(NOT_SYNCED)
-    pending = subject.claims.pending
-    requests: extended.Requests | None = None
-    if subject.wanted is not None:
-        resources = extended.through_devices(subject.wanted, node)
-        if resources is None:
-            return Refusal(extended.CANNOT_FIT)
-        requests = extended.requests_of(subject.pod, subject.wanted, resources)
-        complete = _with_extended(subject, requests)
-        if complete is None:
-            return Refusal(extended.CANNOT_SCHEDULE)
-        pending = complete
-        requests = requests if requests.requests else None
+        return Unfit(NOT_SYNCED, 0)
+    pending = pending_on(subject, node)
+    if isinstance(pending, Unfit):
+        return pending
     allocations: tuple[AllocationResult, ...] = ()
-    if pending:
-        plan = view.decisions.plan(pending, name)
-        if isinstance(plan, Unfit):
-            return Refusal(plan.reason)
+    if pending.claims:
+        plan = view.decisions.plan(pending.claims, name)
         if not isinstance(plan, Plan):
             return plan
         allocations = plan.allocations
     if not all(reach(node) for _, reach in subject.reaches):
-        return Refusal(NOT_AVAILABLE)
-    return Decision(subject=subject, pending=pending, allocations=allocations, requests=requests)
+        return Unfit(NOT_AVAILABLE, 0)
+    return Decision(subject=subject, pending=pending.claims, allocations=allocations, requests=pending.requests)

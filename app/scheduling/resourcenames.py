@@ -1,7 +1,7 @@
 """Extended resources by name: which device classes stand behind them, and which names nobody knows.
 
 Promises: `wanted` and `is_orphaned` are questions; what they are answered from changes through `class_seen`,
-`classes_changed` and `ask` only.
+`classes_changed` and `asked_for` only.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ResourceNames:
         """A class came, changed or went."""
         self._class_names = None
 
-    def ask(self, names: Iterable[str]) -> None:
+    def asked_for(self, names: Iterable[str]) -> None:
         """A pod is about to be bound that asks for these, which neither its node nor a class provides."""
         now = self._clock.monotonic()
         for name in names:

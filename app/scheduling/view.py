@@ -6,7 +6,7 @@ time is noted. What it shows is live: it changes between two awaits when the wat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from typing import Protocol
 
 import msgspec
@@ -20,7 +20,6 @@ from app.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from app.scheduling import extended
 from app.scheduling.limits import Limits
 from app.scheduling.ports import Clock
-from app.scheduling.resourcenames import ResourceNames
 
 _NOT_BINDING: Mapping[str, str] = {}
 _NOT_CLEARING: Set[str] = frozenset()
@@ -40,6 +39,14 @@ class KnownPods(Protocol):
     def __len__(self) -> int: ...
 
 
+class KnownResourceNames(Protocol):
+    """Which extended resources device classes stand behind. See `ResourceNames`."""
+
+    def wanted(self, pod: Pod) -> extended.Wanted | None: ...
+
+    def is_orphaned(self, names: Iterable[str]) -> bool: ...
+
+
 class View(msgspec.Struct, frozen=True, kw_only=True):
     """What can be known at this moment. `binding` and `clearing` are live, too."""
 
@@ -48,7 +55,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     pods: KnownPods
     clock: Clock
     limits: Limits
-    resources: ResourceNames
+    resources: KnownResourceNames
     binding: Mapping[str, str] = _NOT_BINDING
     """By pod UID: the node of a bind that is under way."""
     clearing: Set[str] = _NOT_CLEARING

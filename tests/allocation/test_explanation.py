@@ -148,4 +148,4 @@ def test_earlier_alternatives_score_more(chosen: list[str], expected: int) -> No
     item = claim(first_available("r", ask(), ask()), request("s"), first_available("t", ask(), ask(), ask()))
     results = [{"request": name, "driver": "d", "pool": "p", "device": "x"} for name in chosen]
     allocation = convert(AllocationResult, {"devices": {"results": results}})
-    assert PrioritizedList().settled([(convert(ResourceClaim, item), allocation)]) == expected
+    assert PrioritizedList().fixed([(convert(ResourceClaim, item), allocation)]) == expected

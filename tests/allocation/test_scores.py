@@ -38,7 +38,7 @@ class Toy:
     def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
         return True
 
-    def settled(self, allocated: Allocated) -> int:
+    def fixed(self, allocated: Allocated) -> int:
         return 0
 
 

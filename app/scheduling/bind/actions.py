@@ -14,6 +14,7 @@ from app.scheduling.intake import Intake
 from app.scheduling.ports import Observer, Ports
 from app.scheduling.release.clear import Clearer
 from app.scheduling.reservations import Reservations
+from app.scheduling.resourcenames import ResourceNames
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
 
@@ -29,6 +30,7 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True):
     wakeups: Wakeups
     reservations: Reservations
     clearer: Clearer
+    resources: ResourceNames
     observer: Observer
     leading: Callable[[], bool]
     """True while this replica may decide, at this very moment; asked before each write, because a process can be asleep

@@ -20,6 +20,7 @@ from functools import partial
 import msgspec
 import structlog
 
+from app.allocation.plan import Unfit
 from app.api.core import Pod
 from app.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from app.api.extender import ExtenderBindingArgs
@@ -139,7 +140,7 @@ class Attempt:
         missing = self._view.unprovided(pod, self.node)
         if not missing:
             return
-        self._view.resources.ask(missing)
+        self._act.resources.asked_for(missing)
         if self._view.classes_unreadable or self._view.resources.is_orphaned(missing):
             raise BindFailure(failure.CLASS_UNKNOWN, "refused")
 
@@ -151,7 +152,7 @@ class Attempt:
         if isinstance(decision, Refusal) and decision.behind:
             pod = await self._catch_up(pod)
             decision = decide(self._view, subject_of(self._view, pod), self.node)
-        if isinstance(decision, Refusal):
+        if isinstance(decision, Refusal | Unfit):
             raise BindFailure(decision.reason, "refused")
         if not isinstance(decision, Decision):
             raise BindFailure(decision.error, "refused")

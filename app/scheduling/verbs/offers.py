@@ -3,8 +3,8 @@
 By default all of them are. Where that costs too much, `Limits.offered_percent` sets the share, and 0 gives no less
 choice than kube-scheduler gives itself by default, out of all nodes instead of the first ones it finds.
 
-Promises: nodes that give the pod a better alternative of a prioritized list come first; who is offered takes turns, so
-that no node is left out for long. With fewer than 100 fitting nodes everything is offered.
+Promises: nodes with a better score (an earlier alternative of a prioritized list) come first; who is offered takes
+turns, so that no node is left out for long. With fewer than 100 fitting nodes everything is offered.
 
 Every offered node costs kube-scheduler a score of each of its plugins, and us a line in two messages: on 5,000 nodes
 that is most of what a pod costs. Nodes that fit and are not offered get no line: kube-scheduler takes them as it takes
@@ -19,6 +19,7 @@ from __future__ import annotations
 from app.allocation.plan import Failure
 from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Subject
+from app.scheduling.verbs.prioritize import raw_scores
 from app.scheduling.view import View
 
 LEAST = 100
@@ -48,14 +49,7 @@ class Offers:
         start = self._next % len(fits)
         self._next = start + most
         turn = fits[start:] + fits[:start]
-        scores = self._scores(subject, turn)
+        scores = raw_scores(self._view, subject, turn)
         if scores:
             turn.sort(key=lambda name: -scores.get(name, 0))
         return turn[:most]
-
-    def _scores(self, subject: Subject, fits: list[str]) -> dict[str, int]:
-        """What the alternatives are worth that the pod would get on each node; empty when it has no alternatives."""
-        pending = subject.claims.pending
-        if not any(request.first_available for claim in pending for request in claim.spec.devices.requests):
-            return {}
-        return dict(self._view.decisions.scores(pending, fits))

@@ -10,12 +10,11 @@ only as long as another pod, which is probably about to be bound there, does not
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from app.allocation.plan import Plan
 from app.api.extender import ExtenderArgs, HostPriority
-from app.devices.overlay import Overlay
-from app.scheduling.judgement import Decision, Subject, decide, subject_of
+from app.scheduling.judgement import Decision, Pending, Subject, decide, groups, pending_on, subject_of
 from app.scheduling.reservations import Reservations, Tentative
 from app.scheduling.view import View
 
@@ -41,24 +40,26 @@ def prioritize(view: View, args: ExtenderArgs, reservations: Reservations | None
 def _prefer_better_alternatives(view: View, subject: Subject, scores: dict[str, int]) -> None:
     """Raw scores, brought to 0..10 over these nodes."""
     allocated = [(claim, claim.allocation) for claim in subject.claims.allocated if claim.allocation is not None]
-    pending = subject.claims.pending
-    if not view.decisions.scorer.concerns(pending):
-        return
-    already = view.decisions.settled_score(allocated)
-    known = [name for name in scores if name in view.cluster.nodes]
-    raw = {name: already + score for name, score in view.decisions.scores(pending, known).items()}
+    already = view.decisions.scorer.fixed(allocated)
+    raw = {name: already + score for name, score in raw_scores(view, subject, list(scores)).items()}
     best = max(raw.values(), default=0)
     if best > 0:
         scores.update({name: score * MOST // best for name, score in raw.items()})
 
 
+def raw_scores(view: View, subject: Subject, names: Sequence[str]) -> dict[str, int]:
+    """What the scorer says of what the pod would get on each of these nodes that fits; empty when that is the same."""
+    found: dict[str, int] = {}
+    for claims, group in groups(view, subject, names, {}):
+        if view.decisions.scorer.concerns(claims):
+            found.update(view.decisions.scores(claims, group))
+    return found
+
+
 def _avoid_contested(view: View, reservations: Reservations, subject: Subject, scores: dict[str, int]) -> None:
-    pending = subject.claims.pending
-    others = reservations.others(subject.pod.metadata.uid) if pending else {}
+    others = reservations.others(subject.pod.metadata.uid)
     contested = [
-        name
-        for name, plans in others.items()
-        if name in scores and not isinstance(view.decisions.over(_beside(view, plans)).plan(pending, name), Plan)
+        name for name, plans in others.items() if name in scores and not _fits_beside(view, subject, name, plans)
     ]
     if not contested:
         return
@@ -67,10 +68,15 @@ def _avoid_contested(view: View, reservations: Reservations, subject: Subject, s
     scores.update(dict.fromkeys(contested, 0))
 
 
-def _beside(view: View, plans: Iterable[Tentative]) -> Overlay:
-    """The cluster as it will be when these plans have come true."""
+def _fits_beside(view: View, subject: Subject, name: str, plans: Iterable[Tentative]) -> bool:
+    """True when the pod's claims can still be allocated on the node when these plans have come true."""
+    node = view.cluster.nodes.get(name)
+    pending = pending_on(subject, node) if node is not None else None
+    if not isinstance(pending, Pending) or not pending.claims:
+        return True
     decided = [pair for plan in plans for pair in zip(plan.claims, plan.allocations, strict=True)]
-    return view.overlay().beside(decided)
+    after = view.decisions.over(view.overlay().beside(decided))
+    return isinstance(after.plan(pending.claims, name), Plan)
 
 
 def _expect_best(view: View, reservations: Reservations, subject: Subject, scores: dict[str, int]) -> None:

@@ -241,7 +241,7 @@ class VerdictMachine(RuleBasedStateMachine):
                 refused[name] = answer.reason
             else:
                 fits.append(name)
-                scores[name] = PrioritizedList().settled(zip(claims, answer.allocations, strict=True))
+                scores[name] = PrioritizedList().fixed(zip(claims, answer.allocations, strict=True))
         return fits, refused, scores, ""
 
     @invariant()

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
+from app.allocation.score import Allocated
+from app.api.resource import ResourceClaim
+from app.devices.holdings import NodeHoldings
+from app.devices.nodeview import NodeView
 from app.scheduling.limits import Limits
-from app.scheduling.verbs.offers import enough
+from app.scheduling.verbs.offers import LEAST, enough
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import World
 
@@ -80,3 +86,31 @@ async def test_everything_is_offered_by_default(world: World) -> None:
     world.add(make_claim("c"), make_pod("p", "c"))
     service = world.service()
     assert (await service.filter(world.api.pod("p"), *MANY)).NodeNames == MANY
+
+
+class Roomy:
+    """A scorer of its own: the more devices, the better."""
+
+    name = "roomy"
+    attributes = ()
+    reads_use = True
+
+    def concerns(self, pending: Iterable[ResourceClaim]) -> bool:
+        return True
+
+    def fixed(self, allocated: Allocated) -> int:
+        return 0
+
+    def score(self, planned: Allocated, view: NodeView, holdings: NodeHoldings) -> int:
+        return len(view.devices)
+
+
+async def test_nodes_that_another_scorer_rates_best_are_offered_first(world: World) -> None:
+    many_nodes(world)
+    world.add(make_claim("c"), make_pod("p", "c"))
+    service = world.service(limits=FEW)
+    service.decisions.scorer = Roomy()
+    for _ in range(4):
+        offered = (await service.filter(world.api.pod("p"))).NodeNames or []
+        assert LEAST <= len(offered) < len(MANY)
+        assert set(MANY[-3:]) <= set(offered)
