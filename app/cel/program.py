@@ -1,4 +1,4 @@
-"""Device selectors: compile once, evaluate per device.
+"""Device selectors: compile once, evaluate per device. For one thread, as the whole service is.
 
 Parser, checker and interpreter walk the tree by recursion. The deepest selector that Kubernetes accepts takes 3,000
 frames, more than Python allows by default, so a process that compiles selectors raises that limit at its start
@@ -7,7 +7,6 @@ frames, more than Python allows by default, so a process that compiles selectors
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import Final
 
 from cachetools import LRUCache
@@ -86,18 +85,14 @@ class Program:
 
 
 _programs: LRUCache[tuple[str, CelGates], Program | CelCompileError] = LRUCache(maxsize=_CACHE_SIZE)
-_lock: Final = Lock()
 
 
 def compile_selector(expression: str, gates: CelGates = CelGates()) -> Program:
     """The program of a selector. Raises CelCompileError. Programs and failures are remembered."""
     key = (expression, gates)
-    with _lock:
-        known = _programs.get(key)
+    known = _programs.get(key)
     if known is None:
-        known = _compile(expression, gates)
-        with _lock:
-            _programs[key] = known
+        known = _programs[key] = _compile(expression, gates)
     if isinstance(known, CelCompileError):
         raise known.with_traceback(None)
     return known
