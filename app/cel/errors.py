@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+Kind = Literal["other", "missing key", "no value", "out of bounds", "overflow", "too costly"]
+"""What code may ask of an error; its words are upstream's, and for people."""
+
 
 class CelCompileError(ValueError):
     """The expression is not a valid device selector.
@@ -36,9 +41,17 @@ class CelRuntimeError(Exception):
 class Fault(Exception):
     """An error while evaluating: `&&`, `||` and their like may absorb it."""
 
+    def __init__(self, message: str, kind: Kind = "other") -> None:
+        self.kind = kind
+        super().__init__(message)
+
 
 class Abort(Exception):
     """The end of an evaluation that nothing absorbs: too costly, or what makes upstream's evaluator panic."""
+
+    def __init__(self, message: str, kind: Kind = "other") -> None:
+        self.kind = kind
+        super().__init__(message)
 
 
 class NotFast(Exception):
@@ -47,7 +60,7 @@ class NotFast(Exception):
 
 def too_costly() -> Abort:
     """The evaluation has used up what it may cost."""
-    return Abort("operation cancelled: actual cost limit exceeded")
+    return Abort("operation cancelled: actual cost limit exceeded", "too costly")
 
 
 _WIDTH = 100

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+from app.cel.errors import Kind
 from app.cel.types import ANY, QUANTITY, SEMVER, STRING, Type
 
 _ORDERS: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_"))
 _EQUALITIES: Final = frozenset(("_==_", "_!=_"))
-_MISSING: Final = 'check with has(…), with "name" in device.attributes["domain"], or read it with .?name.orValue(…)'
+_OF_KINDS: Final[Mapping[Kind, str]] = {
+    "missing key": 'check with has(…), with "name" in device.attributes["domain"], or read it with .?name.orValue(…)',
+    "no value": "use orValue(…) instead of value()",
+    "out of bounds": "check size() first, or use [?index].orValue(…)",
+    "too costly": "iterate over less",
+}
 
 
 def hint_for_overload(function: str, member: bool, arguments: list[Type]) -> str:
@@ -28,14 +35,6 @@ def hint_for_overload(function: str, member: bool, arguments: list[Type]) -> str
     return ""
 
 
-def hint_for_fault(message: str) -> str:
+def hint_for_fault(kind: Kind) -> str:
     """What to do about an error at run time."""
-    if message.startswith("no such key"):
-        return _MISSING
-    if message.startswith("optional.none() dereference"):
-        return "use orValue(…) instead of value()"
-    if message.startswith("index out of bounds"):
-        return "check size() first, or use [?index].orValue(…)"
-    if "cost limit" in message:
-        return "iterate over less"
-    return ""
+    return _OF_KINDS.get(kind, "")

@@ -38,8 +38,8 @@ def select(value: Any, key: Any) -> Any:
     if present:
         return found
     if value.__class__ is list:
-        raise Fault(f"index out of bounds: {key}")
-    raise Fault(f"no such key: {describe(key)}")
+        raise Fault(f"index out of bounds: {key}", "out of bounds")
+    raise Fault(f"no such key: {describe(key)}", "missing key")
 
 
 def look_up(value: Any, key: Any) -> tuple[Any, bool]:

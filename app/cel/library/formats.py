@@ -102,7 +102,7 @@ def _is_date(text: str) -> bool:
     try:
         parse_timestamp(text + "T00:00:00Z")
     except Fault as fault:
-        return "overflow" in str(fault)  # the year 0 is a date, though no timestamp
+        return fault.kind == "overflow"  # the year 0 is a date, though no timestamp
     return True
 
 

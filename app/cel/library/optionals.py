@@ -19,7 +19,7 @@ LIBRARY.declare("orValue", "optional(V), V -> V", member=True)
 def unwrap(option: Option) -> Any:
     """The value of an optional. Raises Fault when there is none."""
     if option is NONE:
-        raise Fault("optional.none() dereference")
+        raise Fault("optional.none() dereference", "no value")
     return option.content
 
 

@@ -50,7 +50,7 @@ def subtract_time(left: Timestamp, right: Timestamp) -> Duration:
 
 def _in_range(time: Timestamp) -> Timestamp:
     if not _FIRST_SECOND <= time.nanos // _NANO <= _LAST_SECOND:
-        raise Fault("timestamp overflow")
+        raise Fault("timestamp overflow", "overflow")
     return time
 
 
