@@ -49,8 +49,8 @@ class Gate:
             return UNREACHED
         if status.missing_permissions:
             return f"permission missing: {status.missing_permissions[0]}"
-        if status.election is not None and not status.election.leading:
-            return f"standby: {status.election.holder or 'nobody'} leads"
+        if not status.leading:
+            return f"standby: {status.leader or 'nobody'} leads"
         return status.engine.following.unavailable()
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:

@@ -47,7 +47,7 @@ class Service:
         """`own_process`: nothing else of importance lives in this process, so its memory may be tuned for us."""
         self.settings = settings
         self.metrics = Metrics()
-        self.status = Status()
+        self.status = Status(elects=settings.leader_election)
         self.gate = Gate(self.status)
         self.insight = Insight(self.status)
         self.health = Health(self.status, self.gate)

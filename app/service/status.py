@@ -19,6 +19,8 @@ NOTHING = Served("")
 class Status:
     """One per service. Changes on the event loop only."""
 
+    elects: bool = False
+    """True when replicas elect a leader: a setting."""
     server: str = ""
     """URL of the API server; empty until its credentials were read."""
     served: Served = NOTHING
@@ -34,5 +36,10 @@ class Status:
 
     @property
     def leading(self) -> bool:
-        """True when this replica leads, or when there is no election."""
-        return self.election is None or self.election.leading
+        """True when this replica holds the lease, or when replicas elect no leader."""
+        return not self.elects if self.election is None else self.election.leading
+
+    @property
+    def leader(self) -> str:
+        """The replica that leads, as far as this one knows; "" when there is none."""
+        return "" if self.election is None else self.election.holder

@@ -43,6 +43,7 @@ READY: dict[str, Any] = {"engine": engine(kind()), "election": election(leading=
     [
         ({}, ""),
         ({"election": None}, ""),
+        ({"elects": True, "election": None}, "standby: nobody leads"),
         ({"engine": None}, "the API server has not been reached yet"),
         ({"missing_permissions": ("bind pods", "list nodes")}, "permission missing: bind pods"),
         ({"election": election(leading=False, holder="other")}, "standby: other leads"),
@@ -120,3 +121,19 @@ def test_before_there_is_an_engine_the_metrics_say_that_it_is_not_ready() -> Non
     status = Status()
     found = {reading.name: reading.value for reading in readings(status, Gate(status)) if not reading.label}
     assert found == {"ready": 0.0, "leader": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("status", "leading"),
+    [
+        (Status(), True),
+        (Status(elects=True), False),
+        (Status(elects=True, election=election(leading=False)), False),
+        (Status(elects=True, election=election(leading=True)), True),
+    ],
+)
+def test_a_replica_leads_without_election_or_while_it_holds_the_lease_and_not_before(
+    status: Status, leading: bool
+) -> None:
+    assert status.leading is leading
+    assert next(each.value for each in readings(status, Gate(status)) if each.name == "leader") == leading
