@@ -107,7 +107,7 @@ class Extender:
         )
         clearer = Clearer(ports=ports, intake=self._intake, wakeups=self.wakeups, observer=observer, clearing=clearing)
         self._unblocker = Unblocker(self.view, clearer)
-        self._sweeper = Sweeper(self.view, ports, self._intake, clearer, idle, unseen)
+        self._sweeper = Sweeper(self.view, ports, self._intake, clearer, idle, unseen, observer)
         memory = Memory(
             wakeups=self.wakeups, reservations=self.reservations, unblocker=self._unblocker, sweeper=self._sweeper
         )

@@ -120,6 +120,18 @@ CLEAR_ERRORS: Final = Outcome[ClearReason](
     "allocation_clear_errors_total", "unused allocations that the API server did not clear", "reason", _CLEAR_REASONS
 )
 
+ClaimReader = Literal["filter", "sweep"]
+
+CLAIM_READ_ERRORS: Final = Outcome[ClaimReader](
+    "claim_read_errors_total",
+    "claims known from no watch that the API server did not show either",
+    "reader",
+    {
+        "filter": "a pod names the claim and is refused meanwhile",
+        "sweep": "a claim known from a reply counts as existing meanwhile",
+    },
+)
+
 OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
     FILTER_RESULTS,
     BIND_RESULTS,
@@ -129,6 +141,7 @@ OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
     DOORBELL_RINGS,
     ALLOCATIONS_CLEARED,
     CLEAR_ERRORS,
+    CLAIM_READ_ERRORS,
 )
 """All of them, in the order of the documentation."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import aiohttp
 import pytest
@@ -75,25 +75,26 @@ async def test_metrics_are_exposed_with_what_is_read_at_that_moment(
         assert line in text
 
 
-@pytest.mark.parametrize("outcome", [value for value in vars(outcomes).values() if isinstance(value, Outcome)])
+@pytest.mark.parametrize("outcome", outcomes.OUTCOMES, ids=lambda outcome: outcome.name)
 def test_every_outcome_is_a_metric_that_begins_with_zero(outcome: Outcome[Any]) -> None:
     text = Metrics().exposition().decode()
     for value in outcome.values:
         assert f'dra_extender_{outcome.name}{{{outcome.label}="{value}"}} 0.0' in text
 
 
+def test_no_outcome_is_left_out() -> None:
+    declared = [value for value in vars(outcomes).values() if isinstance(value, Outcome)]
+    assert [outcome.name for outcome in outcomes.OUTCOMES] == [outcome.name for outcome in declared]
+
+
+def test_every_value_that_scheduling_may_count_is_explained() -> None:
+    labels = {get_args(value) for value in vars(outcomes).values() if get_origin(value) is Literal}
+    assert labels == {*(tuple(outcome.values) for outcome in outcomes.OUTCOMES), tuple(outcomes.STEPS)}
+
+
 @pytest.mark.parametrize(
     ("labels", "explained"),
     [
-        (outcomes.FilterResult, outcomes.FILTER_RESULTS.values),
-        (outcomes.BindResult, outcomes.BIND_RESULTS.values),
-        (outcomes.ConflictReason, outcomes.CONFLICTS.values),
-        (outcomes.Write, outcomes.UNANSWERED_WRITES.values),
-        (outcomes.UndoResult, outcomes.CLAIM_WRITES_UNDONE.values),
-        (outcomes.RingResult, outcomes.DOORBELL_RINGS.values),
-        (outcomes.ClearReason, outcomes.ALLOCATIONS_CLEARED.values),
-        (outcomes.ClearReason, outcomes.CLEAR_ERRORS.values),
-        (outcomes.Step, outcomes.STEPS),
         (VerbResult, VERB_RESULTS),
         (Cause, CAUSES),
         (Place, PLACES),
@@ -108,7 +109,7 @@ def test_names_of_metrics_follow_the_conventions_of_prometheus(spec: Spec) -> No
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", spec.name)
     assert spec.name.endswith("_total") == (spec.type == "counter")
     assert spec.type != "histogram" or spec.name.endswith("_seconds")
-    assert set(spec.labels) <= {"verb", "result", "reason", "write", "step", "kind", "where", "cause"}
+    assert set(spec.labels) <= {"verb", "result", "reason", "write", "step", "kind", "where", "cause", "reader"}
 
 
 def test_what_is_not_declared_raises_in_tests() -> None:

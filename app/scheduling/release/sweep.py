@@ -11,6 +11,7 @@ schedulers use which do not call us are left to these, when it is known which sc
 
 from __future__ import annotations
 
+import structlog
 from cachetools import LRUCache
 
 from app.api.core import Pod
@@ -20,10 +21,13 @@ from app.scheduling import readiness
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.idle import IdleAllocations
 from app.scheduling.intake import Intake
-from app.scheduling.ports import ClaimWriter
+from app.scheduling.outcomes import CLAIM_READ_ERRORS
+from app.scheduling.ports import ClaimWriter, Observer
 from app.scheduling.release.clear import Clearer
 from app.scheduling.unseen import Unseen
 from app.scheduling.view import View
+
+log = structlog.get_logger(__name__)
 
 GRACE_SECONDS = 60.0
 """Added to the time a foreign scheduler may take to bind a pod after reserving its claims."""
@@ -36,7 +40,14 @@ class Sweeper:
     """`start` when schedulers begin to ask this replica, `work` every few seconds from then on."""
 
     def __init__(
-        self, view: View, ports: ClaimWriter, intake: Intake, clearer: Clearer, idle: IdleAllocations, unseen: Unseen
+        self,
+        view: View,
+        ports: ClaimWriter,
+        intake: Intake,
+        clearer: Clearer,
+        idle: IdleAllocations,
+        unseen: Unseen,
+        observer: Observer,
     ) -> None:
         self._view = view
         self._ports = ports
@@ -44,6 +55,7 @@ class Sweeper:
         self._clearer = clearer
         self._idle = idle
         self._unseen = unseen
+        self._observer = observer
         self._offered: LRUCache[str, float] = LRUCache(100_000)
         self._started = 0.0
 
@@ -76,7 +88,9 @@ class Sweeper:
                 continue
             try:
                 found = await self._ports.read_claim(claim.metadata.namespace, claim.metadata.name)
-            except ApiError:
+            except ApiError as error:
+                self._observer.count(CLAIM_READ_ERRORS, "sweep")
+                log.info("a claim that no watch has shown was not read", claim=claim.metadata.key, error=repr(error))
                 return
             if found is None or found.metadata.uid != uid:
                 self._intake.gone(claim)

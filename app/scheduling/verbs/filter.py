@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Iterator
 
 import msgspec
+import structlog
 from cachetools import TTLCache
 
 from app.api.core import Pod
@@ -21,7 +22,7 @@ from app.scheduling import extended
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.intake import Intake
 from app.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of
-from app.scheduling.outcomes import FILTER_RESULTS
+from app.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from app.scheduling.ports import ClaimWriter, Observer
 from app.scheduling.refusals import Refusals, signature
 from app.scheduling.release.sweep import Sweeper
@@ -31,6 +32,8 @@ from app.scheduling.verbs.offers import Offers
 from app.scheduling.verbs.prioritize import expect
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
+
+log = structlog.get_logger(__name__)
 
 NEEDS_NAMES = "NodeNames is missing: set nodeCacheCapable to true for this extender in the scheduler's configuration"
 ELSEWHERE = "a bind of the pod to another node is under way"
@@ -105,8 +108,13 @@ class Filter:
                         self._intake.learn(claim)
         except TimeoutError:
             self._absent[namespace, name] = True
-        except ApiError:
-            return
+            self._not_read(namespace, name, "no answer in time")
+        except ApiError as error:
+            self._not_read(namespace, name, repr(error))
+
+    def _not_read(self, namespace: str, name: str, error: str) -> None:
+        self._observer.count(CLAIM_READ_ERRORS, "filter")
+        log.warning("a claim that a pod names was not read", claim=f"{namespace}/{name}", error=error)
 
     def _offer_leftover(self, pod: Pod) -> None:
         """A claim for extended resources that an earlier attempt did not get allocated is of no use to anybody."""

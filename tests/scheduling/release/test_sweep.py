@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.errors import ConflictError
+from app.api.errors import ConflictError, OutcomeUnknownError
 from app.scheduling.limits import Limits
-from app.scheduling.outcomes import CLEAR_ERRORS
+from app.scheduling.outcomes import CLAIM_READ_ERRORS, CLEAR_ERRORS
 from tests.support.scheduling.leftovers import NO_SWEEP, OURS, allocated, consumer
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
@@ -98,3 +98,19 @@ async def test_a_new_leader_hears_the_schedulers_for_a_while_before_it_sweeps(wo
     assert world.api.claim("c").allocation is not None
     await world.settle(15.0)
     assert world.api.claim("c").allocation is None
+
+
+async def test_a_claim_that_no_watch_has_shown_is_looked_up_until_the_api_server_answers(
+    world: World, small: Objects, capfd: pytest.CaptureFixture[str]
+) -> None:
+    world.add(*small)
+    service = world.service(lag=1000.0)
+    service.start()
+    world.add(make_claim("c"))
+    await service.filter(make_pod("p", "c"))
+    service.client.fail("read_claim", OutcomeUnknownError(0, "Timeout"))
+    await world.settle(60.0)
+    assert service.counted(CLAIM_READ_ERRORS, "sweep") == 1
+    assert service.client.calls.count("read_claim") > 2
+    captured = capfd.readouterr()
+    assert (captured.out + captured.err).count("default/c") == 1

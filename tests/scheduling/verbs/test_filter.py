@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from app.api.decoding import convert
-from app.api.errors import OutcomeUnknownError
+from app.api.errors import ApiError, OutcomeUnknownError
 from app.api.extender import ExtenderArgs
 from app.api.features import FeatureGates
 from app.api.resource import ResourceClaimConsumerReference
-from app.scheduling.outcomes import FILTER_RESULTS
+from app.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from app.scheduling.verbs.filter import NEEDS_NAMES
 from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import World
@@ -89,6 +89,24 @@ async def test_a_failed_read_refuses_the_pod_and_nothing_else(world: World, smal
     answer = await service.filter(make_pod("p", "c"))
     assert answer.Error == ""
     assert answer.NodeNames == []
+
+
+@pytest.mark.parametrize(
+    ("latency", "error"), [(0.0, OutcomeUnknownError(0, "Timeout")), (8.0, None)], ids=["an error", "no answer in time"]
+)
+async def test_a_claim_that_could_not_be_read_is_counted_and_logged(
+    world: World, small: Objects, capfd: pytest.CaptureFixture[str], latency: float, error: ApiError | None
+) -> None:
+    world.add(*small)
+    service = world.service(lag=100.0)
+    world.add(make_claim("c"))
+    service.client.latency = latency
+    if error is not None:
+        service.client.fail("read_claim", error)
+    await service.filter(make_pod("p", "c"))
+    assert service.counted(CLAIM_READ_ERRORS, "filter") == 1
+    captured = capfd.readouterr()
+    assert (captured.out + captured.err).count("default/c") == 1
 
 
 async def test_a_refusal_is_remembered_until_something_improves(world: World, small: Objects) -> None:
