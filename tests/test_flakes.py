@@ -6,20 +6,22 @@ from pathlib import Path
 
 from tests.support.flakes.outcome import Failure, Run, read, summary
 
-REPORT = """<testsuites><testsuite>
+REPORT = """<testsuites><testsuite tests="5">
 <testcase classname="tests.kube.test_client" name="test_a[1]"/>
 <testcase classname="tests.kube.test_client" name="test_b"><failure message="AssertionError: no&#10;more"/></testcase>
 <testcase classname="tests.kube.test_client" name="test_c"><error message="failed on teardown">text</error></testcase>
-<testcase classname="tests.kube.test_client" name="test_d"><skipped message="no"/></testcase>
+<testcase classname="tests.kube.test_client" name="test_s"><skipped message="no"/></testcase>
+<testcase classname="tests.kube.test_client.TestD" name="runTest"><failure message="AssertionError"/></testcase>
 </testsuite></testsuites>"""
 B = Failure("tests/kube/test_client.py::test_b", "AssertionError: no")
+D = Failure("tests/kube/test_client.py::TestD::runTest", "AssertionError")
 C = Failure("tests/kube/test_client.py::test_c", "failed on teardown")
 
 
 def test_a_report_gives_each_failed_test_with_the_first_line_of_its_error(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     report.write_text(REPORT)
-    assert read(report, 1) == Run(4, (B, C))
+    assert read(report, 1) == Run(5, (B, C, D))
 
 
 def test_a_run_that_breaks_off_is_a_failure_whatever_it_reported(tmp_path: Path) -> None:
@@ -27,7 +29,7 @@ def test_a_run_that_breaks_off_is_a_failure_whatever_it_reported(tmp_path: Path)
     assert [failure.test for failure in read(report, 3).failures] == ["the run itself"]
     assert [failure.test for failure in read(report, 1).failures] == ["the run itself"]
     report.write_text(REPORT)
-    assert [failure.test for failure in read(report, 2).failures] == [B.test, C.test, "the run itself"]
+    assert [failure.test for failure in read(report, 2).failures] == [B.test, C.test, D.test, "the run itself"]
 
 
 def test_failures_are_counted_by_test_and_error() -> None:

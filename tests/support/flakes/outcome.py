@@ -28,13 +28,14 @@ class Run(msgspec.Struct, frozen=True):
 def read(report: Path, status: int) -> Run:
     """The run that wrote this JUnit report and ended with this status, 0 or 1 where all tests had their turn."""
     try:
-        cases = list(ElementTree.parse(report).iter("testcase"))
+        suites = list(ElementTree.parse(report).iter("testsuite"))
     except (FileNotFoundError, ElementTree.ParseError):
-        cases = []
-    failures = [failure for case in cases for failure in _failures(case)]
+        suites = []
+    tests = sum(int(suite.get("tests", "0")) for suite in suites)
+    failures = [failure for suite in suites for case in suite.iter("testcase") for failure in _failures(case)]
     if status != 0 and not (status == 1 and failures):
-        failures.append(Failure("the run itself", f"pytest ended with status {status} after {len(cases)} tests"))
-    return Run(len({_name(case) for case in cases}), tuple(failures))
+        failures.append(Failure("the run itself", f"pytest ended with status {status} after {_times(tests, 'test')}"))
+    return Run(tests, tuple(failures))
 
 
 def summary(runs: Sequence[Run]) -> list[str]:
@@ -54,7 +55,10 @@ def _failures(case: ElementTree.Element) -> Iterator[Failure]:
 
 
 def _name(case: ElementTree.Element) -> str:
-    return f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name', '')}"
+    """As pytest takes it: the file, a class if there is one, the test."""
+    *path, last = case.get("classname", "").split(".")
+    where = [f"{'/'.join(path)}.py", last] if last.startswith("Test") else [f"{'/'.join([*path, last])}.py"]
+    return "::".join([*where, case.get("name", "")])
 
 
 def _times(count: int, noun: str) -> str:
