@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import socket
 import ssl
@@ -18,6 +19,10 @@ from tests.support.patience import LONGEST
 
 BUILT = Path(__file__).resolve().parents[1] / "controlplane" / "bin" / "current"
 BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
+
+_SETTLED = 16_000, 32_000
+"""Ports below net.ipv4.ip_local_port_range and above those of usual services."""
+_taken: set[int] = set()
 
 
 class NotBuiltError(RuntimeError):
@@ -111,11 +116,19 @@ class Component:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port
+    """A port on which nobody listens, below those that the kernel gives to outgoing connections: it stays free while
+    the process that listens on it is started, or started again.
+    """
+    while True:
+        port = random.randrange(*_SETTLED)
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue  # somebody else's
+        if port not in _taken:
+            _taken.add(port)
+            return port
 
 
 def metric(page: str, name: str, **labels: str) -> float:
