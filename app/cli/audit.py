@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from app.cli.complaint import complain, note
+
 CLEAN, VIOLATED, FAILED = 0, 1, 2
 
 
@@ -34,15 +36,14 @@ async def report(gates: str, kubeconfig: str, context: str) -> int:
     try:
         snapshot = await read_cluster(kubeconfig, context, FeatureGates.parse(gates))
     except (ApiError, CredentialsError, ValueError) as problem:
-        typer.secho(f"dra-extender: {problem}", err=True, fg=typer.colors.RED)
+        complain(problem)
         return FAILED
     ledger = snapshot.cluster.ledger
     found = ledger.violations()
     for violation in found:
         claims = ", ".join(violation.claims)
         typer.echo(f"{violation.kind} {violation.subject}: {violation.detail}; claims: {claims}")
-    for unreadable in snapshot.problems:
-        typer.secho(f"left out: {unreadable}", err=True, fg=typer.colors.YELLOW)
+    note(snapshot.cluster.problems)
     allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)
     typer.echo(f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}")
     return VIOLATED if found else CLEAN

@@ -6,12 +6,13 @@ service would give. Nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 
-from app.api.core import Pod
+from app.allocation.decisions import Decisions
 from app.api.decoding import DecodeError
 from app.api.features import FeatureGates
 from app.api.resource import ResourceSlice
@@ -21,25 +22,41 @@ from app.kube.credentials import ClientSettings
 from app.kube.discovery import Served, discover
 from app.kube.resources import NODES, PODS, device_classes, device_taint_rules, resource_claims, resource_slices
 from app.kube.snapshot import list_all
+from app.kube.watches import UNFINISHED_PODS
+from app.scheduling.extender import SystemClock
+from app.scheduling.limits import Limits
+from app.scheduling.pods import Pods
+from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.view import View
 from app.version import VERSION
 
 T = TypeVar("T")
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """`problems` are objects that exist and cannot be understood."""
+    """What a service knows that has just read the cluster. Objects that cannot be read are in `cluster.problems`."""
 
     cluster: Cluster
-    pods: dict[str, Pod]
-    """By namespace/name."""
-    problems: tuple[DecodeError, ...]
+    pods: Pods
+
+    def view(self) -> View:
+        """For questions, on the running event loop: nobody binds, nobody clears."""
+        clock, limits = SystemClock(), Limits()
+        return View(
+            cluster=self.cluster,
+            decisions=Decisions(self.cluster, share_ids=lambda: str(uuid.uuid4())),
+            pods=self.pods,
+            clock=clock,
+            limits=limits,
+            resources=ResourceNames(self.cluster.classes, clock, limits),
+        )
 
 
 async def read_cluster(kubeconfig: str, context: str, features: FeatureGates) -> Snapshot:
     """Read everything. Raises ApiError when the API server gives no answer, CredentialsError without its address."""
 
     async def read(client: KubeClient, served: Served) -> Snapshot:
-        cluster, problems = Cluster(features), []
+        cluster, pods = Cluster(features), Pods()
         kinds: list[Any] = [
             NODES,
             *(kind(served.version) for kind in (device_classes, resource_slices, resource_claims)),
@@ -47,14 +64,22 @@ async def read_cluster(kubeconfig: str, context: str, features: FeatureGates) ->
         if served.taint_rules:
             kinds.append(device_taint_rules(served.taint_rules))
         for kind in kinds:
-            objects, poisoned = await list_all(client, kind)
-            problems.extend(poisoned)
+            objects, unreadable = await list_all(client, kind)
             for obj in objects:
                 cluster.apply(obj)
-        pods, poisoned = await list_all(client, PODS)
-        return Snapshot(cluster, {pod.metadata.key: pod for pod in pods}, (*problems, *poisoned))
+            _poison(cluster, kind.kind, unreadable)
+        unfinished, unreadable = await list_all(client, PODS, UNFINISHED_PODS)
+        for pod in unfinished:
+            pods.apply(pod)
+        _poison(cluster, PODS.kind, unreadable)
+        return Snapshot(cluster, pods)
 
     return await _ask(kubeconfig, context, read)
+
+
+def _poison(cluster: Cluster, kind: str, unreadable: Iterable[DecodeError]) -> None:
+    for found in unreadable:
+        cluster.poison(kind, found.name, found.problem)
 
 
 async def list_slices(kubeconfig: str, context: str) -> list[ResourceSlice]:

@@ -10,8 +10,10 @@ from typing import Annotated
 
 import typer
 
+from app.cli.complaint import complain
+
 _ABSENT = """\
-dra-extender: this installation has no demo: {} is missing. Container images leave the embedded cluster out.
+this installation has no demo: {} is missing. Container images leave the embedded cluster out.
 Run `make demo` in a checkout of the source, or install the package with its extra: pip install 'dra-extender[demo]'"""
 
 
@@ -37,7 +39,7 @@ def demo(
     try:
         from app.demo.show import Options, Show, console
     except ModuleNotFoundError as absence:
-        typer.secho(_ABSENT.format(absence.name), err=True, fg=typer.colors.RED)
+        complain(_ABSENT.format(absence.name))
         raise typer.Exit(2) from None
 
     logs.configure("error")
@@ -47,6 +49,6 @@ def demo(
     except KeyboardInterrupt:
         status = 0
     except OSError as problem:
-        typer.secho(f"dra-extender: {problem}", err=True, fg=typer.colors.RED)
+        complain(problem)
         status = 1
     raise typer.Exit(status)

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
-from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
+from app.cli.complaint import complain, note
+
 PLACEABLE, REFUSED, FAILED = 0, 1, 2
-
-
-class _Now:
-    """The clock of a command that asks once."""
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-    def wall(self) -> datetime:
-        return datetime.now(UTC)
 
 
 def explain(
@@ -36,35 +25,36 @@ def explain(
     Exit status: 0 when a node fits, 1 when none does, 2 when the question cannot be answered.
     """
     key = pod if "/" in pod else f"{namespace}/{pod}"
-    raise typer.Exit(asyncio.run(_explain(key, node or [], feature_gates, kubeconfig, context)))
+    raise typer.Exit(asyncio.run(report(key, node or [], feature_gates, kubeconfig, context)))
 
 
-async def _explain(key: str, nodes: list[str], gates: str, kubeconfig: str, context: str) -> int:
-    from app.allocation.decisions import Decisions
+async def report(key: str, nodes: list[str], gates: str, kubeconfig: str, context: str) -> int:
+    """Print the answer for the pod `namespace/name`. The exit status."""
     from app.api.errors import ApiError
     from app.api.features import FeatureGates
     from app.cli.cluster import read_cluster
     from app.kube.credentials import CredentialsError
-    from app.scheduling.verbs.explain import explain_pod, offline_view
+    from app.scheduling.verbs.explain import explain_pod
 
     try:
         snapshot = await read_cluster(kubeconfig, context, FeatureGates.parse(gates))
     except (ApiError, CredentialsError, ValueError) as problem:
-        return _fail(str(problem))
-    pod = snapshot.pods.get(key)
+        return _fail(problem)
+    namespace, _, name = key.partition("/")
+    pod = snapshot.pods.named(namespace, name)
     if pod is None:
-        return _fail(f"there is no pod {key}; the argument is NAME with -n NAMESPACE, or NAMESPACE/NAME")
-    decisions = Decisions(snapshot.cluster, share_ids=lambda: str(uuid.uuid4()))
-    names = nodes or sorted(snapshot.cluster.nodes)
-    found = explain_pod(offline_view(snapshot.cluster, decisions, _Now()), pod, names)
+        absent = f"pod {key} is not known: it does not exist, or has finished"
+        return _fail(f"{absent}; the argument is NAME with -n NAMESPACE, or NAMESPACE/NAME")
+    known = snapshot.cluster.nodes
+    for node in nodes:
+        if node not in known:
+            return _fail(f"node {node} is not known")
+    found = explain_pod(snapshot.view(), pod, sorted(set(nodes) if nodes else known))
     typer.echo(found.text())
-    for unreadable in snapshot.problems:
-        typer.secho(f"left out: {unreadable}", err=True, fg=typer.colors.YELLOW)
-    for note in snapshot.cluster.problems:
-        typer.secho(f"note: {note.object}: {note.what}: {note.advice}", err=True, fg=typer.colors.YELLOW)
+    note(snapshot.cluster.problems)
     return FAILED if found.error else PLACEABLE if found.fits else REFUSED
 
 
-def _fail(problem: str) -> int:
-    typer.secho(f"dra-extender: {problem}", err=True, fg=typer.colors.RED)
+def _fail(problem: object) -> int:
+    complain(problem)
     return FAILED

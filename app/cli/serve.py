@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from pydantic.fields import FieldInfo
 
+from app.cli.complaint import complain
 from app.service.settings import Settings, SettingsError, flag, load, sections
 
 _CONFIG = Annotated[
@@ -25,7 +26,7 @@ def _serve(config: Path | None = None, dry_run: bool = False, **flags: Any) -> N
     try:
         settings = load(flags, config=config)
     except SettingsError as problem:
-        typer.secho(f"dra-extender: {problem}", err=True, fg=typer.colors.RED)
+        complain(problem)
         raise typer.Exit(2) from None
     if dry_run:
         typer.echo(settings.yaml(), nl=False)

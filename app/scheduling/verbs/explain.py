@@ -12,19 +12,13 @@ from collections.abc import Generator, Sequence
 
 import msgspec
 
-from app.allocation.decisions import Decisions
 from app.allocation.plan import Explanation, Failure
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
-from app.devices.readonly import ReadOnlyCluster
 from app.plurals import counted
 from app.scheduling import extended
 from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Subject, judge, subject_of
-from app.scheduling.limits import Limits
-from app.scheduling.pods import Pods
-from app.scheduling.ports import Clock
-from app.scheduling.resourcenames import ResourceNames
 from app.scheduling.view import View
 
 EXAMINED = 32
@@ -98,19 +92,6 @@ def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, No
         fits=() if error else tuple(fits),
         groups=tuple(sorted(groups, key=lambda group: -len(group.nodes))),
         error=error,
-    )
-
-
-def offline_view(cluster: ReadOnlyCluster, decisions: Decisions, clock: Clock) -> View:
-    """What can be known of a cluster that was read once: nobody binds, nobody clears."""
-    limits = Limits()
-    return View(
-        cluster=cluster,
-        decisions=decisions,
-        pods=Pods(),
-        clock=clock,
-        limits=limits,
-        resources=ResourceNames(cluster.classes, clock, limits),
     )
 
 

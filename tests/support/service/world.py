@@ -53,14 +53,16 @@ class World:
             }
         )
 
-    def pod(self, name: str, claim: str = "") -> Json:
+    def pod(self, name: str, claim: str = "", *, node: str = "") -> Json:
+        """A pod that uses the claim; with `node` it is bound already."""
         claims = [{"name": "gpu", "resourceClaimName": claim}] if claim else []
         return self.store.create(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
                 "metadata": {"name": name, "namespace": "default"},
-                "spec": {"containers": [{"name": "c", "image": "pause"}], "resourceClaims": claims},
+                "spec": {"containers": [{"name": "c", "image": "pause"}], "resourceClaims": claims}
+                | ({"nodeName": node} if node else {}),
             }
         )
 
