@@ -1,7 +1,9 @@
 """Connections that cannot be used to exhaust us: limits that uvicorn leaves to a proxy in front.
 
 `guarded` promises: a request is complete, headers and body, within a time limit from its first byte; headers are
-bounded in size and number; a connection on which nothing was ever asked is closed after the time an idle one gets. The
+bounded in size and number; a connection on which nothing was ever asked is closed after the time an idle one gets. Of
+too many connections one that waits for its client is closed for a new one: first those that never made a request, then
+the one that has waited longest. When all of them work, a reserve still answers probes. The
 names of a client that has shown a certificate are read once per connection and are in the state of each request.
 """
 
@@ -11,18 +13,25 @@ import asyncio
 from asyncio import TimerHandle
 
 import msgspec
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.http.clients import CLIENT_NAMES, certified_names
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """Seconds, bytes and a number."""
+    """Seconds, bytes and numbers. `probe_connections`: so many more than `connections`, for probes alone."""
 
     request_seconds: float = 10.0
     idle_seconds: float = 120.0
     header_bytes: int = 64 * 2**10
     headers: int = 100
+    connections: int = 1000
+    probe_connections: int = 16
+
+
+PROBES = frozenset({b"/livez", b"/readyz"})
 
 
 def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
@@ -32,12 +41,18 @@ def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
         _deadline: TimerHandle | None = None
         _header_bytes = 0
         _client_names: frozenset[str] = frozenset()
+        _asked = False
+        _waiting_since: float | None = None
+        """Since when it has been the client's turn; None while a request is worked on."""
+        _probes_only = False
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             tls = transport.get_extra_info("ssl_object")
             self._client_names = certified_names(tls.getpeercert() if tls is not None else None)
             self._expect_within(limits.idle_seconds)
+            self._waiting_since = self.loop.time()
+            self._make_room()
 
         def connection_lost(self, exc: Exception | None) -> None:
             self._expect_nothing()
@@ -49,6 +64,10 @@ def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
             self._header_bytes = 0
             self._expect_within(limits.request_seconds)
 
+        def on_headers_complete(self) -> None:
+            self.app = self._application()
+            super().on_headers_complete()
+
         def on_url(self, url: bytes) -> None:
             super().on_url(url)
             self._count(len(url))
@@ -59,7 +78,38 @@ def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
 
         def on_message_complete(self) -> None:
             self._expect_nothing()
+            self._asked = True
+            if not self.cycle.response_complete:
+                self._waiting_since = None
             super().on_message_complete()
+
+        def on_response_complete(self) -> None:
+            if not self.pipeline:
+                self._waiting_since = self.loop.time()
+            super().on_response_complete()
+
+        def _make_room(self) -> None:
+            """Close a connection when there are too many: another one, or this one when all others work."""
+            if len(self.connections) <= limits.connections:
+                return
+            others = [
+                other
+                for other in self.connections
+                if isinstance(other, GuardedProtocol) and other is not self and not other.transport.is_closing()
+            ]
+            if len(others) < limits.connections:
+                return
+            idle = [(other._asked, other._waiting_since, other) for other in others if other._waiting_since is not None]
+            if idle:
+                min(idle, key=lambda entry: entry[:2])[2]._give_up()
+            elif len(others) >= limits.connections + limits.probe_connections:
+                self._give_up()
+            self._probes_only = len(others) - bool(idle) >= limits.connections
+
+        def _application(self) -> ASGI3Application:
+            """What answers the request whose URL has come."""
+            refused = self._probes_only and self.url.partition(b"?")[0] not in PROBES
+            return service_unavailable if refused else self.config.loaded_app
 
         def _count(self, size: int) -> None:
             self._header_bytes += size

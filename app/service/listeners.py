@@ -73,7 +73,11 @@ class Listeners:
     def _listen(self, app: FastAPI, address: str, tls: ssl.SSLContext | None) -> None:
         host, port = split_address(address)
         settings = self._settings
-        limits = ConnectionLimits(request_seconds=settings.request_timeout, idle_seconds=settings.keep_alive)
+        limits = ConnectionLimits(
+            request_seconds=settings.request_timeout,
+            idle_seconds=settings.keep_alive,
+            connections=settings.max_connections,
+        )
         server = HttpServer(
             app, host, port, tls=tls, keep_alive=settings.keep_alive, grace=settings.shutdown_grace, limits=limits
         )

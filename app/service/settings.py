@@ -95,6 +95,11 @@ class Settings(BaseSettings):
         "place pods, take devices and read which nodes have them",
     )
     max_body: int = Field(16 * 2**20, ge=2**16, description="largest request body in bytes")
+    max_connections: int = Field(
+        1000,
+        ge=10,
+        description="connections to one address; of more, idle ones are closed, and 16 beyond it are kept for probes",
+    )
     request_timeout: Seconds = Field(10.0, description="seconds within which a client must have sent its whole request")
     keep_alive: int = Field(
         120, ge=1, description="seconds an idle connection is kept; kube-scheduler keeps its own for 90"
