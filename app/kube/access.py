@@ -14,6 +14,8 @@ import msgspec
 from app.api.errors import ApiError, NotFoundError
 from app.api.resource import GROUP
 from app.kube.client import KubeClient
+from app.kube.discovery import Served
+from app.kube.resources import followed
 
 _PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -45,13 +47,11 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Result = _Result()
 
 
-def permissions_for_reading(*, taint_rules: bool) -> tuple[Permission, ...]:
-    """What the reflectors need."""
-    watched = [("", "nodes"), ("", "pods"), (GROUP, "resourceclaims"), (GROUP, "resourceslices")]
-    watched += [(GROUP, "deviceclasses")] + ([(GROUP, "devicetaintrules")] if taint_rules else [])
+def permissions_for_reading(served: Served) -> tuple[Permission, ...]:
+    """What the reflectors need on a server with these versions."""
     return tuple(
-        Permission(verb, group, resource, f"follow {resource}")
-        for group, resource in watched
+        Permission(verb, kind.group, kind.plural, f"follow {kind.plural}")
+        for kind in followed(served)
         for verb in ("list", "watch")
     )
 

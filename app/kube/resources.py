@@ -6,7 +6,7 @@ A `Resource` is pure data plus a decoder; it promises that `decode` gives the v1
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -17,6 +17,7 @@ from app.api.core import Node, Pod
 from app.api.decoding import UNDECODABLE, decode
 from app.api.errors import NOT_FOUND, NotFoundError
 from app.api.meta import Object
+from app.kube.discovery import Served
 
 T = TypeVar("T")
 
@@ -153,3 +154,10 @@ def device_classes(version: str) -> Resource[v1.DeviceClass]:
 def device_taint_rules(version: str) -> Resource[v1.DeviceTaintRule]:
     """Taint rules; the layout is the same in all versions."""
     return Resource(v1.GROUP, version, "devicetaintrules", "DeviceTaintRule", _taint_rule)
+
+
+def followed(served: Served) -> tuple[Resource[Any], ...]:
+    """All kinds that decisions are made of, in the versions that are served."""
+    kinds = (device_classes, resource_slices, resource_claims)
+    rules = (device_taint_rules(served.taint_rules),) if served.taint_rules else ()
+    return (NODES, PODS, *(kind(served.version) for kind in kinds), *rules)

@@ -16,15 +16,7 @@ from app.kube.client import KubeClient
 from app.kube.discovery import Served
 from app.kube.mirror import Callbacks
 from app.kube.reflector import Progress, Reflector
-from app.kube.resources import (
-    NODES,
-    PODS,
-    Resource,
-    device_classes,
-    device_taint_rules,
-    resource_claims,
-    resource_slices,
-)
+from app.kube.resources import PODS, Resource, followed
 
 UNFINISHED_PODS = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """As kube-scheduler follows them: a pod that finishes counts as removed."""
@@ -53,16 +45,7 @@ class Watches:
     ) -> None:
         self._on_synced = on_synced
         self._synced = False
-        resources: list[Resource[Any]] = [
-            NODES,
-            PODS,
-            device_classes(served.version),
-            resource_slices(served.version),
-            resource_claims(served.version),
-        ]
-        if served.taint_rules:
-            resources.append(device_taint_rules(served.taint_rules))
-        self._reflectors = tuple(self._reflector(client, resource, sink) for resource in resources)
+        self._reflectors = tuple(self._reflector(client, resource, sink) for resource in followed(served))
 
     @property
     def synced(self) -> bool:

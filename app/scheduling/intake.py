@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from app.api.core import Node, Pod
-from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.api.core import Pod
+from app.api.resource import DeviceClass, ResourceClaim
 from app.devices.cluster import Cluster
+from app.devices.cluster import Watched as ClusterWatched
 from app.scheduling.changes import Changes
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.idle import IdleAllocations
@@ -20,7 +21,7 @@ from app.scheduling.resourcenames import ResourceNames
 from app.scheduling.unseen import Unseen
 from app.scheduling.wakeups import Wakeups
 
-Watched = Node | Pod | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
+Watched = ClusterWatched | Pod
 
 
 class Intake(msgspec.Struct, frozen=True, kw_only=True):

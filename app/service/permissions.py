@@ -32,7 +32,7 @@ PERIOD = 5.0
 
 def needed(settings: Settings, served: Served) -> tuple[Permission, ...]:
     """All that the service uses with these settings, on a server with these versions."""
-    permissions = permissions_for_reading(taint_rules=bool(served.taint_rules))
+    permissions = permissions_for_reading(served)
     if not settings.advise_only:
         permissions += permissions_for_binding() + permissions_for_waking(settings.namespace)
         if settings.features.DRAExtendedResource:

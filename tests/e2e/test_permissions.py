@@ -20,7 +20,7 @@ from app.kube.access import (
 )
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
-from app.kube.discovery import discover
+from app.kube.discovery import Served, discover
 from tests.e2e.ground import Ground
 
 pytestmark = pytest.mark.e2e
@@ -67,9 +67,9 @@ def _without(role: dict[str, Any], grant: Grant | None) -> list[dict[str, Any]]:
     return rules
 
 
-def _used(rules: bool) -> tuple[Permission, ...]:
-    """What the service asks about where there are taint rules, or none."""
-    used = permissions_for_reading(taint_rules=rules) + permissions_for_binding() + permissions_for_extended_resources()
+def _used(served: Served) -> tuple[Permission, ...]:
+    """What the service asks about on a server with these versions."""
+    used = permissions_for_reading(served) + permissions_for_binding() + permissions_for_extended_resources()
     return used + permissions_for_waking(NAMESPACE) + permissions_for_lease(NAMESPACE, "dra-extender")
 
 
@@ -96,7 +96,7 @@ class Lesser:
             )
         kubeconfig = ground.plane.service_account_kubeconfig(NAMESPACE, ACCOUNT)
         self._client = ground.run(KubeClient.connect(ClientSettings(kubeconfig=str(kubeconfig))))
-        self._permissions = _used(bool(ground.run(discover(ground.client)).taint_rules))
+        self._permissions = _used(ground.run(discover(ground.client)))
 
     def close(self) -> None:
         self._ground.run(self._client.close())

@@ -232,7 +232,7 @@ async def test_the_administrator_has_all_permissions_and_somebody_else_has_not(
     plane: ControlPlane, client: KubeClient
 ) -> None:
     permissions = (
-        permissions_for_reading(taint_rules=True)
+        permissions_for_reading(Served("v1", "v1alpha3"))
         + permissions_for_binding()
         + permissions_for_lease("default", "lease")
     )

@@ -22,8 +22,10 @@ from app.kube.access import (
     permissions_for_waking,
 )
 from app.kube.client import KubeClient
+from app.kube.discovery import Served
 from tests.support.kube.scripted import ScriptedServer
 
+SERVED = Served("v1", "v1alpha3")
 PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -38,9 +40,7 @@ def allow(server: ScriptedServer, allowed: Callable[[dict[str, str]], bool]) -> 
 async def test_nothing_is_missing_when_all_is_allowed(server: ScriptedServer, client: KubeClient) -> None:
     allow(server, lambda asked: True)
     permissions = (
-        permissions_for_reading(taint_rules=True)
-        + permissions_for_binding()
-        + permissions_for_lease("dra-system", "lease")
+        permissions_for_reading(SERVED) + permissions_for_binding() + permissions_for_lease("dra-system", "lease")
     )
     assert await missing_permissions(client, permissions) == []
     assert len(server.asked) == len(permissions)
@@ -88,9 +88,7 @@ def test_the_shipped_manifests_grant_every_permission_that_is_asked_for() -> Non
     documents = list(yaml.safe_load_all(text))
     everywhere = [rule for found in documents if found["kind"] == "ClusterRole" for rule in found["rules"]]
     anywhere = [rule for found in documents for rule in found.get("rules", ())]
-    permissions = (
-        permissions_for_reading(taint_rules=True) + permissions_for_binding() + permissions_for_extended_resources()
-    )
+    permissions = permissions_for_reading(SERVED) + permissions_for_binding() + permissions_for_extended_resources()
     assert [str(permission) for permission in permissions if not granted(permission, everywhere)] == []
     namespaced = permissions_for_waking("dra-system") + permissions_for_lease("dra-system", "dra-extender")
     assert [str(permission) for permission in namespaced if not granted(permission, anywhere)] == []

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from app.api.errors import NotFoundError
-from app.kube.resources import PODS, resource_claims, segment
+from app.kube.discovery import Served
+from app.kube.resources import PODS, followed, resource_claims, segment
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,23 @@ def test_a_name_leads_to_itself_or_nowhere(name: str) -> None:
         assert name in (".", "..")
     else:
         assert [unquote(part) for part in path.split("/")] == ["", "pods", name, "status"]
+
+
+@pytest.mark.parametrize(
+    ("served", "plurals"),
+    [
+        (Served("v1"), ["nodes", "pods", "deviceclasses", "resourceslices", "resourceclaims"]),
+        (
+            Served("v1beta1", "v1alpha3"),
+            ["nodes", "pods", "deviceclasses", "resourceslices", "resourceclaims", "devicetaintrules"],
+        ),
+    ],
+)
+def test_taint_rules_are_followed_where_they_are_served_and_each_kind_in_its_version(
+    served: Served, plurals: list[str]
+) -> None:
+    kinds = followed(served)
+    assert [kind.plural for kind in kinds] == plurals
+    versions = {"": "v1", "resource.k8s.io": served.version}
+    for kind in kinds:
+        assert kind.version == (served.taint_rules if kind.plural == "devicetaintrules" else versions[kind.group])
