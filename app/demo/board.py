@@ -33,7 +33,8 @@ _STYLES = {
 class Row(msgspec.Struct, frozen=True):
     """One pod."""
 
-    pod: str
+    namespace: str
+    name: str
     node: str
     devices: str
     state: str
@@ -42,6 +43,13 @@ class Row(msgspec.Struct, frozen=True):
     """Set for a pod that must stay unplaced: the reason that it must show."""
     reported: str = ""
     """The reason of its PodScheduled condition."""
+    shared: bool = False
+    """True when other pods use its devices as well."""
+
+    @property
+    def pod(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
 
     @property
     def waits(self) -> bool:
@@ -75,13 +83,15 @@ def _row(pod: FullPod, claims: Mapping[str, ResourceClaim]) -> Row:
     mine = [claims.get(f"{pod.metadata.namespace}/{name}") for name in known_names(pod)]
     condition = pod.condition
     return Row(
-        pod=pod.metadata.key,
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
         node=pod.spec.node_name,
         devices=devices(claim for claim in mine if claim is not None),
         state=state(pod),
         reason=reason(pod, mine),
         expected=pod.metadata.annotations.get(EXPECTED, ""),
         reported=condition.reason if condition is not None and condition.status == "False" else "",
+        shared=users(mine) > 1,
     )
 
 
@@ -96,14 +106,19 @@ def state(pod: FullPod) -> str:
 def reason(pod: FullPod, claims: Sequence[ResourceClaim | None]) -> str:
     """Why the pod does not run; for one that runs, with whom it shares its claim."""
     if pod.status.phase == "Running":
-        others = max((len(claim.status.reserved_for) for claim in claims if claim is not None), default=1)
-        return f"claim shared by {others} pods" if others > 1 else ""
+        sharing = users(claims)
+        return f"claim shared by {sharing} pods" if sharing > 1 else ""
     for condition in pod.status.conditions:
         if condition.type in ("PodScheduled", "PodReadyToStartContainers") and condition.status == "False":
             return shortened(condition.message)
     if pod.spec.scheduling_gates:
         return "waits for its scheduling gates"
     return "" if pod.spec.node_name else UNTRIED
+
+
+def users(claims: Iterable[ResourceClaim | None]) -> int:
+    """How many pods use the claim that most pods use."""
+    return max((len(claim.status.reserved_for) for claim in claims if claim is not None), default=0)
 
 
 def shortened(message: str) -> str:
@@ -150,7 +165,7 @@ def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> list[str]:
 
 
 def _freed(row: Row) -> str:
-    return f", {row.devices} of {row.node} free again" if row.devices and "shared" not in row.reason else ""
+    return f", {row.devices} of {row.node} free again" if row.devices and not row.shared else ""
 
 
 # --- on a terminal
@@ -165,7 +180,7 @@ def table(shown: Sequence[Row], *, width: int, most: int | None = None, fold: bo
     made.add_column("REASON", ratio=1, no_wrap=not fold, overflow="fold" if fold else "ellipsis")
     visible = list(shown if most is None else shown[:most])
     for row in visible:
-        name = row.pod.partition("/")[2] if narrow else row.pod
+        name = row.name if narrow else row.pod
         style = _STYLES.get(row.state, "red")
         state = "as expected" if row.expected and row.settled else row.state
         made.add_row(name, row.node or "-", row.devices or "-", Text(state, style), row.reason)

@@ -7,6 +7,7 @@ the real one it deallocates in two writes, the status first and then the finaliz
 from __future__ import annotations
 
 import asyncio
+from typing import Literal, NamedTuple
 
 import msgspec
 from cachetools import LRUCache
@@ -27,6 +28,14 @@ from app.kube.events import EventRecorder, Occurrence
 
 KNOWN_DELETED = 500
 """How many deleted pods are remembered, as in Kubernetes."""
+
+
+class Task(NamedTuple):
+    """A pod to get its claims, or a claim to be cleaned up."""
+
+    kind: Literal["pod", "claim"]
+    namespace: str
+    name: str
 
 
 class ClaimController:
@@ -67,7 +76,7 @@ class ClaimController:
             self._deleted[pod.metadata.uid] = None
         if new is None or new.finished:
             for name in known_names(pod):
-                self.queue.add(f"claim:{pod.metadata.namespace}/{name}")
+                self.queue.add(Task("claim", pod.metadata.namespace, name))
         if new is not None:
             self._look_at(new)
 
@@ -76,7 +85,7 @@ class ClaimController:
         if claim is None:
             return
         if new is not None:
-            self.queue.add(f"claim:{claim.metadata.key}")
+            self.queue.add(Task("claim", claim.metadata.namespace, claim.metadata.name))
         for pod in self._pods.find("claim", claim.metadata.key):
             self._look_at(pod)
 
@@ -87,16 +96,15 @@ class ClaimController:
 
     def _look_at(self, pod: FullPod) -> None:
         if claimrules.needs_work(pod, self._claims.get, self._claims.find("owner", pod.metadata.uid)):
-            self.queue.add(f"pod:{pod.metadata.key}")
+            self.queue.add(Task("pod", pod.metadata.namespace, pod.metadata.name))
 
-    async def _sync(self, key: str) -> None:
-        kind, _, name = key.partition(":")
-        if kind == "pod":
-            pod = self._pods.objects.get(name)
+    async def _sync(self, task: Task) -> None:
+        if task.kind == "pod":
+            pod = self._pods.get(task.namespace, task.name)
             if pod is not None and pod.metadata.deletion_timestamp is None:
                 await self._sync_pod(pod)
         else:
-            claim = self._claims.objects.get(name)
+            claim = self._claims.get(task.namespace, task.name)
             if claim is not None:
                 await self._sync_claim(claim)
 

@@ -22,7 +22,7 @@ from app.embedded.hardware import Pool
 from app.embedded.informer import Informer
 from app.embedded.workqueue import WorkQueue
 from app.kube.client import KubeClient
-from app.kube.resources import resource_slices
+from app.kube.resources import resource_claims, resource_slices
 
 _ATTEMPTS = 10
 """Status writes that may meet a conflict before it counts as an error."""
@@ -45,6 +45,7 @@ class Driver:
     ) -> None:
         self._client = client
         self._resource = resource_slices(version)
+        self._claims = resource_claims(version)
         self._most = most_per_slice
         self._now = now
         self._published: dict[tuple[str, str], tuple[Pool, int, int]] = {}
@@ -129,20 +130,16 @@ class Driver:
 
         Raises ApiError, NotFoundError when the claim is gone.
         """
-        path = self._claims_path(claim)
+        where = (claim.metadata.namespace, claim.metadata.name)
         for attempt in range(_ATTEMPTS):
-            current = msgspec.json.decode(await self._client.get(path))
+            current = msgspec.json.decode(await self._client.get(self._claims.path(*where)))
             body = with_conditions(current, device, conditions, share, _stamp(self._now()))
             try:
-                await self._client.replace(f"{path}/status", msgspec.json.encode(body))
+                await self._client.replace(self._claims.path(*where, "status"), msgspec.json.encode(body))
                 return
             except ConflictError:
                 if attempt == _ATTEMPTS - 1:
                     raise
-
-    def _claims_path(self, claim: ResourceClaim) -> str:
-        root = self._resource.path().rpartition("/")[0]
-        return f"{root}/namespaces/{claim.metadata.namespace}/resourceclaims/{claim.metadata.name}"
 
     # --- slices
 

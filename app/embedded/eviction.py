@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -25,6 +26,14 @@ from app.kube.client import STRATEGIC_PATCH, KubeClient
 from app.kube.events import EventRecorder, Occurrence
 
 CONTROLLER = "DeviceTaintManager"
+
+
+class Task(NamedTuple):
+    """A pod that may have to go, or a rule (without namespace) whose condition may have to change."""
+
+    kind: Literal["pod", "rule"]
+    namespace: str
+    name: str
 
 
 class EvictionController:
@@ -90,17 +99,17 @@ class EvictionController:
         if old is None or new is None or old.spec != new.spec:
             self._look_at_all()
             if new is not None:
-                self.queue.add(f"rule:{new.metadata.name}")
+                self.queue.add(_rule_task(new))
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         claim = new or old
         if claim is not None and (self._taints or self._active_rules()):
             for pod in self._pods.find("claim", claim.metadata.key):
-                self.queue.add(f"pod:{pod.metadata.key}")
+                self.queue.add(_pod_task(pod))
 
     def _pod_changed(self, old: FullPod | None, new: FullPod | None) -> None:
         if new is not None and new.spec.resource_claims and (self._taints or self._active_rules()):
-            self.queue.add(f"pod:{new.metadata.key}")
+            self.queue.add(_pod_task(new))
         elif new is None and old is not None and self._pending.pop(old.metadata.uid, None) is not None:
             self._look_at_rules()
 
@@ -108,7 +117,7 @@ class EvictionController:
         for claim in self._claims.objects.values():
             if claim.status.reserved_for:
                 for pod in self._pods.find("claim", claim.metadata.key):
-                    self.queue.add(f"pod:{pod.metadata.key}")
+                    self.queue.add(_pod_task(pod))
 
     def _active_rules(self) -> list[DeviceTaintRule]:
         rules = self._rules.objects.values() if self._rules is not None else ()
@@ -120,12 +129,11 @@ class EvictionController:
 
     # --- what to do
 
-    async def _sync(self, key: str) -> None:
-        kind, _, name = key.partition(":")
-        if kind == "rule":
-            await self._report(name)
+    async def _sync(self, task: Task) -> None:
+        if task.kind == "rule":
+            await self._report(task.name)
             return
-        pod = self._pods.objects.get(name)
+        pod = self._pods.get(task.namespace, task.name)
         if pod is None or pod.metadata.deletion_timestamp is not None or pod.metadata.uid in self._evicted:
             return
         due = evictionrules.pod_eviction(pod, self._claims.get, self._taints_of)
@@ -137,7 +145,7 @@ class EvictionController:
         left = due - self._now().timestamp()
         if left > 0:
             self._pending[pod.metadata.uid] = due
-            self.queue.add_after(key, left)
+            self.queue.add_after(task, left)
         else:
             await self._evict(pod)
         self._look_at_rules()
@@ -177,7 +185,7 @@ class EvictionController:
 
     def _look_at_rules(self) -> None:
         for rule in self._active_rules():
-            self.queue.add(f"rule:{rule.metadata.name}")
+            self.queue.add(_rule_task(rule))
 
     async def _report(self, name: str) -> None:
         """Bring the condition of a rule up to date."""
@@ -205,6 +213,14 @@ class EvictionController:
 
     def _stamp(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _pod_task(pod: FullPod) -> Task:
+    return Task("pod", pod.metadata.namespace, pod.metadata.name)
+
+
+def _rule_task(rule: DeviceTaintRule) -> Task:
+    return Task("rule", "", rule.metadata.name)
 
 
 def _tainted(part: ResourceSlice | None) -> bool:

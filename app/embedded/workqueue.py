@@ -7,7 +7,8 @@ added while it is worked on is worked on once more; a failure is repeated with g
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
 
 import structlog
 
@@ -16,25 +17,27 @@ from app.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
 
+K = TypeVar("K", bound=Hashable)
+
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
 
-class WorkQueue:
+class WorkQueue(Generic[K]):
     """Calls `handle(key)` for every key. `run` never returns."""
 
-    def __init__(self, name: str, handle: Callable[[str], Awaitable[object]], *, workers: int = 4) -> None:
+    def __init__(self, name: str, handle: Callable[[K], Awaitable[object]], *, workers: int = 4) -> None:
         self._name = name
         self._handle = handle
         self._workers = workers
-        self._ready: asyncio.Queue[str] = asyncio.Queue()
-        self._waiting: set[str] = set()
-        self._busy: set[str] = set()
-        self._again: set[str] = set()
-        self._failures: dict[str, int] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._waiting: set[K] = set()
+        self._busy: set[K] = set()
+        self._again: set[K] = set()
+        self._failures: dict[K, int] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
 
-    def add(self, key: str) -> None:
+    def add(self, key: K) -> None:
         """Work on it as soon as possible."""
         if key in self._busy:
             self._again.add(key)
@@ -42,7 +45,7 @@ class WorkQueue:
             self._waiting.add(key)
             self._ready.put_nowait(key)
 
-    def add_after(self, key: str, seconds: float) -> None:
+    def add_after(self, key: K, seconds: float) -> None:
         """Work on it in so many seconds; the earliest of several wishes counts."""
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
@@ -54,7 +57,7 @@ class WorkQueue:
         self._timers[key] = loop.call_at(when, self._due, key)
 
     def idle(self) -> bool:
-        """Whether nothing waits and nothing is being worked on (pauses after failures do not count)."""
+        """True when nothing waits and nothing is being worked on (pauses after failures do not count)."""
         return not self._waiting and not self._busy
 
     async def run(self) -> None:
@@ -68,7 +71,7 @@ class WorkQueue:
                 timer.cancel()
             self._timers.clear()
 
-    def _due(self, key: str) -> None:
+    def _due(self, key: K) -> None:
         self._timers.pop(key, None)
         self.add(key)
 
@@ -96,7 +99,7 @@ class WorkQueue:
                 self._again.discard(key)
                 self.add(key)
 
-    def _failed(self, key: str, problem: str) -> None:
+    def _failed(self, key: K, problem: str) -> None:
         count = self._failures[key] = self._failures.get(key, 0) + 1
         log.debug("will try again", queue=self._name, key=key, problem=problem, attempts=count)
         self.add_after(key, min(_FIRST_PAUSE * 2 ** (count - 1), _LONGEST_PAUSE))

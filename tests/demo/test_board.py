@@ -102,6 +102,11 @@ def test_changes_are_told_once_and_in_words() -> None:
     assert board.changes({"ns/p": runs}, {}) == ["ns/p is gone, gpu-0 of n1 free again"]
 
 
+def test_devices_that_another_pod_still_uses_are_not_called_free() -> None:
+    shares = row(pod("Running", "n1"), claim("gpu-0", consumers=2))
+    assert board.changes({"ns/p": shares}, {}) == ["ns/p is gone"]
+
+
 def rendered(what: RenderableType, width: int) -> list[str]:
     console = Console(width=width, file=StringIO(), force_terminal=False)
     console.print(what)

@@ -14,14 +14,20 @@ DEFAULT_USER = "embedded-admin"
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What an access decision is about; `resource` includes the subresource: `resourceclaims/binding`."""
+    """What an access decision is about; `subresource`, `namespace` and `name` may be empty."""
 
     user: str
     verb: str
     group: str
     resource: str
+    subresource: str = ""
     namespace: str = ""
     name: str = ""
+
+    @property
+    def target(self) -> str:
+        """As roles name it: `resourceclaims`, `resourceclaims/binding`."""
+        return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 Policy = Callable[[Attributes], bool]
@@ -46,8 +52,8 @@ class Access:
     def caller(self, user: str) -> Caller:
         """What the rules of kinds may ask about the user."""
 
-        def allowed(verb: str, group: str, resource: str, namespace: str, name: str) -> bool:
-            return self.policy(Attributes(user, verb, group, resource, namespace, name))
+        def allowed(verb: str, group: str, resource: str, subresource: str, namespace: str, name: str) -> bool:
+            return self.policy(Attributes(user, verb, group, resource, subresource, namespace, name))
 
         return Caller(user, allowed)
 
@@ -55,30 +61,27 @@ class Access:
         """Raises 403 unless the policy allows it."""
         if self.policy is allow_all or self.policy(attributes):
             return
-        resource = attributes.resource.partition("/")[0]
         where = f' in the namespace "{attributes.namespace}"' if attributes.namespace else " at the cluster scope"
         why = (
-            f'User "{attributes.user}" cannot {attributes.verb} resource "{attributes.resource}" '
+            f'User "{attributes.user}" cannot {attributes.verb} resource "{attributes.target}" '
             f'in API group "{attributes.group}"{where}'
         )
-        named = f'{qualified(resource, attributes.group)} "{attributes.name}" is forbidden: {why}'
+        named = f'{qualified(attributes.resource, attributes.group)} "{attributes.name}" is forbidden: {why}'
         if not attributes.name:
-            named = f"{qualified(resource, attributes.group)} is forbidden: {why}"
-        details = {"name": attributes.name, "group": attributes.group, "kind": resource}
+            named = f"{qualified(attributes.resource, attributes.group)} is forbidden: {why}"
+        details = {"name": attributes.name, "group": attributes.group, "kind": attributes.resource}
         raise StatusError(403, "Forbidden", named, {key: value for key, value in details.items() if value})
 
     def review(self, body: JSON, user: str) -> JSON:
         """Answer a SelfSubjectAccessReview."""
         spec = body.get("spec") or {}
         asked = spec.get("resourceAttributes") or {}
-        resource = asked.get("resource", "")
-        if asked.get("subresource"):
-            resource = f"{resource}/{asked['subresource']}"
         attributes = Attributes(
             user,
             asked.get("verb", ""),
             asked.get("group", ""),
-            resource,
+            asked.get("resource", ""),
+            asked.get("subresource", ""),
             asked.get("namespace", ""),
             asked.get("name", ""),
         )

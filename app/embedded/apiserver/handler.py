@@ -118,7 +118,7 @@ class Handling:
     # resources
 
     def _resource(self, info: RequestInfo, incoming: Incoming, user: str, warnings: list[str]) -> Answer | Streaming:
-        attributes = Attributes(user, info.verb, info.group, info.target, info.namespace, info.name)
+        attributes = Attributes(user, info.verb, info.group, info.resource, info.subresource, info.namespace, info.name)
         if (info.group, info.resource) == _REVIEWS:
             if info.verb != "create":
                 raise method_not_allowed()

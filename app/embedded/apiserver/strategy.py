@@ -29,7 +29,8 @@ class Caller:
     """Who asks, and what the access policy says of further permissions that some rules need."""
 
     user: str = "system:admin"
-    allowed: Callable[[str, str, str, str, str], bool] = lambda verb, group, resource, namespace, name: True
+    allowed: Callable[[str, str, str, str, str, str], bool] = lambda *attributes: True
+    """Asked for verb, group, resource, subresource, namespace and name."""
 
 
 @dataclass(frozen=True)

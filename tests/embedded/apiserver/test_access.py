@@ -16,9 +16,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 def only_reading(asked: Attributes) -> bool:
     return (
-        asked.user == DEFAULT_USER
-        or asked.verb in ("get", "list", "watch")
-        or asked.resource == "resourceclaims/status"
+        asked.user == DEFAULT_USER or asked.verb in ("get", "list", "watch") or asked.target == "resourceclaims/status"
     )
 
 

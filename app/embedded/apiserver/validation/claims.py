@@ -172,14 +172,14 @@ def _right_problems(status: JSON, before: JSON, claim: JSON, context: Context) -
     allowed, name, namespace = context.caller.allowed, claim["metadata"]["name"], claim["metadata"]["namespace"]
     verb, problems = context.verb, []
     bound = any(status.get(part) != before.get(part) for part in ("allocation", "reservedFor"))
-    if bound and not allowed(verb, RESOURCE_GROUP, "resourceclaims/binding", namespace, name):
+    if bound and not allowed(verb, RESOURCE_GROUP, "resourceclaims", "binding", namespace, name):
         why = f'changing it requires resource="resourceclaims/binding", verb="{verb}" permission'
         problems.append(forbidden("status.allocation", why))
     if before.get("allocation") is None or status.get("allocation") is None:
         return problems
     for driver in sorted(_reporting_drivers(status, before)):
         verbs = (f"arbitrary-node:{verb}", f"associated-node:{verb}")
-        if not any(allowed(each, RESOURCE_GROUP, "resourceclaims/driver", namespace, driver) for each in verbs):
+        if not any(allowed(each, RESOURCE_GROUP, "resourceclaims", "driver", namespace, driver) for each in verbs):
             why = f'driver {driver}: it requires resource="resourceclaims/driver", verb="{verbs[0]}" permission'
             problems.append(forbidden("status.devices", why))
     return problems
