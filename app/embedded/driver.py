@@ -17,6 +17,7 @@ import msgspec
 from app.api.decoding import encode
 from app.api.errors import ConflictError, NotFoundError
 from app.api.resource import Device, DeviceID, DeviceTaint, ResourceClaim
+from app.api.times import format_time
 from app.embedded import hardware
 from app.embedded.hardware import Pool
 from app.embedded.informer import Informer
@@ -111,7 +112,7 @@ class Driver:
     ) -> None:
         """Taint a device from now on. Raises UnknownDeviceError."""
         pool, device = self._device(driver, node, name)
-        added = DeviceTaint(key=key, value=value, effect=effect, time_added=_stamp(self._now()))
+        added = DeviceTaint(key=key, value=value, effect=effect, time_added=format_time(self._now()))
         taints = tuple(taint for taint in device.taints if (taint.key, taint.effect) != (key, effect))
         await self.publish(_with(pool, msgspec.structs.replace(device, taints=(*taints, added))))
 
@@ -133,7 +134,7 @@ class Driver:
         where = (claim.metadata.namespace, claim.metadata.name)
         for attempt in range(_ATTEMPTS):
             current = msgspec.json.decode(await self._client.get(self._claims.path(*where)))
-            body = with_conditions(current, device, conditions, share, _stamp(self._now()))
+            body = with_conditions(current, device, conditions, share, format_time(self._now()))
             try:
                 await self._client.replace(self._claims.path(*where, "status"), msgspec.json.encode(body))
                 return
@@ -234,7 +235,3 @@ def _with(pool: Pool, device: Device) -> Pool:
     """The pool with a device replaced by a newer state of it."""
     devices = tuple(device if other.name == device.name else other for other in pool.devices)
     return msgspec.structs.replace(pool, devices=devices)
-
-
-def _stamp(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

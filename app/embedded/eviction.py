@@ -18,6 +18,7 @@ from app.api.core import ObjectReference
 from app.api.decoding import encode
 from app.api.errors import ConflictError, NotFoundError
 from app.api.resource import DeviceID, DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.api.times import format_time
 from app.embedded import evictionrules
 from app.embedded.informer import Informer
 from app.embedded.objects import FullPod
@@ -212,7 +213,7 @@ class EvictionController:
         self._events.record(Occurrence(where, "DeviceTaintManagerEviction", "Evict", note))
 
     def _stamp(self) -> str:
-        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return format_time(self._now())
 
 
 def _pod_task(pod: FullPod) -> Task:

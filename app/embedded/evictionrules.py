@@ -6,7 +6,6 @@ Source: Kubernetes 1.36, pkg/controller/devicetainteviction/device_taint_evictio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 
 from app.api.resource import (
     DeviceID,
@@ -17,6 +16,7 @@ from app.api.resource import (
     ResourceClaim,
     ResourceSlice,
 )
+from app.api.times import parse_time
 from app.embedded.objects import FullPod
 from app.embedded.podclaims import Lookup, owns, recorded
 
@@ -75,8 +75,8 @@ def _eviction(tolerations: Sequence[DeviceToleration], taint: DeviceTaint) -> fl
             if toleration.toleration_seconds is None:
                 return None
             seconds.append(max(toleration.toleration_seconds, 0))
-    added = datetime.fromisoformat(taint.time_added).timestamp() if taint.time_added else 0.0
-    return added + min(seconds, default=0)
+    added = parse_time(taint.time_added or "")
+    return (added.timestamp() if added is not None else 0.0) + min(seconds, default=0)
 
 
 def claim_eviction(claim: ResourceClaim, taints_of: TaintsOf) -> float | None:

@@ -19,6 +19,7 @@ from app.api.core import ObjectReference, Pod
 from app.api.decoding import encode
 from app.api.errors import ConflictError, NotFoundError
 from app.api.resource import ResourceClaim
+from app.api.times import format_time, parse_time
 from app.embedded import podclaims
 from app.embedded.informer import Informer
 from app.embedded.objects import FullPod
@@ -210,10 +211,11 @@ class Kubelet:
 
     async def _end_when_due(self, pod: FullPod) -> None:
         seconds = pod.metadata.annotations.get(RUN_SECONDS)
-        if seconds is None or pod.status.start_time is None:
+        started = parse_time(pod.status.start_time or "")
+        if seconds is None or started is None:
             return
         try:
-            due = datetime.fromisoformat(pod.status.start_time).timestamp() + float(seconds)
+            due = started.timestamp() + float(seconds)
         except ValueError:
             return
         left = due - self._now().timestamp()
@@ -240,4 +242,4 @@ class Kubelet:
         self._pods.observe(self._pods.resource.decode(reply))
 
     def _stamp(self) -> str:
-        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return format_time(self._now())

@@ -16,6 +16,7 @@ import msgspec
 
 from app.api.decoding import encode
 from app.api.errors import ConflictError, NotFoundError
+from app.api.times import format_time
 from app.embedded.informer import Informer
 from app.embedded.objects import Deployment, FullPod
 from app.embedded.workqueue import WorkQueue
@@ -154,7 +155,7 @@ class ReplicaController:
             return
 
     async def _report(self, deployment: Deployment) -> None:
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = format_time(datetime.now(UTC))
         wanted = status(deployment, self._pods.find("owner", deployment.metadata.uid), now)
         core = {key: value for key, value in wanted.items() if key != "conditions"}
         if self._reported.get(deployment.metadata.uid) == core:

@@ -21,6 +21,7 @@ from app.api.core import ObjectReference
 from app.api.decoding import encode
 from app.api.errors import ApiError, NotFoundError
 from app.api.meta import Object, ObjectMeta
+from app.api.times import format_micro_time
 from app.kube.client import KubeClient
 from app.kube.resources import segment
 
@@ -140,7 +141,7 @@ class EventRecorder:
         event = Event(
             api_version="events.k8s.io/v1",
             metadata=ObjectMeta(name=name, namespace=namespace),
-            event_time=_stamp(now),
+            event_time=format_micro_time(now),
             regarding=occurrence.regarding,
             related=occurrence.related,
             reason=occurrence.reason[:128],
@@ -157,18 +158,13 @@ class EventRecorder:
     async def _count(self, written: _Written) -> None:
         written.count += 1
         written.at = self._clock()
-        series = EventSeries(count=written.count, last_observed_time=_stamp(self._now()))
+        series = EventSeries(count=written.count, last_observed_time=format_micro_time(self._now()))
         await self._client.patch(written.path, encode({"series": series}), timeout=5.0)
 
 
 def _key(occurrence: Occurrence) -> tuple[str, ...]:
     regarding = occurrence.regarding
     return (regarding.namespace, regarding.kind, regarding.name, regarding.uid, occurrence.reason, occurrence.note)
-
-
-def _stamp(moment: datetime) -> str:
-    """metav1.MicroTime."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _shortened(note: str) -> str:

@@ -20,6 +20,7 @@ import structlog
 
 from app.api.errors import ApiError, ConflictError, NotFoundError
 from app.api.meta import Object, ObjectMeta
+from app.api.times import format_micro_time
 from app.kube.client import KubeClient
 
 log = structlog.get_logger(__name__)
@@ -160,7 +161,7 @@ class LeaderElection:
 
     async def _write(self, lease: Lease, holder: str, duration: int) -> Lease:
         """Create or replace; the resourceVersion that was read is the precondition."""
-        moment = self._now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        moment = format_micro_time(self._now())
         same = lease.spec.holder_identity == holder
         spec = LeaseSpec(
             holder_identity=holder,

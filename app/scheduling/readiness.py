@@ -11,12 +11,13 @@ claim is not ready yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
 from app.api.meta import Condition
 from app.api.resource import DeviceID, DeviceRequestAllocationResult, ResourceClaim
+from app.api.times import parse_time
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -98,17 +99,3 @@ def unavailable(claim: ResourceClaim, now: datetime, binding_seconds: float) -> 
 
 def timeout_text(claim: ResourceClaim) -> str:
     return f"device binding timeout: claim={claim.metadata.name}"
-
-
-def format_time(moment: datetime) -> str:
-    """As metav1.Time is written: UTC, whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def parse_time(text: str) -> datetime | None:
-    """A metav1.Time; None when it is not one."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

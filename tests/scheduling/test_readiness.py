@@ -10,9 +10,7 @@ import pytest
 from app.api.decoding import convert
 from app.api.resource import ResourceClaim
 from app.scheduling.readiness import (
-    format_time,
     has_conditions,
-    parse_time,
     readiness,
     timed_out,
     unavailable,
@@ -103,9 +101,3 @@ def test_without_a_timestamp_nothing_times_out() -> None:
 
 def test_a_failed_device_makes_the_claim_unavailable_at_once() -> None:
     assert unavailable(claim({"bad": "True"}), datetime(2026, 1, 1, tzinfo=UTC), 600)
-
-
-def test_times_are_written_in_whole_seconds() -> None:
-    moment = datetime(2026, 1, 2, 3, 4, 5, 999_999, tzinfo=UTC)
-    assert format_time(moment) == "2026-01-02T03:04:05Z"
-    assert parse_time(format_time(moment)) == moment.replace(microsecond=0)

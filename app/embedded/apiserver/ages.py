@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
+
+from app.api.times import parse_time
 
 UNKNOWN: Final = "<unknown>"
 
@@ -37,6 +38,5 @@ def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
 
 def since(moment: str | None, now: float) -> str:
     """The age of a timestamp."""
-    if not moment:
-        return UNKNOWN
-    return duration(now - datetime.fromisoformat(moment).timestamp())
+    began = parse_time(moment or "")
+    return UNKNOWN if began is None else duration(now - began.timestamp())

@@ -1,4 +1,4 @@
-"""What a write may say beside the object, and how it tells the time."""
+"""What a write may say beside the object."""
 
 from __future__ import annotations
 
@@ -9,11 +9,6 @@ from datetime import datetime
 from app.embedded.apiserver.strategy import Caller
 
 Clock = Callable[[], datetime]
-
-
-def timestamp(moment: datetime) -> str:
-    """RFC 3339 in whole seconds, as metav1.Time is written."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import orjson
 
+from app.api.times import format_micro_time, format_time
 from app.embedded.apiserver.statuses import JSON, bad_request
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
@@ -183,12 +184,12 @@ def _moment(raw: bytes) -> datetime | None:
 
 def _time(raw: bytes) -> str | None:
     moment = _moment(raw)
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if moment is None else format_time(moment)
 
 
 def _micro_time(raw: bytes) -> str | None:
     moment = _moment(raw)
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return None if moment is None else format_micro_time(moment)
 
 
 def _text(raw: bytes) -> str:

@@ -13,8 +13,9 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 from app.api.features import FeatureGates
+from app.api.times import format_time
 from app.embedded.apiserver import admission, managers, names, preconditions
-from app.embedded.apiserver.options import Clock, Deletion, Options, timestamp
+from app.embedded.apiserver.options import Clock, Deletion, Options
 from app.embedded.apiserver.registry import Kind, Registry, Resource
 from app.embedded.apiserver.statuses import JSON, StatusError, already_exists, bad_request, invalid, not_found
 from app.embedded.apiserver.storage import Key, Storage, Stored, without_type_meta
@@ -66,8 +67,8 @@ class Verbs:
         return None if stored is None else stored.object
 
     def now(self) -> str:
-        """The time as a timestamp."""
-        return timestamp(self.clock())
+        """The time as objects carry it."""
+        return format_time(self.clock())
 
     def _context(self, options: Options, verb: str) -> Context:
         return Context(self.now(), self.lookup, options.caller, self.check_cel, verb, self.features)
@@ -222,7 +223,7 @@ class Verbs:
             return existing
         new = existing.thaw()
         metadata = new["metadata"]
-        metadata["deletionTimestamp"] = timestamp(self.clock() + timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = format_time(self.clock() + timedelta(seconds=grace))
         if not kind.strategy.finalized(new):
             metadata["deletionGracePeriodSeconds"] = grace
         if "generation" in metadata and not old.get("deletionTimestamp"):

@@ -11,6 +11,7 @@ import structlog
 from app.api.core import ObjectReference
 from app.api.decoding import encode
 from app.api.errors import ApiError, ConflictError, NotFoundError
+from app.api.times import format_time
 from app.embedded.objects import PODS, FullPod
 from app.kube.client import STRATEGIC_PATCH, KubeClient
 from app.kube.events import EventRecorder, Occurrence
@@ -111,4 +112,4 @@ def _reference(pod: FullPod) -> ObjectReference:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return format_time(datetime.now(UTC))

@@ -25,6 +25,7 @@ from app.api.core import Pod
 from app.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from app.api.extender import ExtenderBindingArgs
 from app.api.resource import AllocationResult, ResourceClaim
+from app.api.times import format_time
 from app.devices.ledger import HeldError
 from app.scheduling import extended, readiness
 from app.scheduling.bind import failure
@@ -190,7 +191,7 @@ class Attempt:
         """With the time from which devices have to become ready."""
         if not self._view.features.binding_conditions:
             return allocation
-        now = readiness.format_time(self._view.clock.wall())
+        now = format_time(self._view.clock.wall())
         return msgspec.structs.replace(allocation, allocation_timestamp=now)
 
     # --- the claims -------------------------------------------------------------------------------------------------
