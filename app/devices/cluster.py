@@ -1,7 +1,8 @@
 """All state that decisions read: what exists (inventory) and who holds it (ledger).
 
 Promises: one writer, the event loop. Every change tells whether a pod that was refused may fit now. Objects that cannot
-be read are remembered in `problems` and count as absent, except claims, whose last readable version keeps its devices.
+be read are remembered in `problems` and count as absent, except claims: their last readable version keeps its devices,
+and so does what can be read of their allocation.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from app.api.core import Node
 from app.api.features import FeatureGates
 from app.api.meta import ObjectKey
 from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.api.salvage import Salvaged
 from app.devices.inventory import Inventory
 from app.devices.ledger import Ledger
 from app.devices.problems import Problem, unreadable
+from app.devices.standins import StandIns, is_stand_in
 
 Watched = Node | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
 
@@ -28,6 +31,7 @@ class Cluster:
         self.inventory = Inventory(features)
         self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
         self._unreadable: dict[ObjectKey, str] = {}
+        self._stand_ins = StandIns(self.ledger)
 
     @property
     def classes(self) -> Mapping[str, DeviceClass]:
@@ -49,7 +53,8 @@ class Cluster:
         self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None)
         match obj:
             case ResourceClaim():
-                return self._observe(obj, watched=True, after_gap=after_gap)
+                improved = self._observe(obj, watched=True, after_gap=after_gap)
+                return self._stand_ins.drop(obj.metadata.key) or improved
             case ResourceSlice():
                 return self.inventory.put_slice(obj)
             case Node():
@@ -68,17 +73,30 @@ class Cluster:
         self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None)
         return self._remove(type(obj), obj.metadata.namespace, obj.metadata.name, obj.metadata.uid)
 
-    def poison(self, kind: str, key: str, problem: str) -> bool:
-        """An object (`namespace/name` or `name`) that cannot be read. True when a refused pod may fit without it."""
+    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> bool:
+        """An object (`namespace/name` or `name`) that cannot be read. True when a refused pod may fit without it.
+        `salvaged`: what it holds, if it is a claim.
+        """
+        if salvaged is not None and not salvaged.whole:
+            problem += "; it may hold devices that cannot be told, and that others are given"
         self._unreadable[ObjectKey(kind, key)] = problem
+        if salvaged is not None:
+            return self._stand_ins.put(key, salvaged)
         for known in (Node, ResourceSlice, DeviceClass, DeviceTaintRule):
             if known.__name__ == kind:
                 return self._remove(known, "", key, "")
         return False
 
-    def heal(self, kind: str, key: str) -> None:
-        """An object that could not be read can be again, or is gone: there is nothing to say about it any more."""
+    def heal(self, kind: str, key: str) -> bool:
+        """An object that could not be read can be again, or is gone: there is nothing to say about it any more. True
+        when a pod that was refused may fit now.
+        """
         self._unreadable.pop(ObjectKey(kind, key), None)
+        return kind == ResourceClaim.__name__ and self._stand_ins.drop(key)
+
+    def claim(self, key: str) -> ResourceClaim | None:
+        """A claim that somebody made, by `namespace/name`, as it could be read last."""
+        return None if is_stand_in(key) else self.ledger.by_key(key)
 
     def _remove(self, kind: type[Watched], namespace: str, name: str, uid: str) -> bool:
         if kind is ResourceClaim:

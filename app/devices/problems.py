@@ -21,7 +21,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 _UNREADABLE: Final[Mapping[str, str]] = {
     "ResourceSlice": "its devices are left out: the driver that publishes it has to correct or delete it",
     "DeviceClass": "claims that name it are refused: correct or delete it",
-    "ResourceClaim": "what could be read of it last still counts, and it keeps its devices: correct or delete it",
+    "ResourceClaim": "pods that need it wait, and it keeps the devices that can be read of it: correct or delete it",
     "DeviceTaintRule": "its taints do not apply: correct or delete it",
     "Node": "pods with claims are not placed there: correct it",
     "Pod": "what could be read of it last still counts: correct or delete it",

@@ -17,6 +17,7 @@ from app.api.decoding import UNDECODABLE, DecodeError
 from app.api.errors import ApiError, GoneError, error_from_status
 from app.api.meta import Object, ObjectMeta
 from app.api.outline import Outline, OutlineError
+from app.api.salvage import Salvaged
 from app.kube.resources import Identity, Resource, identify
 from app.unexpected import unexpected
 
@@ -52,7 +53,8 @@ class Callbacks(Generic[T]):
     """Where changes go. `on_poisoned(name, problem)`: an object cannot be used; `on_healed(name)`: it can again.
 
     `on_jump` is called instead of `on_apply` when versions of the object before this one may have been missed: it comes
-    from a list, or after a version that could not be used.
+    from a list, or after a version that could not be used. `on_salvaged` is called instead of `on_poisoned` for a kind
+    of which something can be salvaged, whenever that changes.
     """
 
     def __init__(
@@ -62,11 +64,13 @@ class Callbacks(Generic[T]):
         on_poisoned: Callable[[str, str], object],
         on_healed: Callable[[str], object] = _ignore,
         on_jump: Callable[[T], object] | None = None,
+        on_salvaged: Callable[[str, str, Salvaged], object] | None = None,
     ) -> None:
         self.on_apply = on_apply
         self.on_jump = on_jump or on_apply
         self.on_remove = on_remove
         self.on_poisoned = on_poisoned
+        self.on_salvaged = on_salvaged or (lambda name, problem, _: on_poisoned(name, problem))
         self.on_healed = on_healed
 
 
@@ -82,7 +86,7 @@ class Mirror(Generic[T]):
         self._callbacks = callbacks
         self._keep = keep
         self._known: dict[str, T] = {}
-        self._poisoned: dict[str, str] = {}
+        self._poisoned: dict[str, tuple[str, Salvaged | None]] = {}
         self._listed: set[str] = set()
         self._changed: list[tuple[msgspec.Raw, Identity]] = []
 
@@ -149,7 +153,8 @@ class Mirror(Generic[T]):
             self._known[key] = self._keep(obj)
             (self._callbacks.on_jump if listed or key in self._poisoned else self._callbacks.on_apply)(obj)
         except DecodeError as problem:
-            self._poison(key, problem.problem)
+            salvage = self._resource.salvage
+            self._poison(key, problem.problem, salvage(raw) if salvage is not None else None)
         except Exception as problem:  # one object must never stop the others
             unexpected("object", problem, kind=self._resource.kind, name=key)
             self._poison(key, f"{type(problem).__name__}: {problem}")
@@ -165,10 +170,14 @@ class Mirror(Generic[T]):
         except Exception as problem:  # as above
             unexpected("object", problem, kind=self._resource.kind, name=key)
 
-    def _poison(self, key: str, problem: str) -> None:
-        if self._poisoned.get(key) != problem:
-            self._poisoned[key] = problem
+    def _poison(self, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
+        if self._poisoned.get(key) == (problem, salvaged):
+            return
+        self._poisoned[key] = problem, salvaged
+        if salvaged is None:
             self._callbacks.on_poisoned(key, problem)
+        else:
+            self._callbacks.on_salvaged(key, problem, salvaged)
 
     def _heal(self, key: str) -> None:
         if self._poisoned.pop(key, None) is not None:

@@ -17,6 +17,7 @@ from app.api.core import Node, Pod
 from app.api.decoding import UNDECODABLE, decode
 from app.api.errors import NOT_FOUND, NotFoundError
 from app.api.meta import Object
+from app.api.salvage import Salvaged, salvage
 from app.kube.discovery import Served
 
 T = TypeVar("T")
@@ -31,6 +32,8 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     kind: str
     decode: Callable[[bytes | msgspec.Raw], T]
     namespaced: bool = False
+    salvage: Callable[[bytes | msgspec.Raw], Salvaged] | None = None
+    """Reads what an object that cannot be decoded holds."""
 
     @property
     def api_version(self) -> str:
@@ -137,7 +140,7 @@ PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", _pod, namespaced=True)
 def resource_claims(version: str) -> Resource[v1.ResourceClaim]:
     """Claims in `v1`, `v1beta2` (same layout) or `v1beta1` (requests are flat)."""
     read = _claim_v1beta1 if version == "v1beta1" else _claim
-    return Resource(v1.GROUP, version, "resourceclaims", "ResourceClaim", read, namespaced=True)
+    return Resource(v1.GROUP, version, "resourceclaims", "ResourceClaim", read, namespaced=True, salvage=salvage)
 
 
 def resource_slices(version: str) -> Resource[v1.ResourceSlice]:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from app.api.core import Pod
 from app.api.meta import ObjectMeta
+from app.api.salvage import Salvaged
 from app.kube.client import KubeClient
 from app.kube.discovery import Served
 from app.kube.mirror import Callbacks
@@ -30,8 +31,8 @@ class Sink(Protocol):
 
     def remove(self, obj: Any) -> object: ...
 
-    def poison(self, kind: str, key: str, problem: str) -> object:
-        """An object that exists and cannot be used."""
+    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> object:
+        """An object that exists and cannot be used. `salvaged`: what it holds, if it is a claim."""
 
     def heal(self, kind: str, key: str) -> object:
         """It can be used again, or is gone."""
@@ -73,6 +74,7 @@ class Watches:
             lambda name, problem: sink.poison(kind, name, problem),
             lambda name: sink.heal(kind, name),
             lambda obj: sink.apply(obj, after_gap=True),
+            lambda name, problem, salvaged: sink.poison(kind, name, problem, salvaged),
         )
         pods = resource is PODS
         return Reflector(

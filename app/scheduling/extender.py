@@ -25,6 +25,7 @@ from app.api.extender import (
     HostPriority,
 )
 from app.api.resource import ResourceClaim
+from app.api.salvage import Salvaged
 from app.devices.cluster import Cluster
 from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.binder import Binder
@@ -171,9 +172,9 @@ class Extender:
         if isinstance(obj, Pod):
             self._settle(obj.metadata.uid)
 
-    def poison(self, kind: str, key: str, problem: str) -> None:
-        """An object (`namespace/name` or `name`) that cannot be read."""
-        self._intake.poison(kind, key, problem)
+    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
+        """An object (`namespace/name` or `name`) that cannot be read. `salvaged`: what it holds, if it is a claim."""
+        self._intake.poison(kind, key, problem, salvaged)
 
     def heal(self, kind: str, key: str) -> None:
         """An object that could not be read can be again, or is gone."""

@@ -11,6 +11,7 @@ import msgspec
 
 from app.api.core import Pod
 from app.api.resource import DeviceClass, ResourceClaim
+from app.api.salvage import Salvaged
 from app.devices.cluster import Cluster
 from app.devices.cluster import Watched as ClusterWatched
 from app.scheduling.changes import Changes
@@ -72,9 +73,9 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         if improved:
             self.wakeups.improved()
 
-    def poison(self, kind: str, key: str, problem: str) -> None:
-        """An object (`namespace/name` or `name`) that cannot be read."""
-        improved = self.cluster.poison(kind, key, problem)
+    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
+        """An object (`namespace/name` or `name`) that cannot be read. `salvaged`: what it holds, if it is a claim."""
+        improved = self.cluster.poison(kind, key, problem, salvaged)
         if kind == DeviceClass.__name__:
             self.resources.classes_changed()
         if improved:
@@ -82,7 +83,8 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
 
     def heal(self, kind: str, key: str) -> None:
         """An object that could not be read can be again, or is gone."""
-        self.cluster.heal(kind, key)
+        if self.cluster.heal(kind, key):
+            self.wakeups.improved()
 
     def _ends_doubt(self, pod: Pod) -> bool:
         """True when the pod, which is bound now, shares a claim of which it cannot be told whether it gives something

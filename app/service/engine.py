@@ -49,7 +49,7 @@ class Engine:
         self.decisions = Decisions(self.cluster, step_budget=settings.step_budget, share_ids=lambda: str(uuid.uuid4()))
         self.extender = Extender(self.cluster, self.decisions, self.writer, limits=settings.limits, observer=metrics)
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
-        self.audit = Audit(ledger.violations, ledger.by_key, self._report_violation, undecided)
+        self.audit = Audit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
         self._known = asyncio.Event()
         self.sink = ClusterSink(self.cluster, self.extender, self.audit, self._known.is_set)
         self.watches = Watches(client, served, self.sink, on_synced=self._synced)

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from app.api.salvage import Salvaged
 from app.devices.cluster import Cluster
 from app.scheduling.extender import Extender
 from app.service.audit import Audit
@@ -36,9 +37,10 @@ class ClusterSink:
     def remove(self, obj: Any) -> None:
         self._extender.remove(obj)
 
-    def poison(self, kind: str, key: str, problem: str) -> None:
-        log.warning("object left out", kind=kind, name=key, problem=problem)
-        self._extender.poison(kind, key, problem)
+    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
+        told = {} if salvaged is None else {"devices": len(salvaged.results), "all_devices_known": salvaged.whole}
+        log.warning("object left out", kind=kind, name=key, problem=problem, **told)
+        self._extender.poison(kind, key, problem, salvaged)
 
     def heal(self, kind: str, key: str) -> None:
         log.info("object usable again", kind=kind, name=key)

@@ -15,11 +15,13 @@ from app.api.meta import ObjectKey
 from app.api.resource import (
     AllocationResult,
     DeviceClass,
+    DeviceRequestAllocationResult,
     DeviceTaintRule,
     ResourceClaim,
     ResourceClaimConsumerReference,
     ResourceSlice,
 )
+from app.api.salvage import Salvaged
 from app.devices.cluster import Cluster
 from app.devices.problems import Problem
 
@@ -134,6 +136,10 @@ class TestImprovement:
         assert cluster.apply(written)
 
 
+def holding(*devices: str) -> Salvaged:
+    return Salvaged("u", tuple(DeviceRequestAllocationResult("r", "gpu", "p", device) for device in devices))
+
+
 def problem_of(cluster: Cluster, slice_name: str) -> Problem:
     (found,) = (problem for problem in cluster.problems if problem.object == ObjectKey("ResourceSlice", slice_name))
     return found
@@ -199,6 +205,44 @@ class TestProblems:
         assert not cluster.poison("ResourceClaim", "default/c", "status: not an object")
         assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d0"}
         assert [problem.object for problem in cluster.problems] == [ObjectKey("ResourceClaim", "default/c")]
+
+    def test_devices_of_a_claim_that_was_never_readable_are_in_use(
+        self, cluster: Cluster, make_claim: ClaimBuilder
+    ) -> None:
+        cluster.poison("ResourceClaim", "default/c", "too deep", holding("d0", "d1"))
+        assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d0", "d1"}
+        assert cluster.ledger.get("default", "c") is None  # nothing is decided on it
+        ours = make_claim("ours", 2, ["gpu/p/d0"])
+        cluster.apply(ours)
+        assert [rival.metadata.key for rival in cluster.ledger.rivals(ours)] == ["default/c (unreadable)"]
+        assert cluster.claim("default/c (unreadable)") is None
+        cluster.remove(ours)
+        assert cluster.poison("ResourceClaim", "default/c", "too deep", holding("d1"))
+        assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d1"}
+        assert cluster.heal("ResourceClaim", "default/c")
+        assert set(cluster.ledger.in_use(("gpu", "p"))) == set()
+
+    def test_an_allocation_that_came_with_an_unreadable_version_is_in_use_beside_the_last_readable_one(
+        self, cluster: Cluster, make_claim: ClaimBuilder
+    ) -> None:
+        readable = make_claim("c", 1, ["gpu/p/d0"])
+        cluster.apply(readable)
+        cluster.poison("ResourceClaim", "default/c", "too deep", holding("d0", "d1"))
+        assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d0", "d1"}
+        assert cluster.ledger.violations() == ()
+        cluster.apply(make_claim("c", 3, ["gpu/p/d1"]))
+        assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d1"}
+        assert cluster.ledger.violations() == ()
+
+    def test_devices_that_cannot_be_told_any_more_stay_in_use_and_that_is_a_problem(self, cluster: Cluster) -> None:
+        cluster.poison("ResourceClaim", "default/c", "too deep", holding("d0"))
+        cluster.poison("ResourceClaim", "default/c", "too deep", Salvaged(uid="u", whole=False))
+        assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d0"}
+        (problem,) = cluster.problems
+        assert (
+            problem.what
+            == "cannot be read: too deep; it may hold devices that cannot be told, and that others are given"
+        )
 
 
 class TestTaintRules:

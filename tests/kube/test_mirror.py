@@ -237,6 +237,29 @@ def test_a_claim_that_cannot_be_decoded_is_named_and_the_stream_goes_on_behind_i
     assert log[3:] == ["poisoned n/c", "remove n/d"]
 
 
+def test_a_claim_that_cannot_be_decoded_keeps_its_devices_from_the_watch_on() -> None:
+    told: list[tuple[str, list[str], bool]] = []
+    callbacks: Callbacks[ResourceClaim] = Callbacks(
+        lambda _: None,
+        lambda _: None,
+        lambda *_: told.append(("not salvaged", [], False)),
+        on_salvaged=lambda name, _problem, found: told.append(
+            (name, [result.device for result in found.results], found.whole)
+        ),
+    )
+    mirror = Mirror(resource_claims("v1"), callbacks)
+    bare = claim_with(DEEP)
+    status = b',"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"d","pool":"p","device":"x"}]}}}}'
+    allocated = bare[:-1] + status
+    for raw in (bare, bare, allocated, allocated):
+        mirror.watched(b'{"type":"MODIFIED","object":%s}' % raw)
+    assert told == [("n/c", [], True), ("n/c", ["x"], True)]
+    mirror.begin_list()
+    mirror.listed([msgspec.Raw(bare)])
+    mirror.end_list("10")
+    assert told[2:] == [("n/c", [], True)]
+
+
 @pytest.mark.parametrize("metadata", [b"7", b"[]", b"null", b'{"name":7}', DEEP], ids=["7", "[]", "null", "7s", "deep"])
 def test_an_object_without_a_name_stops_nobody(metadata: bytes, mirror: Mirror[Node], seen: Seen) -> None:
     """Behind an event that is nested too deeply and has no version, the watch cannot go on: it is read anew."""
