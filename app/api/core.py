@@ -114,7 +114,7 @@ class Pod(Object, frozen=True, gc=False):
 
     @property
     def finished(self) -> bool:
-        """Whether the pod will never use its claims again."""
+        """True when the pod is through with its claims: it has ended, or is deleted before it got a node."""
         return self.status.phase in ("Succeeded", "Failed") or bool(
             self.metadata.deletion_timestamp and not self.spec.node_name
         )

@@ -313,11 +313,11 @@ class ResourceClaim(Object, frozen=True, gc=False):
         return self.status.allocation
 
     def reserved_for(self, uid: str) -> bool:
-        """Whether the consumer with this UID is in status.reservedFor."""
+        """True when the consumer with this UID is in status.reservedFor."""
         return any(consumer.uid == uid for consumer in self.status.reserved_for)
 
     def owned_by_group(self, name: str) -> bool:
-        """Whether the claim was made for the PodGroup of this name."""
+        """True when the claim was made for the PodGroup of this name."""
         owner = self.metadata.controller
         return (
             owner is not None

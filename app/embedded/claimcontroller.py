@@ -167,7 +167,7 @@ class ClaimController:
         return standing == "keep"
 
     def _owner_done(self, claim: ResourceClaim) -> bool:
-        """Whether the pod that owns the claim is here and is another one or done; gone pods are the collector's job."""
+        """True when the owning pod is here and is another one or done; gone pods are the collector's job."""
         owner = claim.metadata.controller
         if owner is None or owner.kind != "Pod" or owner.api_version != "v1":
             return False

@@ -55,7 +55,7 @@ def wanted_claims(pod: Pod, lookup: Lookup, owned: Iterable[ResourceClaim]) -> l
 
 
 def needs_work(pod: Pod, lookup: Lookup, owned: Iterable[ResourceClaim]) -> bool:
-    """Whether claims must be created or named in the pod's status, or a bound pod must be put into reservedFor."""
+    """True when claims must be created or named in the pod's status, or a bound pod must be put into reservedFor."""
     if pod.metadata.deletion_timestamp is not None or not has_claims(pod):
         return False
     if any(
@@ -122,7 +122,7 @@ Standing = Literal["keep", "drop", "ask"]
 
 
 def standing(consumer: ResourceClaimConsumerReference, cached: Pod | None, *, known_deleted: bool) -> Standing:
-    """Whether the consumer still needs the claim. `cached`: the pod of that name, if there is one."""
+    """What becomes of a consumer's reservation. `cached`: the pod of that name, if there is one."""
     if consumer.api_group or consumer.resource != "pods":
         return "keep"
     if known_deleted:

@@ -209,7 +209,7 @@ class EmbeddedCluster:
         return [convert(ResourceSlice, found) for found in self.store.list("resourceslices")]
 
     def running(self, namespace: str, *names: str) -> bool:
-        """Whether all these pods run."""
+        """True when all these pods run."""
         pods = [self.pod(namespace, name) for name in names]
         return all(pod is not None and pod.status.phase == "Running" for pod in pods)
 

@@ -28,12 +28,12 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def has_claims(pod: Pod) -> bool:
-    """Whether the pod has anything to do with claims."""
+    """True when the pod asks for claims or has one for extended resources."""
     return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
 
 
 def recorded(pod: Pod, entry: str) -> tuple[bool, str | None]:
-    """Whether status.resourceClaimStatuses knows the entry, and the claim's name there."""
+    """(True, its claim's name or None) for an entry that status.resourceClaimStatuses knows, else (False, None)."""
     for status in pod.status.resource_claim_statuses:
         if status.name == entry:
             return True, status.resource_claim_name or None
@@ -51,7 +51,7 @@ def known_names(pod: Pod) -> Iterator[str]:
 
 
 def owns(pod: Pod, claim: ResourceClaim) -> bool:
-    """Whether the pod is the controller owner of the claim."""
+    """True when the pod is the controller owner of the claim."""
     owner = claim.metadata.controller
     return owner is not None and owner.uid == pod.metadata.uid and claim.metadata.namespace == pod.metadata.namespace
 

@@ -77,7 +77,7 @@ def children(value: Any, shape: Shape) -> Iterator[tuple[str, Any, Shape | None]
 
 
 def _container(value: Any, shape: Shape | None) -> bool:
-    """Whether a value is of a kind whose parts can have different owners."""
+    """True for a value of a kind whose parts can have different owners."""
     if shape is None or shape.atomic:
         return False
     if shape.form in ("struct", "map"):
@@ -86,7 +86,7 @@ def _container(value: Any, shape: Shape | None) -> bool:
 
 
 def granular(value: Any, shape: Shape | None) -> bool:
-    """Whether a value has parts that can have different owners."""
+    """True when a value has parts that can have different owners."""
     return bool(value) and _container(value, shape)
 
 

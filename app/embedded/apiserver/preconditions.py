@@ -105,7 +105,7 @@ def keep_all_but_status(new: JSON, old: JSON, *, keep_metadata: bool) -> None:
 
 
 def finished(new: JSON, old: JSON) -> bool:
-    """Whether an update took away the last thing that held a deleted object."""
+    """True when an update took away the last thing that held a deleted object."""
     before = old["metadata"]
     if new["metadata"].get("finalizers") or not before.get("deletionTimestamp"):
         return False

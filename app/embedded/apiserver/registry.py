@@ -122,7 +122,7 @@ class Resource:
 
     @cached_property
     def stored(self) -> bool:
-        """Whether this is the form objects are stored in."""
+        """True for the form objects are stored in."""
         return self.api_version == self.stored_api_version
 
 

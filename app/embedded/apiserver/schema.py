@@ -72,7 +72,7 @@ class Shape:
 
     @cached_property
     def has_quantity(self) -> bool:
-        """Whether this is or contains a quantity."""
+        """True when this is or contains a quantity."""
         if self.form == "struct":
             return bool(self.measured)
         return self.quantity if self.element is None else self.element.has_quantity

@@ -49,31 +49,31 @@ class Strategy:
     """A kind without rules of its own: metadata only. Subclasses override what they need."""
 
     allow_create_on_update = False
-    """Whether PUT of an unknown name creates."""
+    """True when PUT of an unknown name creates."""
 
     allow_unconditional_update = True
-    """Whether PUT without a resourceVersion overwrites."""
+    """True when PUT without a resourceVersion overwrites."""
 
     generation = False
-    """Whether spec changes count in metadata.generation."""
+    """True when spec changes count in metadata.generation."""
 
     graceful = False
-    """Whether deleting can take a grace period (pods)."""
+    """True when deleting can take a grace period (pods)."""
 
     returns_deleted = False
-    """Whether DELETE answers with the last state of the object instead of a Status."""
+    """True when DELETE answers with the last state of the object instead of a Status."""
 
     status_at_creation = False
-    """Whether an object can be created with a status (nodes)."""
+    """True when an object can be created with a status (nodes)."""
 
     labels_are_names = False
-    """Whether names are DNS labels (63 characters) instead of DNS subdomains (253)."""
+    """True when names are DNS labels (63 characters), False for DNS subdomains (253)."""
 
     path_names = False
-    """Whether names only have to be path segments (RBAC)."""
+    """True when any path segment is a name (RBAC)."""
 
     status_keeps_metadata = True
-    """Whether a write to /status leaves labels, annotations, finalizers and owners alone."""
+    """True when a write to /status leaves labels, annotations, finalizers and owners alone."""
 
     field_names: tuple[str, ...] = ()
     """Field selectors beside metadata.name and metadata.namespace; `fields` gives their values."""
@@ -108,7 +108,7 @@ class Strategy:
         return 0
 
     def finalized(self, stored: JSON) -> bool:
-        """Whether something beside metadata.finalizers holds a deleted object (namespaces)."""
+        """True when something beside metadata.finalizers holds a deleted object (namespaces)."""
         return False
 
     def prepare_delete(self, new: JSON) -> None:

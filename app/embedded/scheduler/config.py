@@ -76,14 +76,14 @@ class Profile(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def allocates_in_tree(self) -> bool:
-        """Whether the in-tree plugin would allocate claims beside the extender."""
+        """True when the in-tree plugin would allocate claims beside the extender."""
         return not any(
             plugin.name in (DYNAMIC_RESOURCES, "*") for plugin in self.plugins.get("multiPoint", PluginSet()).disabled
         )
 
     @property
     def gates_claims(self) -> bool:
-        """Whether pods stay out of the queue until their claims exist."""
+        """True when pods stay out of the queue until their claims exist."""
         enabled = self.plugins.get("preEnqueue", PluginSet()).enabled
         return self.allocates_in_tree or any(plugin.name == DYNAMIC_RESOURCES for plugin in enabled)
 

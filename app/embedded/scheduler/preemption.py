@@ -34,7 +34,7 @@ class Preemption(msgspec.Struct, frozen=True):
 
 
 def being_made(pod: FullPod, refusals: Mapping[str, Unfit], cache: Cache) -> bool:
-    """Whether room is being made for the pod already: pods that it preempted are leaving its nominated node."""
+    """True when room is being made for the pod already: pods that it preempted are leaving its nominated node."""
     nominated = pod.status.nominated_node_name
     if nominated not in refusals or not refusals[nominated].resolvable:
         return False

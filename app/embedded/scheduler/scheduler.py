@@ -195,7 +195,7 @@ class Scheduler:
         return self.config.percentage_of_nodes_to_score if own is None else own
 
     def _by_claim(self, resource: str) -> bool:
-        """Whether a DeviceClass provides this extended resource, so that nodes need not offer it."""
+        """True when a DeviceClass provides this extended resource, so that nodes need not offer it."""
         if resource.startswith(EXTENDED_RESOURCE_CLASS_PREFIX):
             return self._classes.get("", resource.removeprefix(EXTENDED_RESOURCE_CLASS_PREFIX)) is not None
         if "/" not in resource:

@@ -26,7 +26,7 @@ class Wakeup(msgspec.Struct, frozen=True):
 
     @property
     def may_open_gate(self) -> bool:
-        """Whether a pod that waits for its claims to exist may go on."""
+        """True when a pod that waits for its claims to exist may go on."""
         return self.change in ("claim", "own pod")
 
 
@@ -38,7 +38,7 @@ _WAKES: dict[Refuser, frozenset[Change]] = {
 
 
 def wakes(wakeup: Wakeup, refusers: frozenset[Refuser]) -> bool:
-    """Whether a pod refused by these is tried again."""
+    """True when a pod refused by these is tried again."""
     return any(wakeup.change in _WAKES[refuser] for refuser in refusers)
 
 

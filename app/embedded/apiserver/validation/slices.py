@@ -190,12 +190,12 @@ def _properties_problems(device: JSON, at: str) -> list[Problem]:
 
 @lru_cache(maxsize=4096)
 def qualified(name: str) -> bool:
-    """Whether a name is a valid attribute or capacity name; the same few names come with every device."""
+    """True for a valid attribute or capacity name; the same few names come with every device."""
     return not qualified_problems(name, "")
 
 
 def plain_attribute(attribute: JSON) -> bool:
-    """Whether an attribute is one valid scalar: the quick answer for nearly all of them."""
+    """True for an attribute that is one valid scalar: the quick answer for nearly all of them."""
     if len(attribute) != 1:
         return False
     kind, value = next(iter(attribute.items()))
