@@ -2,14 +2,14 @@
 
 Promises: the verdict is that of the allocator, found by the same search. The counts describe the start of the search:
 each device is counted under the first rule that takes it away, in the order in which the search looks at rules; what
-is left can be refused by the other requests only, and then `blocking` and `last_rule` say at which request and why.
+is left can be refused by the other requests only, and then `stuck` says at which request and why.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Literal
 
 from app.allocation.allocator import lacking
 from app.allocation.plan import (
@@ -20,8 +20,10 @@ from app.allocation.plan import (
     Explanation,
     Failure,
     Loss,
+    PoolProblem,
     RequestExplanation,
     Rule,
+    Stuck,
     Verdict,
     undecided,
 )
@@ -47,22 +49,22 @@ def explain(
     """The explanation for one node. Never raises for what objects contain."""
     pools = tuple(_pool_problems(view))
     if isinstance(prepared, Failure):
-        return Explanation(view.node, "error", prepared.error, (), "", "", pools, 0)
+        return Explanation(view.node, "error", prepared.error, pools=pools)
     if view.error:
-        return Explanation(view.node, "error", view.error, (), "", "", pools, 0)
+        return Explanation(view.node, "error", view.error, pools=pools)
     try:
         task = Task(prepared, view, holdings)
     except Failed as failure:
-        return Explanation(view.node, "error", str(failure), (), "", "", pools, 0)
+        return Explanation(view.node, "error", str(failure), pools=pools)
     requests = tuple(_requests(task))
-    verdict, reason, blocking, rule, steps = _verdict(task, requests, step_budget)
-    return Explanation(view.node, verdict, reason, requests, blocking, rule, pools, steps)
+    verdict, reason, stuck, steps = _verdict(task, requests, step_budget)
+    return Explanation(view.node, verdict, reason, requests, stuck, pools, steps)
 
 
-def _pool_problems(view: NodeView) -> Iterator[str]:
+def _pool_problems(view: NodeView) -> Iterator[PoolProblem]:
     for pool in view.pools:
         if pool.problem:
-            yield f"pool {pool.name} is {'incomplete' if pool.incomplete else 'invalid'}: {pool.problem}"
+            yield PoolProblem(*pool.id, pool.incomplete, pool.problem)
 
 
 # --- the verdict ------------------------------------------------------------------------------------------------------
@@ -70,51 +72,53 @@ def _pool_problems(view: NodeView) -> Iterator[str]:
 
 def _verdict(
     task: Task, requests: tuple[RequestExplanation, ...], step_budget: int
-) -> tuple[Verdict, str, str, str, int]:
-    """(verdict, reason, blocking, last rule, steps)."""
+) -> tuple[Verdict, str, Stuck | None, int]:
+    """(verdict, reason, where the search got stuck, steps)."""
     refused = INVALID_POOLS if task.view.invalid else NO_SOLUTION
     scarce = _scarce(task, requests)
     if scarce is not None and lacking(task) is not None:
-        return "refused", refused, _label(task, scarce[0]), scarce[1], 1
+        return "refused", refused, scarce, 1
     pruning = Pruning(task)
     search = Search(task, step_budget, pruning)
     try:
         outcome = search.run()
         if outcome is Outcome.FOUND:
             allocations(task, search.state.taken, str)
-            return "fits", "", "", "", search.steps
+            return "fits", "", None, search.steps
     except Failed as failure:
-        return "error", str(failure), "", "", search.steps
-    stuck = pruning.blocking if pruning.blocking is not None else (search.stuck.request if search.stuck else 0)
-    rule = pruning.reason or "every combination of devices was tried"
-    if scarce is not None:
-        stuck, rule = scarce
+        return "error", str(failure), None, search.steps
+    stuck = scarce
+    if stuck is None:
+        furthest = search.stuck.request if search.stuck else 0
+        request = pruning.blocking if pruning.blocking is not None else furthest
+        stuck = _stuck(task, request, pruning.reason or "every combination of devices was tried")
     if outcome is Outcome.UNDECIDED:
-        return "undecided", undecided(step_budget), _label(task, stuck), rule, search.steps
-    return "refused", refused, _label(task, stuck), rule, search.steps
+        return "undecided", undecided(step_budget), stuck, search.steps
+    return "refused", refused, stuck, search.steps
 
 
-def _label(task: Task, request: int) -> str:
+def _stuck(task: Task, request: int, cause: str, after: tuple[Rule | Literal["pools"], ...] = ()) -> Stuck:
     found = task.prepared.requests[request]
-    return f"claim {task.prepared.claims[found.claim].label}, request {found.name}"
+    return Stuck(task.prepared.claims[found.claim].label, found.name, cause, after)
 
 
-def _scarce(task: Task, requests: tuple[RequestExplanation, ...]) -> tuple[int, str] | None:
-    """The first request that has too few devices on its own whatever is chosen, and the rules after which it has."""
+def _scarce(task: Task, requests: tuple[RequestExplanation, ...]) -> Stuck | None:
+    """The first request that has too few devices on its own whatever is chosen."""
     found = iter(requests)
     for request, options in enumerate(task.options):
         items = [next(found) for _ in options]
-        if all(item.left < max(item.wanted, 1) for item in items):
-            rules = dict.fromkeys(_last_rule(item) for item in items)
-            return request, f"not enough devices are left after: {', '.join(rules)}"
+        if all(item.left < item.wanted for item in items):
+            counts = dict.fromkeys(f"{item.wanted} wanted, {item.left} left" for item in items)
+            return _stuck(task, request, ", or ".join(counts), tuple(_last_rule(item) for item in items))
     return None
 
 
-def _last_rule(item: RequestExplanation) -> str:
+def _last_rule(item: RequestExplanation) -> Rule | Literal["pools"]:
     """The rule after which the request had too few devices."""
-    left, rule = item.pooled, "pools"
+    left = item.pooled
+    rule: Rule | Literal["pools"] = "pools"
     for loss in item.losses:
-        if left < max(item.wanted, 1):
+        if left < item.wanted:
             break
         left, rule = left - loss.count, loss.rule
     return rule
@@ -166,7 +170,7 @@ def _explained(task: Task, option: Option, taken: dict[Rule, int], left: int) ->
         Loss(rule, taken[rule].bit_count(), _names(task.view, taken[rule])) for rule in RULES if taken.get(rule)
     )
     claim = task.prepared.claims[option.claim].label
-    wanted = option.need
+    wanted = max(option.need, 1)
     return RequestExplanation(claim, option.ask.name, wanted, len(task.view.devices), found, left.bit_count())
 
 

@@ -7,21 +7,78 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from app.allocation.plan import Explanation
 from app.devices.holders import Holder, holders
 from app.devices.nodeview import NodeView
 from app.devices.pools import Pool
 from app.devices.readonly import ReadOnlyLedger
-from app.scheduling.verbs.explain import PodExplanation
+from app.scheduling.verbs.explain import NodeGroup, PodExplanation
+
+
+class LossReport(BaseModel):
+    """Devices that a rule took away from a request."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    rule: str
+    count: int
+    names: list[str] = Field(description="driver/pool/device of the first few")
+
+
+class RequestReport(BaseModel):
+    """What became of a request's devices before the search began."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    claim: str = Field(description="namespace/name")
+    request: str = Field(description="name of the request, or request/alternative")
+    wanted: int
+    pooled: int = Field(description="devices in the usable pools of the node")
+    losses: list[LossReport]
+    left: int = Field(description="devices that no rule took away")
+
+
+class StuckReport(BaseModel):
+    """The request that the search could not get past."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    claim: str = Field(description="namespace/name")
+    request: str
+    cause: str
+    after: list[str] = Field(description="per alternative the rule that left too few devices, or pools")
+
+
+class PoolProblemReport(BaseModel):
+    """A pool whose devices are left out."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    driver: str
+    pool: str
+    incomplete: bool = Field(description="true: slices are missing; false: they are invalid")
+    problem: str
+
+
+class Details(BaseModel):
+    """The search's account of `node`; the other nodes of the group differ from it in names only."""
+
+    text: str = Field(description="all of it, for people")
+    node: str
+    requests: list[RequestReport]
+    stuck: StuckReport | None
+    pools: list[PoolProblemReport]
 
 
 class Group(BaseModel):
-    """Nodes that refuse the pod for one reason; `details` is the search's account of one of them."""
+    """Nodes that refuse the pod for one reason."""
 
     reason: str
     nodes: list[str]
-    details: str
+    examined: bool = Field(description="false: these nodes were not searched again, there were too many")
+    details: Details | None = Field(description="null: the search has nothing to say about these nodes")
 
 
 class PodReport(BaseModel):
@@ -100,8 +157,23 @@ def pod_report(found: PodExplanation) -> PodReport:
         state=found.state,
         claims=list(found.claims),
         fits=list(found.fits),
-        groups=[Group(reason=group.reason, nodes=list(group.nodes), details=group.details) for group in found.groups],
+        groups=list(map(_group, found.groups)),
         error=found.error,
+    )
+
+
+def _group(found: NodeGroup) -> Group:
+    details = _details(found.example) if found.example is not None else None
+    return Group(reason=found.reason, nodes=list(found.nodes), examined=found.examined, details=details)
+
+
+def _details(found: Explanation) -> Details:
+    return Details(
+        text="\n".join(found.lines()),
+        node=found.node,
+        requests=[RequestReport.model_validate(request) for request in found.requests],
+        stuck=StuckReport.model_validate(found.stuck) if found.stuck is not None else None,
+        pools=[PoolProblemReport.model_validate(pool) for pool in found.pools],
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.allocation.plan import RULES, Loss, Rule
 from app.allocation.score import PrioritizedList
 from app.api.decoding import convert
 from app.api.resource import AllocationResult, ResourceClaim
@@ -88,7 +89,8 @@ def test_each_device_is_counted_under_the_first_rule_that_takes_it(
     assert ({loss["rule"]: loss["count"] for loss in counted["losses"]}, counted["left"]) == (losses, left)
     assert counted["pooled"] == left + sum(losses.values())
     assert found["verdict"] == "refused"
-    assert found["last_rule"] == f"not enough devices are left after: {rule}"
+    assert found["stuck"]["after"] == [rule]
+    assert found["stuck"]["cause"] == f"{counted['wanted']} wanted, {left} left"
 
 
 def test_a_constraint_takes_the_devices_without_enough_companions() -> None:
@@ -96,22 +98,54 @@ def test_a_constraint_takes_the_devices_without_enough_companions() -> None:
     item = claim(request("r", 4), constraints=[{"matchAttribute": f"{DRIVER}/model"}])
     found = reasons(scenario([sl(devices(6, model=values))], [item]))
     assert [(loss["rule"], loss["count"]) for loss in found["requests"][0]["losses"]] == [("constraint", 6)]
-    assert found["last_rule"] == "not enough devices are left after: constraint"
+    assert found["stuck"]["after"] == ["constraint"]
 
 
 def test_when_only_the_requests_together_fail_the_text_says_so() -> None:
     item = claim(request("a"), request("b", 1, f"{A}.index == 0"), request("c", 1, f"{A}.index == 0"))
     found = reasons(scenario([sl(devices(3))], [item]))
-    assert found["last_rule"] == "there are not enough devices for all requests together"
-    assert found["blocking"] == "claim default/claim, request a"
+    assert found["stuck"] == {
+        "claim": "default/claim",
+        "request": "a",
+        "cause": "there are not enough devices for all requests together",
+        "after": [],
+    }
     assert found["text"].splitlines()[0] == "node node-1: refused: cannot allocate all claims"
+
+
+def test_the_text_says_what_a_colleague_would() -> None:
+    taints = [{"key": "k", "effect": "NoSchedule"}]
+    published = [device("free"), device("busy"), *(device(f"tainted-{index}", taints=taints) for index in range(4))]
+    case = scenario([sl(published)], [claim(request("gpu", 9))], in_use=[allocated("busy")])
+    assert reasons(case)["text"].splitlines() == [
+        "node node-1: refused: cannot allocate all claims",
+        "  claim default/claim, request gpu wants 9 devices; 6 in the pools, 1 of them left",
+        "    1 is in use (gpu.example.com/pool/busy)",
+        "    4 have a taint that is not tolerated (gpu.example.com/pool/tainted-0, gpu.example.com/pool/tainted-1, "
+        "gpu.example.com/pool/tainted-2, ...)",
+        "  stuck at claim default/claim, request gpu: 9 wanted, 1 left",
+    ]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_has_words_for_one_device_and_for_several(rule: Rule) -> None:
+    one, two = Loss(rule, 1).text(), Loss(rule, 2).text()
+    assert one.startswith("1 ") and two.startswith("2 ")
+    assert one.removeprefix("1 ").split() != two.removeprefix("2 ").split()
 
 
 def test_pools_that_cannot_be_used_are_named() -> None:
     slices = [sl(devices(1), count=2), sl([device("x"), device("x")], name="other", pool="other")]
-    assert reasons(scenario(slices, [claim(request("r"))]))["pools"] == [
-        "pool gpu.example.com/other is invalid: duplicate device name x in slice other",
-        "pool gpu.example.com/pool is incomplete: not all of its slices are published yet",
+    found = reasons(scenario(slices, [claim(request("r"))]))
+    assert [(pool["driver"], pool["pool"], pool["incomplete"]) for pool in found["pools"]] == [
+        (DRIVER, "other", False),
+        (DRIVER, "pool", True),
+    ]
+    assert found["text"].splitlines()[1:] == [
+        "  pool gpu.example.com/other is invalid: duplicate device name x in slice other",
+        "  pool gpu.example.com/pool is incomplete: not all of its slices are published yet",
+        "  claim default/claim, request r wants 1 device; there are none in the pools",
+        "  stuck at claim default/claim, request r: 1 wanted, 0 left",
     ]
 
 
@@ -137,7 +171,8 @@ def test_alternatives_are_explained_one_by_one() -> None:
         ("r/a", 5, 3),
         ("r/b", 1, 0),
     ]
-    assert found["blocking"] == "claim default/claim, request r"
+    assert (found["stuck"]["claim"], found["stuck"]["request"]) == ("default/claim", "r")
+    assert found["stuck"]["cause"] == "5 wanted, 3 left, or 1 wanted, 0 left"
 
 
 @pytest.mark.parametrize(

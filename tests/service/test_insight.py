@@ -55,7 +55,12 @@ async def test_the_same_is_there_as_json(world: World, service: Service) -> None
     assert (found["pod"], found["fits"], found["error"]) == ("default/p", [], "")
     (group,) = found["groups"]
     assert (group["reason"], group["nodes"]) == ("cannot allocate all claims", world.nodes)
-    assert group["details"]
+    details = group["details"]
+    (request,) = details["requests"]
+    assert (request["claim"], request["wanted"], request["pooled"], request["left"]) == ("default/c", 3, 2, 2)
+    assert details["stuck"] == {"claim": "default/c", "request": "gpu", "cause": "3 wanted, 2 left", "after": ["pools"]}
+    assert (details["node"], details["pools"]) == (world.nodes[0], [])
+    assert details["text"].splitlines()[-1] == "stuck at claim default/c, request gpu: 3 wanted, 2 left"
 
 
 async def test_one_node_can_be_asked_about(world: World, service: Service) -> None:

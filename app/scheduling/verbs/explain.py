@@ -8,7 +8,7 @@ that a service can go on between them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import msgspec
 
@@ -28,11 +28,26 @@ PORTION = 250
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
-    """Nodes that refuse the pod for one reason. `details` is the search's own account of one of them."""
+    """Nodes that refuse the pod for one reason. `example` is the search's own account of one of them, and but for names
+    of all that were searched again; None when the search has nothing to say, or was not asked (`examined`).
+    """
 
     reason: str
     nodes: tuple[str, ...]
-    details: str = ""
+    example: Explanation | None = None
+    examined: bool = True
+
+    def lines(self) -> Iterator[str]:
+        """For people."""
+        yield f"{counted(len(self.nodes), 'node')}: {self.reason} ({_some(self.nodes)})"
+        if not self.examined:
+            yield "  not examined one by one"
+        if self.example is None:
+            return
+        if len(self.nodes) > 1:
+            yield f"  node {self.example.node}, for example:"
+        indent = "    " if len(self.nodes) > 1 else "  "
+        yield from (indent + line for line in self.example.lines())
 
 
 class PodExplanation(msgspec.Struct, frozen=True):
@@ -53,8 +68,7 @@ class PodExplanation(msgspec.Struct, frozen=True):
         if self.fits:
             lines.append(f"fits {counted(len(self.fits), 'node')}: {_some(self.fits)}")
         for group in self.groups:
-            lines.append(f"{counted(len(group.nodes), 'node')}: {group.reason} ({_some(group.nodes)})")
-            lines.extend(f"  {line}" for line in group.details.splitlines())
+            lines.extend(group.lines())
         return "\n".join(lines)
 
 
@@ -98,28 +112,31 @@ def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, No
 def _examined(
     view: View, subject: Subject | Refusal | Failure, reason: str, nodes: list[str]
 ) -> Generator[None, None, Sequence[NodeGroup]]:
-    """The nodes of one reason, told apart by what the search says about the first of them."""
+    """The nodes of one reason, told apart by what the search says about the first of them, names aside."""
     if not isinstance(subject, Subject):
         return [NodeGroup(reason, tuple(nodes))]
-    by_details: dict[str, list[str]] = {}
+    examples: dict[Explanation | None, Explanation | None] = {}
+    alike: dict[Explanation | None, list[str]] = {}
     for name in nodes[:EXAMINED]:
-        by_details.setdefault(_details(view, subject, name), []).append(name)
+        found = _explanation(view, subject, name)
+        kind = found and found.anonymous()
+        examples.setdefault(kind, found)
+        alike.setdefault(kind, []).append(name)
         yield
-    if len(by_details) == 1:
-        return [NodeGroup(reason, tuple(nodes), next(iter(by_details)))]
-    groups = [NodeGroup(reason, tuple(alike), details) for details, alike in by_details.items()]
+    if len(examples) == 1:
+        return [NodeGroup(reason, tuple(nodes), next(iter(examples.values())))]
+    groups = [NodeGroup(reason, tuple(alike[kind]), example) for kind, example in examples.items()]
     if nodes[EXAMINED:]:
-        groups.append(NodeGroup(reason, tuple(nodes[EXAMINED:]), "not examined one by one"))
+        groups.append(NodeGroup(reason, tuple(nodes[EXAMINED:]), examined=False))
     return groups
 
 
-def _details(view: View, subject: Subject, name: str) -> str:
-    """The allocator's account without its first line, which names the node."""
+def _explanation(view: View, subject: Subject, name: str) -> Explanation | None:
+    """The allocator's account; None when there is nothing to allocate on the node."""
     claims = _pending(view, subject, name)
     if not claims or name not in view.cluster.nodes:
-        return ""
-    explanation: Explanation = view.decisions.explain(claims, name)
-    return "\n".join(explanation.text().splitlines()[1:])
+        return None
+    return view.decisions.explain(claims, name)
 
 
 def _pending(view: View, subject: Subject, name: str) -> tuple[ResourceClaim, ...]:
