@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ from app.devices.cluster import Cluster
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
 from app.kube.discovery import Served, discover
-from app.kube.resources import NODES, PODS, device_classes, device_taint_rules, resource_claims, resource_slices
+from app.kube.resources import PODS, followed, resource_slices
 from app.kube.snapshot import list_all
 from app.kube.watches import UNFINISHED_PODS
 from app.scheduling.extender import SystemClock
@@ -57,21 +57,12 @@ async def read_cluster(kubeconfig: str, context: str, features: FeatureGates) ->
 
     async def read(client: KubeClient, served: Served) -> Snapshot:
         cluster, pods = Cluster(features), Pods()
-        kinds: list[Any] = [
-            NODES,
-            *(kind(served.version) for kind in (device_classes, resource_slices, resource_claims)),
-        ]
-        if served.taint_rules:
-            kinds.append(device_taint_rules(served.taint_rules))
-        for kind in kinds:
-            objects, unreadable = await list_all(client, kind)
+        for kind in followed(served):
+            are_pods = kind is PODS
+            objects, unreadable = await list_all(client, kind, UNFINISHED_PODS if are_pods else None)
             for obj in objects:
-                cluster.apply(obj)
+                (pods if are_pods else cluster).apply(obj)
             _poison(cluster, kind.kind, unreadable)
-        unfinished, unreadable = await list_all(client, PODS, UNFINISHED_PODS)
-        for pod in unfinished:
-            pods.apply(pod)
-        _poison(cluster, PODS.kind, unreadable)
         return Snapshot(cluster, pods)
 
     return await _ask(kubeconfig, context, read)

@@ -13,10 +13,9 @@ import pytest
 from app.api.core import Node
 from app.api.decoding import DecodeError
 from app.api.resource import FINALIZER
-from app.cli import cluster
 from app.cli.explain import FAILED, PLACEABLE, REFUSED, report
 from app.embedded import EmbeddedAPIServer
-from app.kube import watches
+from app.kube import resources
 from app.kube.resources import NODES
 from app.service.service import Service
 from tests.support.patience import LONGEST, until
@@ -124,8 +123,7 @@ async def test_an_object_that_cannot_be_read_is_named_with_what_to_do(
         return node
 
     nodes = msgspec.structs.replace(NODES, decode=decode)
-    monkeypatch.setattr(watches, "NODES", nodes)
-    monkeypatch.setattr(cluster, "NODES", nodes)
+    monkeypatch.setattr(resources, "NODES", nodes)
     world.claim("c")
     world.pod("p", "c")
     told = await told_by_service(world, "p", capsys)
