@@ -16,9 +16,9 @@ from cachetools import LRUCache
 from app.allocation.allocator import Allocator
 from app.allocation.cache.lens import Focus, Lens, focus
 from app.allocation.cache.reduction import Reads, Reduction, reads_of
-from app.allocation.cache.verdicts import UNKNOWN_NODE, Search, Table, Verdicts
+from app.allocation.cache.verdicts import Search, Table, Verdicts
 from app.allocation.explanation import explain
-from app.allocation.plan import STEP_BUDGET, Explanation, Failure, Plan, Unfit
+from app.allocation.plan import NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
 from app.allocation.requests import Filter, PreparedClaims, prepare
 from app.allocation.result import ShareIDs
 from app.allocation.score import PrioritizedList, Scorer
@@ -175,7 +175,7 @@ class Decisions:
             return prepared, 0
         view = self._overlay.view(node)
         if view is None:
-            return Unfit(UNKNOWN_NODE, 0), 0
+            return Unfit(NOT_SYNCED, 0), 0
         holdings = self._holdings(view)
         found = self._allocator.allocate(prepared, view, holdings)
         if isinstance(found, Plan) and rated:
@@ -183,7 +183,7 @@ class Decisions:
         return found, 0
 
     def _view(self, node: str) -> NodeView:
-        return self._overlay.view(node) or NodeView(node, (), UNKNOWN_NODE)
+        return self._overlay.view(node) or NodeView(node, (), NOT_SYNCED)
 
     def _holdings(self, view: NodeView) -> NodeHoldings:
         holdings = self._overlay.holdings

@@ -141,11 +141,11 @@ def _requests(task: Task) -> Iterator[RequestExplanation]:
             for rule, gone in (
                 ("in use", left & owned),
                 ("capacity", left & ~owned & ~_roomy(option)),
-                ("counters", left & ~owned & _roomy(option) & ~available(task, state, option, dry)),
+                ("counters", left & ~owned & _roomy(option) & ~available(state, option, dry)),
             ):
                 taken[rule] |= gone
                 left &= ~gone
-            unmatched = left & ~_matching(task, state, bounds, option, left)
+            unmatched = left & ~_matching(state, bounds, option, left)
             taken["constraint"] = unmatched
             yield _explained(task, option, taken, left & ~unmatched)
 
@@ -157,7 +157,7 @@ def _roomy(option: Option) -> int:
     return option.usable
 
 
-def _matching(task: Task, state: State, bounds: Bounds, option: Option, left: int) -> int:
+def _matching(state: State, bounds: Bounds, option: Option, left: int) -> int:
     """The devices of which enough have an attribute value in common."""
     if not option.constraints or left.bit_count() < option.need:
         return left

@@ -17,6 +17,7 @@ STEP_BUDGET: Final = 10_000
 """Steps after which a node is given up as undecided; a step takes from 2 to 100 microseconds."""
 
 NO_SOLUTION: Final = "cannot allocate all claims"
+NOT_SYNCED: Final = "node not synced yet"
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 
 

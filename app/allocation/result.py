@@ -36,7 +36,7 @@ def allocations(task: Task, taken: Sequence[Taken], share_ids: ShareIDs) -> tupl
 
 def _allocation(task: Task, claim: PreparedClaim, items: list[Taken], share_ids: ShareIDs) -> AllocationResult:
     devices = [task.view.devices[item.device] for item in items]
-    results = tuple(_result(task, item, device, share_ids) for item, device in zip(items, devices, strict=True))
+    results = tuple(_result(item, device, share_ids) for item, device in zip(items, devices, strict=True))
     asks: dict[str, Ask] = {item.option.ask.name: item.option.ask for item in items}
     return AllocationResult(
         DeviceAllocationResult(results, configuration(claim, tuple(asks.values()))),
@@ -44,7 +44,7 @@ def _allocation(task: Task, claim: PreparedClaim, items: list[Taken], share_ids:
     )
 
 
-def _result(task: Task, item: Taken, device: PooledDevice, share_ids: ShareIDs) -> DeviceRequestAllocationResult:
+def _result(item: Taken, device: PooledDevice, share_ids: ShareIDs) -> DeviceRequestAllocationResult:
     driver, pool, name = device.id
     shared = item.takes is not None
     return DeviceRequestAllocationResult(

@@ -10,6 +10,12 @@ import msgspec
 
 from app.api.core import Pod
 
+NEEDS_NAMES = (
+    "dra-extender: the request has no NodeNames: set `nodeCacheCapable: true` for this extender "
+    "in the KubeSchedulerConfiguration"
+)
+"""What is said of a request without the names of nodes."""
+
 
 class ExtenderArgs(msgspec.Struct, frozen=True, gc=False):
     """Filter and prioritize. With nodeCacheCapable, `NodeNames` is a list and `Nodes` is null."""

@@ -21,7 +21,6 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 EXTENDED_RESOURCE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
-ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 
 MAX_RESULTS = 32
 MAX_CONSUMERS = 256

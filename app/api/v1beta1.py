@@ -9,7 +9,6 @@ from __future__ import annotations
 import msgspec
 
 from app.api import resource as v1
-from app.api.core import NodeSelector
 from app.api.meta import Object, ObjectMeta
 
 
@@ -24,15 +23,8 @@ class BasicDevice(v1.Device, frozen=True, gc=False, kw_only=True):
     name: str = ""
 
 
-class ResourceSliceSpec(Object, frozen=True, gc=False):
-    driver: str
-    pool: v1.ResourcePool
-    node_name: str | None = None
-    node_selector: NodeSelector | None = None
-    all_nodes: bool | None = None
-    per_device_node_selection: bool | None = None
-    devices: tuple[Device, ...] = ()
-    shared_counters: tuple[v1.CounterSet, ...] = ()
+class ResourceSliceSpec(v1.ResourceSliceSpec, frozen=True, gc=False, kw_only=True):
+    devices: tuple[Device, ...] = ()  # type: ignore[assignment]  # the one field with another layout
 
 
 class ResourceSlice(Object, frozen=True, gc=False):

@@ -19,14 +19,12 @@ import msgspec
 
 from app.api.quantity import Quantity
 from app.api.resource import CounterSet, Device, DeviceID, ResourceClaim
+from app.devices.traits import CounterID, counters_consumed
 from app.devices.usage import PoolUse, UsageIndex
 from app.devices.uses import PoolID, Uses
 
 Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 """The stored claim with this UID and what it uses; None when only a hold is known."""
-
-CounterID = tuple[str, str]
-"""(counter set, counter)."""
 
 
 class Published(Protocol):
@@ -211,9 +209,7 @@ class Auditor:
 
     def _consumption(self, device: DeviceID) -> Iterator[tuple[CounterID, Quantity]]:
         published = self._published.device(device)
-        for consumption in published.consumes_counters if published else ():
-            for name, counter in consumption.counters.items():
-                yield (consumption.counter_set, name), counter.value
+        return counters_consumed(published) if published is not None else iter(())
 
     def _overdrawn_counters(self, pool: PoolID, devices: Iterable[str]) -> dict[CounterID, tuple[Quantity, Quantity]]:
         """Counter: (consumed by these devices, each once; value), for those that are overdrawn."""

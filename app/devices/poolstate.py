@@ -5,8 +5,7 @@ Promises: equal states are one object as long as somebody holds it, so comparing
 
 from __future__ import annotations
 
-from weakref import WeakValueDictionary
-
+from app.devices.content import Interner
 from app.devices.holdings import Amounts, PoolHoldings, remaining_counters
 from app.devices.pools import Pool
 
@@ -33,7 +32,7 @@ class PoolStates:
     """The states in use, by content."""
 
     def __init__(self) -> None:
-        self._states: WeakValueDictionary[Content, PoolState] = WeakValueDictionary()
+        self._states = Interner(PoolState)
 
     def of(self, pool: Pool, held: PoolHoldings | None) -> PoolState:
         """The state of a pool of which this is held."""
@@ -48,10 +47,7 @@ class PoolStates:
                     shared.append((index, _sorted(held.shared[name])))
         left = remaining_counters(pool, held) if pool.counters else {}
         content = owned, tuple(shared), tuple(sorted((name, _sorted(counters)) for name, counters in left.items()))
-        state = self._states.get(content)
-        if state is None:
-            state = self._states[content] = PoolState(content)
-        return state
+        return self._states.of(content, content)
 
 
 def _sorted(amounts: Amounts) -> tuple[tuple[str, int], ...]:

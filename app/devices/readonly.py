@@ -22,9 +22,6 @@ from app.devices.problems import Problem
 from app.devices.usage import DeviceUse
 from app.devices.uses import PoolID, Uses
 
-ObjectName = tuple[str, str]
-"""(kind, namespace/name); objects without namespace have their name."""
-
 
 class ReadOnlyLedger(Protocol):
     """Who holds which device. See `Ledger` for what the answers mean."""

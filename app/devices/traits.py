@@ -9,13 +9,16 @@ What a device is called and where it can be used are no traits: its pool knows t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from app.api.quantity import Quantity
 from app.api.resource import AttributeValue, Device, DeviceAttribute, DeviceCapacity, DeviceTaint, attribute_values
+
+CounterID = tuple[str, str]
+"""(counter set, counter)."""
 
 Consumption = tuple[tuple[str, str, int], ...]
 """What a device consumes: (counter set, counter, nano units)."""
@@ -83,11 +86,14 @@ def traits_of(driver: str, device: Device) -> Traits:
 
 def consumption(device: Device) -> Consumption:
     """Counters the device consumes, in nano units."""
-    return tuple(
-        (part.counter_set, name, counter.value.nano)
-        for part in device.consumes_counters
-        for name, counter in part.counters.items()
-    )
+    return tuple((*counter, amount.nano) for counter, amount in counters_consumed(device))
+
+
+def counters_consumed(device: Device) -> Iterator[tuple[CounterID, Quantity]]:
+    """The counters that the device consumes while it is in use, and how much of each."""
+    for part in device.consumes_counters:
+        for name, counter in part.counters.items():
+            yield (part.counter_set, name), counter.value
 
 
 def active_taints(device: Device) -> tuple[DeviceTaint, ...]:

@@ -19,6 +19,7 @@ from app.devices.nodeselection import NodeSelection
 from app.devices.nodeselector import NodeSelectorError
 from app.devices.problems import Problem
 from app.devices.uses import PoolID
+from app.plurals import counted
 
 
 class Defect(msgspec.Struct, frozen=True):
@@ -115,11 +116,10 @@ def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: Feature
 def _incomplete(pool: str, item: ResourceSlice, found: int) -> Iterator[Problem]:
     wanted = item.spec.pool.resource_slice_count
     if not is_complete(wanted, found):
-        slices = "1 slice" if found == 1 else f"{found} slices"
         yield Problem(
             ObjectKey("ResourceSlice", item.metadata.name),
-            f"pool {pool} has {slices} of generation {item.spec.pool.generation}, but spec.pool.resourceSliceCount is "
-            f"{wanted}",
+            f"pool {pool} has {counted(found, 'slice')} of generation {item.spec.pool.generation}, "
+            f"but spec.pool.resourceSliceCount is {wanted}",
             "its devices are left out until the numbers agree: the driver has to publish the other slices, or correct "
             "the count",
         )

@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.api.decoding import DecodeError, decode, encode
 from app.api.extender import (
+    NEEDS_NAMES,
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderBindingResult,
@@ -41,10 +42,6 @@ A = TypeVar("A")
 R = TypeVar("R")
 Answered: TypeAlias = R | Awaitable[R]
 
-NEEDS_NAMES = (
-    "dra-extender: the request has no NodeNames: set `nodeCacheCapable: true` for this extender "
-    "in the KubeSchedulerConfiguration"
-)
 NEEDS_VICTIMS = "dra-extender: the request has neither NodeNameToMetaVictims nor NodeNameToVictims"
 BROKEN = "dra-extender: internal error, see its log"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from app.allocation.plan import Failure, Plan, Unfit
+from app.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from app.api.core import Node, Pod
 from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.nodeselector import NodeSelectorError, parse
@@ -23,7 +23,6 @@ from app.scheduling.claims import PodClaims, Refusal, examine, find
 from app.scheduling.outcomes import FilterResult
 from app.scheduling.view import View
 
-NOT_SYNCED = "node not synced yet"
 NOT_AVAILABLE = "resourceclaim not available on the node"
 
 Reach = Callable[[Node], bool]

@@ -17,7 +17,7 @@ from itertools import repeat
 import msgspec
 
 from app.allocation.cache.lens import Fingerprint, Lens
-from app.allocation.plan import Failure, Plan, Unfit
+from app.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from app.devices.ledger import Ledger
 from app.devices.nodes import Nodes
 from app.devices.overlay import Overlay
@@ -25,7 +25,6 @@ from app.devices.overlay import Overlay
 REMEMBERED_FINGERPRINTS = 50_000
 REMEMBERED_OUTCOMES = 50_000
 """There are as many as scores."""
-UNKNOWN_NODE = "node is not known yet"
 
 UNDECIDED = 0
 """Outcome of a node that has to be looked at (again)."""
@@ -52,18 +51,17 @@ class _Outcome(msgspec.Struct, frozen=True):
     score: int = 0
 
 
-_FIXED = (_Outcome(False), _Outcome(False, UNKNOWN_NODE), _Outcome(False))
+_FIXED = (_Outcome(False), _Outcome(False, NOT_SYNCED), _Outcome(False))
 """Those of UNDECIDED, NO_NODE and FAILED."""
 
 
 class Table:
-    """The verdicts for claims of one content. `searches` counts the searches made.
+    """The verdicts for claims of one content.
 
     Scores are those of the searches: the lens has to be made for what the scorer reads, or nobody may ask for them.
     """
 
     def __init__(self, lens: Lens, nodes: Nodes, ledger: Ledger) -> None:
-        self.searches = 0
         self._lens = lens
         self._nodes = nodes
         self._ledger = ledger
@@ -153,7 +151,6 @@ class Table:
         fingerprint = self._lens.fingerprint(seen, self._ledger, overlay)
         number = self._by_fingerprint.get(fingerprint)
         if number is None:
-            self.searches += 1
             number = self._number(*search(name))
             if len(self._by_fingerprint) >= REMEMBERED_FINGERPRINTS:
                 self._by_fingerprint.clear()

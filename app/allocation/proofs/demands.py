@@ -90,7 +90,7 @@ def demands(task: Task, state: State, position: Position, end: int) -> list[Dema
     for request in range(position.request, end):
         current = position.option if request == position.request else None
         if current is not None:
-            mask = available(task, state, current, dry) >> position.start << position.start
+            mask = available(state, current, dry) >> position.start << position.start
             choices = [Choice(current, mask, position.missing)] if mask.bit_count() >= position.missing else []
         else:
             choices = list(_choices(task, state, request, dry))
@@ -103,17 +103,17 @@ def demands(task: Task, state: State, position: Position, end: int) -> list[Dema
 def _choices(task: Task, state: State, request: int, dry: int) -> Iterator[Choice]:
     for option in task.options[request]:
         if not option.all:
-            mask = available(task, state, option, dry)
+            mask = available(state, option, dry)
             if mask.bit_count() >= option.need:
                 yield Choice(option, mask, option.need)
         elif option.need:
-            mask = available(task, state, option, dry) & ~(0 if option.admin else task.holdings.owned)
+            mask = available(state, option, dry) & ~(0 if option.admin else task.holdings.owned)
             wanted = sum(1 << device for device in option.devices)
             if not wanted & ~mask:
                 yield Choice(option, wanted, option.need)
 
 
-def available(task: Task, state: State, option: Option, dry: int) -> int:
+def available(state: State, option: Option, dry: int) -> int:
     """The devices the option could take now. `dry` are those whose counters do not suffice."""
     mask = state.allowed(option)
     if not option.admin:

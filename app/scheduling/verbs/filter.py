@@ -17,7 +17,7 @@ from cachetools import TTLCache
 
 from app.api.core import Pod
 from app.api.errors import ApiError
-from app.api.extender import ExtenderArgs, ExtenderFilterResult
+from app.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
 from app.scheduling import extended
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.intake import Intake
@@ -35,7 +35,6 @@ from app.scheduling.wakeups import Wakeups
 
 log = structlog.get_logger(__name__)
 
-NEEDS_NAMES = "NodeNames is missing: set nodeCacheCapable to true for this extender in the scheduler's configuration"
 ELSEWHERE = "a bind of the pod to another node is under way"
 
 REMEMBERED_ABSENCES = 10_000

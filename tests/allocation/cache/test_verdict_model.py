@@ -234,7 +234,7 @@ class VerdictMachine(RuleBasedStateMachine):
             return [], {}, {}, problem.error
         for name in NODES:
             node = self.cluster.nodes.get(name)
-            answer = self.fresh(claims, node) if node is not None else Unfit("node is not known yet", 0)
+            answer = self.fresh(claims, node) if node is not None else Unfit("node not synced yet", 0)
             if isinstance(answer, Failure):
                 return [], {}, {}, answer.error
             if isinstance(answer, Unfit):

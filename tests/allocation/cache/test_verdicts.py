@@ -262,7 +262,7 @@ class TestAnswers:
         world.add_node({})
         world.names.append("n1")
         found = world.decisions.verdicts([wanted(exactly())], world.names)
-        assert (found.fits, found.refused) == (["n0"], {"n1": "node is not known yet"})
+        assert (found.fits, found.refused) == (["n0"], {"n1": "node not synced yet"})
         world.names.pop()
         world.add_node({})
         assert world.ask(wanted(exactly()))[0] == "n0 n1"
@@ -330,7 +330,7 @@ class TestAnswers:
     def test_a_plan_on_an_unknown_node_is_refused(self) -> None:
         world = World()
         answer = world.decisions.plan([wanted(exactly())], "nowhere")
-        assert isinstance(answer, Unfit) and answer.reason == "node is not known yet"
+        assert isinstance(answer, Unfit) and answer.reason == "node not synced yet"
 
 
 POISON: dict[str, Json] = {

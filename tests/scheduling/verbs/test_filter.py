@@ -7,11 +7,10 @@ import pytest
 
 from app.api.decoding import convert
 from app.api.errors import ApiError, OutcomeUnknownError
-from app.api.extender import ExtenderArgs
+from app.api.extender import NEEDS_NAMES, ExtenderArgs
 from app.api.features import FeatureGates
 from app.api.resource import ResourceClaimConsumerReference
 from app.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
-from app.scheduling.verbs.filter import NEEDS_NAMES
 from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import World
 
