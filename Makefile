@@ -49,6 +49,10 @@ e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane) ## The tests on
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md (BENCH_ARGS="--only filter")
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
+.PHONY: bench-ablation
+bench-ablation: $(VENV)/dev.stamp ## Count what each proof saves the search; writes docs/decisions/search.md (BENCH_ARGS="--deep 100000")
+	@$(BIN)/python -m bench.ablation $(BENCH_ARGS)
+
 .PHONY: bench-cluster
 bench-cluster: $(VENV)/dev.stamp controlplane ## Measure pods/s on a real control plane, beside the in-tree plugin (BENCH_ARGS="--rounds 1")
 	@$(BIN)/python -m bench.cluster $(BENCH_ARGS)
