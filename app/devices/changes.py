@@ -1,7 +1,7 @@
 """Which nodes changed since somebody last looked: the log that keeps derived tables incremental.
 
 Promises: `since` names every node that changed after the reader's position, possibly more, never less. The log is
-bounded; a reader that fell too far behind is told that everything may have changed.
+bounded; a reader that fell too far behind hears that everything may have changed.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def _shrunk(before: ResourceClaim, after: ResourceClaim) -> bool:
 
 
 def _got_ready(before: ResourceClaim, after: ResourceClaim) -> bool:
-    """Whether a driver has told something of devices that have to become ready, after their time perhaps."""
+    """Whether a driver has reported something of devices that have to become ready, after their time perhaps."""
     if after.allocation is None or before.status.devices == after.status.devices:
         return False
     return any(result.binding_conditions for result in after.allocation.devices.results)

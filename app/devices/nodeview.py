@@ -100,7 +100,7 @@ def node_view(
     features: FeatureGates,
     model_of: ModelSource | None = None,
 ) -> NodeView:
-    """The view of a node from all slices of the cluster. Never raises: what is fatal is told by `NodeView.error`."""
+    """The view of a node from all slices of the cluster. Never raises: what is fatal stands in `NodeView.error`."""
     rules = TaintRules()
     if features.taint_rules:
         for rule in taint_rules:

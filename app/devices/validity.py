@@ -64,7 +64,7 @@ def _duplicate_counter_sets(slices: Iterable[ResourceSlice]) -> Iterator[Defect]
 
 
 def _duplicates(kind: str, named: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Defect]:
-    """`named`: slices and the names in them. The slice that had the name first is told as well."""
+    """`named`: slices and the names in them. The slice that had the name first is reported as well."""
     seen: dict[str, str] = {}
     for item, names in named:
         repeated = ""

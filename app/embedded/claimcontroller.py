@@ -117,7 +117,7 @@ class ClaimController:
             try:
                 found[want.entry] = want.claim or await self._create(pod, want.entry, want.template)
             except ApiError as problem:
-                self._tell(pod, f"PodResourceClaim {want.entry}: {problem.message}")
+                self._report(pod, f"PodResourceClaim {want.entry}: {problem.message}")
                 raise
         recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
         if any(recorded.get(entry) != claim for entry, claim in found.items()):
@@ -206,7 +206,7 @@ class ClaimController:
             self._claims.observe(written)
         return written
 
-    def _tell(self, pod: FullPod, note: str) -> None:
+    def _report(self, pod: FullPod, note: str) -> None:
         self._events.record(
             Occurrence(
                 ObjectReference("Pod", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, "v1"),

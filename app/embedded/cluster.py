@@ -214,7 +214,7 @@ class EmbeddedCluster:
         return all(pod is not None and pod.status.phase == "Running" for pod in pods)
 
     def events(self, namespace: str, name: str) -> list[tuple[str, str]]:
-        """(reason, message) of what was told about an object, oldest first."""
+        """(reason, message) of what was reported about an object, oldest first."""
         found = self.store.list("events", namespace, fields=f"involvedObject.name={name}")
         found.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [(event.get("reason", ""), event.get("message", "")) for event in found]
@@ -287,8 +287,8 @@ class EmbeddedCluster:
     def _summary(self) -> str:
         lines = []
         for pod in self.pods()[:20]:
-            told = pod.condition
-            reason = f" ({told.reason}: {told.message})" if told is not None and told.status == "False" else ""
+            known = pod.condition
+            reason = f" ({known.reason}: {known.message})" if known is not None and known.status == "False" else ""
             lines.append(f"{pod.metadata.key} {pod.status.phase} on {pod.spec.node_name or 'no node'}{reason}")
         return "pods: " + ("; ".join(lines) or "none")
 

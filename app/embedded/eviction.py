@@ -140,7 +140,7 @@ class EvictionController:
         due = evictionrules.pod_eviction(pod, self._claims.get, self._taints_of)
         if due is None:
             if self._pending.pop(pod.metadata.uid, None) is not None:
-                self._tell(pod, "Cancelling deletion")
+                self._record(pod, "Cancelling deletion")
                 self._look_at_rules()
             return
         left = due - self._now().timestamp()
@@ -153,7 +153,7 @@ class EvictionController:
 
     async def _evict(self, pod: FullPod) -> None:
         """Say why, then delete: only this very pod, and only once."""
-        self._tell(pod, "Marking for deletion")
+        self._record(pod, "Marking for deletion")
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -198,17 +198,17 @@ class EvictionController:
             if pod.metadata.uid in self._pending and rule in self._responsible(pod):
                 pending[pod.metadata.namespace] += 1
         condition = evictionrules.rule_condition(rule, pending, self._evicted_by[rule.metadata.uid], self._stamp())
-        told = (condition["status"], condition["reason"], condition["message"])
-        if self._reported.get(rule.metadata.uid) == told:
+        reported = (condition["status"], condition["reason"], condition["message"])
+        if self._reported.get(rule.metadata.uid) == reported:
             return
         body = encode({"metadata": {"uid": rule.metadata.uid}, "status": {"conditions": [condition]}})
         try:
             await self._client.patch(self._rules.resource.path(name=name, subresource="status"), body)
         except NotFoundError:
             return
-        self._reported[rule.metadata.uid] = told
+        self._reported[rule.metadata.uid] = reported
 
-    def _tell(self, pod: FullPod, note: str) -> None:
+    def _record(self, pod: FullPod, note: str) -> None:
         where = ObjectReference("Pod", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, "v1")
         self._events.record(Occurrence(where, "DeviceTaintManagerEviction", "Evict", note))
 

@@ -1,7 +1,7 @@
 """A local copy of one kind of objects, with indexes and subscribers: what every controller reads.
 
 `Informer` promises: `objects` is as new as the watch or the replies handed to `observe`, whichever is newer; an older
-event never replaces a newer reply; subscribers are told of each change once, as (old, new), with None for absent.
+event never replaces a newer reply; subscribers hear of each change once, as (old, new), with None for absent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Informer(Generic[T]):
         await self._reflector.run()
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Tell it of every change from now on."""
+        """Notify it of every change from now on."""
         self._subscribers.append(subscriber)
 
     def get(self, namespace: str, name: str) -> T | None:
@@ -80,7 +80,7 @@ class Informer(Generic[T]):
             return
         self.objects[key] = obj
         self._reindex(key, old, obj)
-        self._tell(old, obj)
+        self._notify(old, obj)
 
     def _removed(self, obj: T) -> None:
         self._gone[obj.metadata.uid] = None
@@ -90,7 +90,7 @@ class Informer(Generic[T]):
             return
         del self.objects[key]
         self._reindex(key, known, None)
-        self._tell(known, None)
+        self._notify(known, None)
 
     def _reindex(self, key: str, old: T | None, new: T | None) -> None:
         for name, values_of in self._indexes.items():
@@ -104,6 +104,6 @@ class Informer(Generic[T]):
             for value in values_of(new) if new is not None else ():
                 index.setdefault(value, {})[key] = new  # type: ignore[assignment]  # new is not None in here
 
-    def _tell(self, old: T | None, new: T | None) -> None:
+    def _notify(self, old: T | None, new: T | None) -> None:
         for subscriber in self._subscribers:
             subscriber(old, new)

@@ -150,7 +150,7 @@ class Kubelet:
         self._events = events
         self._stopping = stopping
         self._now = now
-        self._told: dict[str, str] = {}
+        self._reasons: dict[str, str] = {}
         self.queue = WorkQueue("kubelet", self._sync, workers=8)
         pods.subscribe(self._pod_changed)
         claims.subscribe(self._claim_changed)
@@ -170,7 +170,7 @@ class Kubelet:
     def _pod_changed(self, old: FullPod | None, new: FullPod | None) -> None:
         if new is None:
             if old is not None:
-                self._told.pop(old.metadata.uid, None)
+                self._reasons.pop(old.metadata.uid, None)
             return
         if not new.spec.node_name:
             return
@@ -200,10 +200,10 @@ class Kubelet:
     async def _start(self, pod: FullPod) -> None:
         reason = obstacle(pod, self._claims.get)
         if not reason:
-            self._told.pop(pod.metadata.uid, None)
+            self._reasons.pop(pod.metadata.uid, None)
             await self._report(pod, running(pod, self._stamp()))
-        elif self._told.get(pod.metadata.uid) != reason:
-            self._told[pod.metadata.uid] = reason
+        elif self._reasons.get(pod.metadata.uid) != reason:
+            self._reasons[pod.metadata.uid] = reason
             note = f"Failed to prepare dynamic resources: {reason}"
             where = ObjectReference("Pod", pod.metadata.name, pod.metadata.namespace, pod.metadata.uid, "v1")
             self._events.record(Occurrence(where, "FailedPrepareDynamicResources", "StartPod", note, "Warning"))

@@ -1,6 +1,6 @@
 """Who may call the verbs, by the names in a client's certificate.
 
-`Clients` promises: a client whose certificate has none of the allowed names is told so, and the log names it, once a
+`Clients` promises: a client whose certificate has none of the allowed names hears so, and the log names it, once a
 minute and no more often. Whether the certificate is genuine was settled before: TLS lets in only those of the given
 authorities.
 """

@@ -76,7 +76,7 @@ def _read(name: str, type_: Literal["counter", "gauge"], help_: str, label: str 
 
 
 SPECS: tuple[Spec, ...] = (
-    Spec("verb_duration_seconds", "histogram", "time from the first byte of a verb's request to its answer", ("verb",)),
+    Spec("verb_duration_seconds", "histogram", "time from the headers of a verb's request to its answer", ("verb",)),
     Spec(
         "verb_requests_total",
         "counter",
@@ -114,7 +114,7 @@ SPECS: tuple[Spec, ...] = (
         read=True,
         values=_pairs(CAUSES),
     ),
-    _read("violations", "gauge", "claims that hold what another claim holds, whichever allocator wrote them"),
+    _read("violations", "gauge", "conflicts between stored allocations, whichever allocator wrote them"),
     _read("violations_reported_total", "counter", "violations reported, short ones included"),
     _read("events_sent_total", "counter", "Kubernetes events written"),
     _read("events_dropped_total", "counter", "Kubernetes events dropped: refused, or too many at once"),

@@ -81,7 +81,7 @@ class Messenger(Protocol):
         *,
         action: str = "Scheduling",
     ) -> None:
-        """Tell an event. Returns at once and never raises; events may be dropped when there are too many."""
+        """Report an event. Returns at once and never raises; events may be dropped when there are too many."""
 
     async def ring(self) -> None:
         """Touch the doorbell claim, which makes kube-scheduler try all refused pods again."""

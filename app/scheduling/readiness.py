@@ -66,8 +66,8 @@ def _failed(claim: ResourceClaim, result: DeviceRequestAllocationResult, known: 
     for name in result.binding_failure_conditions:
         if _is_true(known, name):
             condition = known[name]
-            told = f"reason={condition.reason}, message={condition.message}"
-            return f"device binding failed: claim={claim.metadata.name}, {told}"
+            said = f"reason={condition.reason}, message={condition.message}"
+            return f"device binding failed: claim={claim.metadata.name}, {said}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Tentative plans between filter and bind: hints for other pods, never a right to a device.
+"""Tentative plans between filter and bind: hints for other pods, never a promise of a device.
 
 kube-scheduler does not say which node it chose before it calls bind. Where that can be guessed (one node was left, or
 one was scored best), the plan for it is remembered for a few seconds, so that the next pod prefers a node where both

@@ -19,6 +19,8 @@ from app.devices.audit import Violation
 
 log = structlog.get_logger(__name__)
 
+CONFLICT = "allocations conflict"
+"""What the log says of a violation."""
 PERIOD = 1.0
 _SHARE = 20
 """The pause is at least so many times as long as the last look took."""
@@ -80,7 +82,7 @@ class Audit:
     def _appeared(self, violation: Violation) -> None:
         self.reported += 1
         log.error(
-            "claims hold the same",
+            CONFLICT,
             kind=violation.kind,
             subject=violation.subject,
             claims=", ".join(violation.claims),

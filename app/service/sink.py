@@ -38,8 +38,8 @@ class ClusterSink:
         self._extender.remove(obj)
 
     def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
-        told = {} if salvaged is None else {"devices": len(salvaged.results), "all_devices_known": salvaged.whole}
-        log.warning("object left out", kind=kind, name=key, problem=problem, **told)
+        known = {} if salvaged is None else {"devices": len(salvaged.results), "all_devices_known": salvaged.whole}
+        log.warning("object left out", kind=kind, name=key, problem=problem, **known)
         self._extender.poison(kind, key, problem, salvaged)
 
     def heal(self, kind: str, key: str) -> None:

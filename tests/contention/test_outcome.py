@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app.service.audit import CONFLICT
 from tests.support.contention.entrants import entrants
 from tests.support.contention.history import IN_TREE, OURS, ClaimVersion, History, PodVersion, Version
 from tests.support.contention.outcome import Outcome, Replica, Told, api_conflicts, told_in
@@ -100,7 +101,7 @@ def test_counters_are_read_by_label_and_zeros_left_out() -> None:
 def test_what_a_replica_told_is_read_from_its_log() -> None:
     lines = [
         {"event": "listening"},
-        {"event": "claims hold the same", "subject": GPU, "claims": "default/pod-0000, default/pod-0001"},
+        {"event": CONFLICT, "subject": GPU, "claims": "default/pod-0000, default/pod-0001"},
     ]
     assert told_in("\n".join(map(json.dumps, lines))) == frozenset((BOTH,))
 

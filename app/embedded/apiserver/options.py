@@ -15,7 +15,7 @@ Clock = Callable[[], datetime]
 class Options:
     """Options of create, update and patch. `manager` is the field manager, '' for nobody; `validation` says what
     happens
-    to unknown fields (Strict, Warn, Ignore); `warnings` collects what the client is to be told."""
+    to unknown fields (Strict, Warn, Ignore); `warnings` collects what the client has to hear."""
 
     dry_run: bool = False
     manager: str = ""

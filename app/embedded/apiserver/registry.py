@@ -98,7 +98,7 @@ class Resource:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """What clients of this version are told."""
+        """What clients of this version are warned of."""
         return (f"{self.api_version} {self.kind.kind} is {self.deprecated}",) if self.deprecated else ()
 
     @cached_property

@@ -123,7 +123,7 @@ class Collection:
         return self._sorted
 
     def record(self, event: Event) -> None:
-        """Keep an event and tell the listeners."""
+        """Keep an event and notify the listeners."""
         if len(self.history) == self.history.maxlen:
             self.forgotten = self.history[0].revision
         self.history.append(event)

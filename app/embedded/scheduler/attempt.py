@@ -136,7 +136,7 @@ class Attempts:
         return feasible
 
     async def _refused(self, pod: FullPod, wire: bytes, asked: Amounts, refusals: dict[str, Unfit]) -> Refused:
-        """What to tell the pod, and whether evicting others would help it."""
+        """What to report to the pod, and whether evicting others would help it."""
         outcome = await preempt(pod, wire, asked, refusals, self._cache, self._extenders, self._ignored)
         message = fit.text(len(self._cache.nodes), (unfit.reasons for unfit in refusals.values()), outcome.message)
         refusers = frozenset(unfit.refuser for unfit in refusals.values())

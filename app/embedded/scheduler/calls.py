@@ -45,7 +45,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Extenders:
-    """All extenders of a configuration. `made` counts calls by verb; `on_call` is told of each."""
+    """All extenders of a configuration. `made` counts calls by verb; `on_call` hears of each."""
 
     def __init__(self, extenders: Sequence[Extender], on_call: Callable[[Call], object] = lambda call: None) -> None:
         # Ignorable ones come last, so that what they would refuse costs no call of a strict one.
@@ -163,14 +163,14 @@ class Extenders:
             late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
             raise CallError(f'Post "{url}": {late}') from None
         except (aiohttp.ClientError, OSError) as problem:
-            raise CallError(f'Post "{url}": {_told(problem)}') from None
+            raise CallError(f'Post "{url}": {_said(problem)}') from None
         try:
             return orjson.loads(data)
         except orjson.JSONDecodeError as problem:
             raise CallError("EOF" if not data else str(problem)) from None
 
 
-def _told(problem: Exception) -> str:
+def _said(problem: Exception) -> str:
     """A transport problem in Go's words where it has them."""
     if isinstance(problem, aiohttp.ClientConnectorError):
         number = problem.os_error.errno

@@ -39,17 +39,17 @@ class Reports:
     def scheduled(self, pod: FullPod, node: str) -> None:
         """The pod is bound."""
         note = f"Successfully assigned {pod.metadata.key} to {node}"
-        self._tell(pod, Occurrence(_reference(pod), "Scheduled", "Binding", note))
+        self._record(pod, Occurrence(_reference(pod), "Scheduled", "Binding", note))
 
     async def unscheduled(self, pod: FullPod, reason: str, message: str, nominated: str | None) -> None:
         """The pod found no node. `nominated`: where room is being made, "" for nowhere, None to leave it as it is."""
-        self._tell(pod, Occurrence(_reference(pod), "FailedScheduling", "Scheduling", message, "Warning"))
+        self._record(pod, Occurrence(_reference(pod), "FailedScheduling", "Scheduling", message, "Warning"))
         status = unscheduled_status(pod, reason, message, nominated, _now())
         if status:
             await self._patch(pod, status)
 
     async def evict(self, victim: FullPod, by: FullPod, node: str) -> None:
-        """Make room: mark the victim, delete it, tell it."""
+        """Make room: mark the victim, delete it, report it."""
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -68,7 +68,7 @@ class Reports:
             log.warning("victim not deleted", pod=victim.metadata.key, problem=problem.message)
             return
         note = f"Preempted by pod {by.metadata.uid} on node {node}"
-        self._tell(by, Occurrence(_reference(victim), "Preempted", "Preempting", note))
+        self._record(by, Occurrence(_reference(victim), "Preempted", "Preempting", note))
 
     async def _patch(self, pod: FullPod, status: dict[str, object]) -> None:
         body = encode({"metadata": {"uid": pod.metadata.uid}, "status": status})
@@ -80,7 +80,7 @@ class Reports:
         except ApiError as problem:
             log.warning("pod status not written", pod=pod.metadata.key, problem=problem.message)
 
-    def _tell(self, pod: FullPod, occurrence: Occurrence) -> None:
+    def _record(self, pod: FullPod, occurrence: Occurrence) -> None:
         """In the name of the scheduler that the pod asked for."""
         self._recorders[pod.spec.scheduler_name].record(occurrence)
 

@@ -250,7 +250,7 @@ class Scheduler:
         await self._client.create(path, msgspec.json.encode(binding))
 
     async def _unsuccessful(self, record: PodRecord, outcome: Refused | Failed) -> None:
-        """Put the pod back into the queue, tell it why, and make room for it if that was decided."""
+        """Put the pod back into the queue, report why, and make room for it if that was decided."""
         uid = record.metadata.uid
         nominated: str | None = ""
         victims: tuple[FullPod, ...] = ()

@@ -84,7 +84,7 @@ class Attempt:
             await self._wait_for_devices(pod)
             self._check_claims()
         await self._bind()
-        self._tell(pod)
+        self._report(pod)
 
     def let_go(self) -> None:
         """Release what is held, when `run` has ended in a way nobody foresaw. What is stored stays accounted for."""
@@ -205,7 +205,7 @@ class Attempt:
             await self._write_mappings(decision.subject.pod, decision.requests)
 
     async def _write_mappings(self, pod: Pod, requests: extended.Requests) -> None:
-        """Tell kubelet which container uses which request. Writing it twice does no harm."""
+        """Say to kubelet which container uses which request. Writing it twice does no harm."""
         if self._extended is None:
             return
         name = self._extended.claim.metadata.name
@@ -350,7 +350,7 @@ class Attempt:
             raise BindFailure(failure.BOUND_ELSEWHERE, "conflict")
         return pod.spec.node_name == self.node
 
-    def _tell(self, pod: Pod) -> None:
+    def _report(self, pod: Pod) -> None:
         """Events for people, about what was allocated by this attempt."""
         for write in self._writes:
             if write.allocation is not None:
@@ -364,7 +364,7 @@ class Attempt:
     # --- back -------------------------------------------------------------------------------------------------------
 
     async def _back(self, problem: BindFailure) -> str:
-        """Take back what has to be, and say what the scheduler is told."""
+        """Take back what has to be, and say what the scheduler gets for an answer."""
         self.result = problem.result
         written = [write for write in self._writes if write.touched or (problem.clear and not write.hold)]
         for write in self._writes:

@@ -99,7 +99,7 @@ class Binder:
 
 
 def _answer(task: asyncio.Task[str]) -> str:
-    """The attempt's error text. What it did not expect is logged there, not told to the scheduler."""
+    """The attempt's error text. What it did not expect is logged there, not reported to the scheduler."""
     if task.cancelled():
         return failure.STILL_RUNNING
     problem = task.exception()

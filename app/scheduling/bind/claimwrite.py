@@ -123,7 +123,7 @@ class ClaimWrite:
                 continue
             except ApiError as error:
                 log.warning("a claim's write was refused", claim=self.claim.metadata.key, error=repr(error))
-                raise BindFailure(self._text(f"cannot be allocated or reserved: {_told(error)}")) from None
+                raise BindFailure(self._text(f"cannot be allocated or reserved: {_said(error)}")) from None
 
     def _refresh(self) -> None:
         """Catch up with what others have learned about the claim."""
@@ -210,7 +210,7 @@ class ClaimWrite:
         try:
             found = await answered(read, self._view.limits, go_on, insist=insist)
         except ApiError as error:
-            raise BindFailure(self._text(f"cannot be read: {_told(error)}")) from None
+            raise BindFailure(self._text(f"cannot be read: {_said(error)}")) from None
         if found is None or found.metadata.uid != meta.uid:
             self._act.intake.gone(self.claim)
             raise BindFailure(self._text("got deleted in the meantime"), "conflict")
@@ -218,7 +218,7 @@ class ClaimWrite:
 
     def _learned(self, claim: ResourceClaim) -> None:
         """A reply. Once the claim has left the version that a doubtful write was made for, that write is stored or
-        never will be. Which of the two nobody can tell: another replica that binds the pod writes the same.
+        never will be. Which of the two nobody can know: another replica that binds the pod writes the same.
         """
         if 0 < claim.metadata.version < self.claim.metadata.version:
             return
@@ -311,7 +311,7 @@ class ClaimWrite:
             self.hold = None
 
 
-def _told(error: ApiError) -> str:
+def _said(error: ApiError) -> str:
     """What the server said, in a constant text."""
     return f"refused with {error.status} {error.reason}".rstrip()
 

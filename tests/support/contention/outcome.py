@@ -11,11 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.table import Table
 
 from app.scheduling.outcomes import OUTCOMES
+from app.service.audit import CONFLICT
 from tests.support.contention.entrants import Entrant
 from tests.support.contention.history import IN_TREE, OURS, History, Overlap
 
-HELD_TWICE = "claims hold the same"
-"""What the audit of a replica logs."""
 COUNTED = (*(outcome.name.removesuffix("_total") for outcome in OUTCOMES), "violations_reported")
 """Our counters that are shown, without prefix and suffix."""
 RESULTS = ("scheduled", "unschedulable", "error")
@@ -55,7 +54,7 @@ def told_in(log: str) -> frozenset[Told]:
     """The violations in the log (JSON) of a replica."""
     found = []
     for line in log.splitlines():
-        if HELD_TWICE in line:
+        if CONFLICT in line:
             entry = msgspec.json.decode(line)
             found.append(Told(entry["subject"], frozenset(entry["claims"].split(", "))))
     return frozenset(found)
