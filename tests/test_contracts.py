@@ -133,6 +133,13 @@ def test_a_breach_is_planted_for_every_contract() -> None:
 
 IMPURE_NAMES = {"open", "input", "print", "breakpoint"}
 IMPURE_ATTRIBUTES = {"now", "utcnow", "today", "setrecursionlimit"}
+PURE_PACKAGES = {
+    "__future__", "array", "bisect", "cachetools", "collections", "copy", "dataclasses", "datetime", "decimal", "enum",
+    "functools", "hashlib", "ipaddress", "itertools", "math", "msgspec", "operator", "re", "re2", "struct", "typing",
+    "weakref", "zoneinfo",
+}  # fmt: skip
+"""What pure rooms import from outside. zoneinfo reads the rules of a zone from the system or from tzdata."""
+
 HIDING_NAMES = {"__import__", "__builtins__", "__loader__", "__spec__", "eval", "exec", "compile", "globals"}
 HIDING_PACKAGES = {"importlib", "imp", "pkgutil", "runpy", "zipimport"}
 
@@ -151,11 +158,21 @@ def impurities(source: str) -> Iterator[str]:
             yield node.id
 
 
+def imported(source: str) -> Iterator[str]:
+    """The packages outside this one that a module imports."""
+    for node in ast.walk(ast.parse(source)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        yield from (package for name in names if (package := name.partition(".")[0]) != "app")
+
+
 def hidden_imports(source: str) -> Iterator[str]:
     """What could import without an import statement, past every contract."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Name) and node.id in HIDING_NAMES:
             yield node.id
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.modules":
+            yield "sys.modules"
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.partition(".")[0] in HIDING_PACKAGES)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in HIDING_PACKAGES:
@@ -167,6 +184,18 @@ def test_pure_rooms_ask_no_clock_open_no_file_and_leave_the_interpreter_alone(ro
     modules = sorted((ROOT / "app" / room).rglob("*.py"))
     assert modules
     assert [f"{module.name}: {found}" for module in modules for found in impurities(module.read_text())] == []
+
+
+def test_pure_rooms_import_from_outside_only_what_is_pure() -> None:
+    modules = [module for room in PURE for module in (ROOT / "app" / room).rglob("*.py")]
+    assert {package for module in modules for package in imported(module.read_text())} == PURE_PACKAGES
+
+
+@pytest.mark.parametrize(
+    "line", ["import glob", "import os.path as p", "from codecs import open as o", "def f():\n    import platform"]
+)
+def test_another_import_in_a_pure_room_would_be_noticed(line: str) -> None:
+    assert set(imported(line)) - PURE_PACKAGES
 
 
 def test_every_import_is_an_import_statement() -> None:
@@ -196,6 +225,7 @@ def test_a_breach_that_needs_no_import_would_be_noticed(line: str) -> None:
         "run = exec",
         "__builtins__['open']",
         "import runpy",
+        "sys.modules['app.allocation']",
     ],
 )
 def test_a_hidden_import_would_be_noticed(line: str) -> None:
