@@ -7,20 +7,21 @@ service would give. Nothing is written.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import msgspec
 
 from app.allocation.decisions import Decisions
-from app.api.decoding import DecodeError
 from app.api.features import FeatureGates
 from app.api.resource import ResourceSlice
 from app.devices.cluster import Cluster
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
 from app.kube.discovery import Served, discover
-from app.kube.resources import PODS, followed, resource_slices
+from app.kube.mirror import Callbacks, Mirror
+from app.kube.pages import list_pages
+from app.kube.resources import PODS, Resource, followed, resource_slices
 from app.kube.snapshot import list_all
 from app.kube.watches import UNFINISHED_PODS
 from app.scheduling.extender import SystemClock
@@ -58,19 +59,27 @@ async def read_cluster(kubeconfig: str, context: str, features: FeatureGates) ->
     async def read(client: KubeClient, served: Served) -> Snapshot:
         cluster, pods = Cluster(features), Pods()
         for kind in followed(served):
-            are_pods = kind is PODS
-            objects, unreadable = await list_all(client, kind, UNFINISHED_PODS if are_pods else None)
-            for obj in objects:
-                (pods if are_pods else cluster).apply(obj)
-            _poison(cluster, kind.kind, unreadable)
+            await _read_kind(client, kind, cluster, pods)
         return Snapshot(cluster, pods)
 
     return await _ask(kubeconfig, context, read)
 
 
-def _poison(cluster: Cluster, kind: str, unreadable: Iterable[DecodeError]) -> None:
-    for found in unreadable:
-        cluster.poison(kind, found.name, found.problem)
+async def _read_kind(client: KubeClient, kind: Resource[Any], cluster: Cluster, pods: Pods) -> None:
+    """All objects of the kind; those that cannot be read count for what the service makes of them."""
+    are_pods = kind is PODS
+    mirror = Mirror(
+        kind,
+        Callbacks(
+            pods.apply if are_pods else cluster.apply,
+            pods.remove if are_pods else cluster.remove,
+            lambda name, problem: cluster.poison(kind.kind, name, problem),
+            on_salvaged=lambda name, problem, salvaged: cluster.poison(kind.kind, name, problem, salvaged),
+        ),
+    )
+    async for page in list_pages(client, kind, UNFINISHED_PODS if are_pods else {}):
+        mirror.listed(page.items or [])
+        mirror.report()
 
 
 async def list_slices(kubeconfig: str, context: str) -> list[ResourceSlice]:

@@ -12,11 +12,11 @@ import pytest
 
 from app.api.core import Node
 from app.api.decoding import DecodeError
-from app.api.resource import FINALIZER
+from app.api.resource import FINALIZER, ResourceClaim
 from app.cli.explain import FAILED, PLACEABLE, REFUSED, report
 from app.embedded import EmbeddedAPIServer
 from app.kube import resources
-from app.kube.resources import NODES
+from app.kube.resources import NODES, resource_claims
 from app.service.service import Service
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import Json, World, serve
@@ -133,6 +133,30 @@ async def test_an_object_that_cannot_be_read_is_named_with_what_to_do(
     (note,) = said.err.splitlines()
     problem = f"Node {world.nodes[2]}: cannot be read: status: nonsense"
     assert note == f"note: {problem}: pods with claims are not placed there: correct it"
+
+
+async def test_a_claim_that_cannot_be_read_keeps_its_devices(
+    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decode(data: bytes | msgspec.Raw) -> ResourceClaim:
+        claim = resource_claims("v1").decode(data)
+        if claim.metadata.name == "broken":
+            raise DecodeError("ResourceClaim", claim.metadata.key, "spec: nonsense")
+        return claim
+
+    for claim, pod in (("broken", "holder"), ("both", "p")):
+        world.claim(claim, count=2)
+        world.pod(pod, claim)
+    allocate(world, "broken", first_slice(world)["spec"]["devices"][0]["name"], "holder")
+    unreadable = msgspec.structs.replace(resource_claims("v1"), decode=decode)
+    monkeypatch.setattr(resources, "resource_claims", lambda version: unreadable)
+    told = await told_by_service(world, "p", capsys)
+    assert "1 is in use" in told
+    assert await report("default/p", [world.nodes[0]], "", kubeconfig, "") == REFUSED
+    assert await report("default/p", [], "", kubeconfig, "") == PLACEABLE
+    said = capsys.readouterr()
+    assert said.out.endswith(told)
+    assert "note: ResourceClaim default/broken: cannot be read: spec: nonsense" in said.err
 
 
 async def test_an_object_that_cannot_be_used_is_named_with_what_to_do(
