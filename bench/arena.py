@@ -87,7 +87,7 @@ class Arena:
     """Enter it with `async with`."""
 
     def __init__(self, directory: Path, nodes: int) -> None:
-        # The features as they are by default: nobody is slowed down by what he is not asked for.
+        # The features as they are by default: no contestant pays for a feature that the row leaves unused.
         self.plane = ControlPlane(directory, feature_gates={}, runtime_config=(), controllers=False)
         self.nodes = nodes
         self.profile: Path | None = None
@@ -125,7 +125,7 @@ class Arena:
         await self._each(self.client.create(path, msgspec.json.encode(made)) for made in objects)
 
     async def clear(self, names: Iterable[str]) -> None:
-        """Remove these pods and their claims, which are called the same. The devices are free again at once."""
+        """Remove these pods and their claims, which have the same names. The devices are free again at once."""
         names = list(names)
         now = msgspec.json.encode({"gracePeriodSeconds": 0})
         release = msgspec.json.encode({"metadata": {"finalizers": None}})

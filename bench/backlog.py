@@ -1,6 +1,6 @@
 """A backlog of refused pods while bound pods change all the time, on a real control plane. `python -m bench.backlog`.
 
-Measures whether other pods are bound quickly meanwhile, what the service costs, and whether every refused pod is tried
+Measures how quickly other pods are bound meanwhile, what the service costs, and that every refused pod is tried
 again when its devices come. Writes its section of docs/performance.md. The exit status is 1 when a limit is broken.
 """
 
@@ -21,6 +21,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from app.plurals import counted
 from app.service import logs
 from bench.arena import CLASS, DRIVER, NAMESPACE, Arena, cpu_seconds
 from bench.cluster import devices_held_twice
@@ -103,7 +104,7 @@ class Bench:
                         arena.client, NAMESPACE, device_class=CLASS, driver=DRIVER, scheduler=SCHEDULER, nodes=nodes
                     ) as backlog,
                 ):
-                    self._say(f"{plan.nodes} nodes are there")
+                    self._say(f"{counted(plan.nodes, 'node')} ready")
                     return await self._play(arena, extender, scheduler, backlog)
 
     async def _play(self, arena: Arena, extender: Extender, scheduler: Component, backlog: Backlog) -> Found:
@@ -124,7 +125,7 @@ class Bench:
         cores, strangers = meter.read()
         grown = _Growth(service, extender.metrics())
         attempts = _Growth(queue, scheduler.metrics(trust))
-        self._say(f"{len(taken)} others were bound meanwhile; now devices come")
+        self._say(f"{counted(len(taken), 'other pod')} bound meanwhile; now devices come")
         waking = await self._relieve(extender, backlog)
         return Found(
             plan=plan,
@@ -153,7 +154,7 @@ class Bench:
             await _until_quiet(extender)
             pods = self._plan.refused * (number + 1) // _PORTIONS - self._plan.refused * number // _PORTIONS
             waking.append(await (backlog.free(pods) if number % 2 else backlog.publish(pods)))
-            self._say(f"{pods} pods were bound within {waking[-1]:.1f} s")
+            self._say(f"{counted(pods, 'pod')} bound within {waking[-1]:.1f} s")
         return waking
 
     def _say(self, text: str) -> None:

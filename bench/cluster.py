@@ -24,6 +24,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from app.plurals import counted
 from app.service import logs
 from app.version import VERSION
 from bench.arena import CLAIMS, CLASS, DEVICES, DRIVER, PCIE_ROOT, PODS, Arena, cpu_seconds
@@ -222,7 +223,7 @@ async def measure(chosen: list[Shape], rounds: int, console: Console) -> list[Ro
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="bench-cluster-") as directory:
             async with Arena(Path(directory), nodes) as arena:
-                console.print(f"{nodes} nodes are there after {time.monotonic() - started:.0f} s", style="dim")
+                console.print(f"{counted(nodes, 'node')} ready after {time.monotonic() - started:.0f} s", style="dim")
                 here = [shape for shape in chosen if shape.nodes == nodes]
                 rows += [await _row(arena, shape, rounds, console) for shape in here]
     return rows
@@ -231,12 +232,12 @@ async def measure(chosen: list[Shape], rounds: int, console: Console) -> list[Ro
 async def _row(arena: Arena, shape: Shape, rounds: int, console: Console) -> Row:
     played: dict[str, list[Round]] = defaultdict(list)
     for number in range(rounds):
-        # Who begins changes, so that a machine that gets slower or faster is nobody's advantage.
+        # They take turns to begin, so that a machine that gets slower or faster favours neither.
         for side in (IN_TREE, OURS) if number % 2 == 0 else (OURS, IN_TREE):
             result = await play(arena, shape, side, number)
             played[side].append(result)
             speed = _speed([result])
-            console.print(f"  {shape.nodes} nodes, {shape.name}, {side}: {speed:.1f} pods/s", style="dim")
+            console.print(f"  {counted(shape.nodes, 'node')}, {shape.name}, {side}: {speed:.1f} pods/s", style="dim")
     in_tree, ours = _side(played[IN_TREE]), _side(played[OURS])
     ratio = round(ours.pods_per_second / in_tree.pods_per_second, 2) if in_tree.pods_per_second else 0.0
     return Row(shape.name, shape.nodes, in_tree, ours, ratio)

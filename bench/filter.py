@@ -26,6 +26,7 @@ from app.api.decoding import convert, decode
 from app.api.features import FeatureGates
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from app.devices.cluster import Cluster
+from app.plurals import counted
 from bench.timing import Timing, timed
 
 DRIVER = "gpu.example.com"
@@ -246,7 +247,7 @@ def run() -> dict[str, Any]:
 def missed(result: dict[str, Any]) -> list[str]:
     """The targets that are missed."""
     rows = [
-        f"filter: {row['nodes']} nodes, {row['state']}, {row['pod']}, {row['case']}: "
+        f"filter: {counted(row['nodes'], 'node')}, {row['state']}, {row['pod']}, {row['case']}: "
         f"{row['time']['median']:.2f} ms, target {row['target']:g}"
         for row in result["filter"]
         if row["target"] and row["time"]["median"] > row["target"]

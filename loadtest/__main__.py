@@ -24,6 +24,7 @@ from rich.table import Table
 from app.demo.companion import Companion
 from app.demo.show import selector_problem, service_command
 from app.embedded.cluster import EmbeddedCluster
+from app.plurals import counted
 from app.service import logs
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
@@ -54,7 +55,7 @@ async def run(options: argparse.Namespace, console: Console) -> int:
             supervision = asyncio.create_task(companion.run())
             try:
                 await _ready(f"http://{service}")
-                console.print(f"{options.nodes} nodes are ready after {time.monotonic() - started:.1f} s")
+                console.print(f"{counted(options.nodes, 'node')} ready after {time.monotonic() - started:.1f} s")
                 code, stats = await _locust(options, f"http://{service}", cluster.url)
                 console.print(table(stats, options.seconds))
                 wrong = cluster.audit()

@@ -82,7 +82,7 @@ class PodSpec(Object, frozen=True, gc=False):
 
 
 class PodResourceClaimStatus(Object, frozen=True, gc=False):
-    """`resource_claim_name` is None when somebody decided that no claim is needed for the entry."""
+    """`resource_claim_name` is None when the entry needs no claim."""
 
     name: str
     resource_claim_name: str | None = None
@@ -114,7 +114,7 @@ class Pod(Object, frozen=True, gc=False):
 
     @property
     def finished(self) -> bool:
-        """True when the pod is through with its claims: it has ended, or is deleted before it got a node."""
+        """True when the pod no longer needs its claims: it has ended, or is deleted before it got a node."""
         return self.status.phase in ("Succeeded", "Failed") or bool(
             self.metadata.deletion_timestamp and not self.spec.node_name
         )

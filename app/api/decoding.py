@@ -20,11 +20,11 @@ T = TypeVar("T")
 _MANAGED_FIELDS = "managedFields"
 
 UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError, MemoryError, OverflowError)
-"""What a decoder may raise for bytes of other people, by itself or from the types it makes."""
+"""What a decoder may raise for bytes that others wrote: its own errors, and those of the types it makes."""
 
 
 class DecodeError(ValueError):
-    """An object that cannot be understood. `name` is namespace/name, or empty when even that is unreadable."""
+    """An object that cannot be decoded. `name` is namespace/name, or empty when even that is unreadable."""
 
     def __init__(self, kind: str, name: str, problem: str) -> None:
         super().__init__(f"{kind} {name or '(unnamed)'}: {problem}")
@@ -91,7 +91,7 @@ def to_builtins(value: Any) -> Any:
 
 
 def _decode_tolerantly(kind: type[T], data: bytes | msgspec.Raw, first: Exception) -> T:
-    """Leave out nulls and try again; when that does not help report the first problem under the object's name."""
+    """Leave out nulls and try again; when that fails too, report the first problem under the object's name."""
     name = ""
     try:
         plain = msgspec.json.decode(data)

@@ -14,7 +14,7 @@ NEEDS_NAMES = (
     "dra-extender: the request has no NodeNames: set `nodeCacheCapable: true` for this extender "
     "in the KubeSchedulerConfiguration"
 )
-"""What is said of a request without the names of nodes."""
+"""The error of a request that lacks the names of nodes."""
 
 
 class ExtenderArgs(msgspec.Struct, frozen=True, gc=False):

@@ -25,7 +25,7 @@ class OwnerReference(Object, frozen=True, gc=False):
 
 
 class ObjectMeta(Object, frozen=True, gc=False):
-    """metav1.ObjectMeta without what we never read (managedFields above all)."""
+    """metav1.ObjectMeta, reduced to the fields that are read: managedFields is not among them."""
 
     name: str = ""
     namespace: str = ""

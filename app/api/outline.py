@@ -1,8 +1,8 @@
 """Where the parts of a JSON text begin and end, for objects that cannot be decoded.
 
-Decoders recurse, so an object that is nested deeply enough cannot be decoded at all, not even to tell which one it is.
+Decoders recurse, so an object that is nested deeply enough cannot be decoded at all, not even to learn which one it is.
 `Outline` promises: no recursion, a number of steps that is proportional to the text and limited, and no allocation but
-of what is returned. It finds brackets and strings; whether what is between them is JSON, it does not ask.
+of what is returned. It finds brackets and strings; what is between them may be anything.
 """
 
 from __future__ import annotations

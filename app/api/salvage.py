@@ -1,6 +1,6 @@
 """What an allocated claim holds, read from a claim that cannot be decoded.
 
-Promises: every device that can be told is told. A result of which only the device can be read counts as the whole
+Promises: every device that can be read is reported. A result of which only the device can be read counts as the whole
 device: too much rather than too little. Never raises.
 """
 
@@ -52,7 +52,7 @@ def _results(outline: Outline) -> Iterator[int]:
 
 
 def _result(outline: Outline, at: int) -> DeviceRequestAllocationResult | None:
-    """One result; None when its device cannot be told. Raises OutlineError."""
+    """One result; None when its device cannot be read. Raises OutlineError."""
     try:
         return decode(DeviceRequestAllocationResult, outline.value(at))
     except DecodeError:

@@ -62,7 +62,7 @@ class ClaimController:
         templates.subscribe(self._template_changed)
 
     async def run(self) -> None:
-        """For ever, from when everything has been listed: before that, missing objects only look missing."""
+        """Run until cancelled, from when everything has been listed: before that, missing objects only look missing."""
         await asyncio.gather(*(informer.synced.wait() for informer in (self._pods, self._claims, self._templates)))
         await self.queue.run()
 

@@ -47,7 +47,7 @@ def wanted_claims(pod: Pod, lookup: Lookup, owned: Iterable[ResourceClaim]) -> l
             continue
         known, name = recorded(pod, entry.name)
         if known and name is None:
-            continue  # somebody decided that no claim is needed
+            continue  # the entry needs no claim
         claim = lookup(pod.metadata.namespace, name) if name else None
         current = name if claim is not None and owns(pod, claim) else mine.get(entry.name)
         found.append(Wanted(entry.name, entry.resource_claim_template_name, current))
@@ -66,7 +66,7 @@ def needs_work(pod: Pod, lookup: Lookup, owned: Iterable[ResourceClaim]) -> bool
 
 
 def unreserved(pod: Pod, lookup: Lookup) -> list[ResourceClaim]:
-    """Allocated claims that lack a reservation for this bound pod; nobody checks that they fit its node."""
+    """Allocated claims that lack a reservation for this bound pod, even those that do not fit its node."""
     if not pod.spec.node_name:
         return []
     found = []
@@ -118,7 +118,7 @@ def instantiate(pod: Pod, entry: str, template: ClaimTemplate, api_version: str)
 # --- claims
 
 Standing = Literal["keep", "drop", "ask"]
-"""Of a consumer in reservedFor; "ask": only a live look at the pod can tell."""
+"""What becomes of a consumer in reservedFor; "ask": read the pod from the API server."""
 
 
 def standing(consumer: ResourceClaimConsumerReference, cached: Pod | None, *, known_deleted: bool) -> Standing:
@@ -159,7 +159,7 @@ def clean_up(
     """The writes that are due, in order. `consumers`: the reservations that stay.
 
     Deallocation and release of the finalizer happen only when the last consumer goes or the claim is being deleted:
-    an allocation that nobody ever reserved stays.
+    an allocation that was never reserved stays.
     """
     protected = FINALIZER in claim.metadata.finalizers
     dropped = len(consumers) < len(claim.status.reserved_for)

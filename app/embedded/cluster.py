@@ -5,8 +5,8 @@
         await cluster.apply("...yaml...")
         await cluster.wait_until(lambda: cluster.running("default", "pod0"))
 
-Everybody speaks HTTP with the API server, so `cluster.faults` reaches everybody. Only the seed goes past it: thousands
-of nodes and slices are stored in one go.
+All actors speak HTTP with the API server, so `cluster.faults` reaches all of them. Only the seed goes past it:
+thousands of nodes and slices are stored in one go.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class EmbeddedCluster:
         return all(pod is not None and pod.status.phase == "Running" for pod in pods)
 
     def events(self, namespace: str, name: str) -> list[tuple[str, str]]:
-        """(reason, message) of what was reported about an object, oldest first."""
+        """(reason, message) of the events about an object, oldest first."""
         found = self.store.list("events", namespace, fields=f"involvedObject.name={name}")
         found.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
         return [(event.get("reason", ""), event.get("message", "")) for event in found]

@@ -59,7 +59,7 @@ class Controllers:
         self.fabric = Fabric(driver, self.claims, delay=fabric_delay)
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         actors = (self.claim_controller, self.replicas, self.kubelet, self.eviction, self.fabric)
         async with asyncio.TaskGroup() as group:
             for informer in self.informers:

@@ -182,7 +182,7 @@ class Fabric:
         claims.subscribe(self._changed)
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         await self.queue.run()
 
     def _changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
@@ -199,7 +199,7 @@ class Fabric:
 
 
 def unready_devices(claim: ResourceClaim) -> Iterable[tuple[DeviceID, str | None, tuple[str, ...]]]:
-    """Allocated devices with binding conditions that nobody has reported on yet."""
+    """Allocated devices whose binding conditions have no report yet."""
     results = claim.allocation.devices.results if claim.allocation is not None else ()
     reported = {
         (status.driver, status.pool, status.device): {condition.type for condition in status.conditions}

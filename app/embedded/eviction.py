@@ -71,7 +71,7 @@ class EvictionController:
             rules.subscribe(self._rule_changed)
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         informers = (self._pods, self._claims, self._slices, *((self._rules,) if self._rules is not None else ()))
         await asyncio.gather(*(informer.synced.wait() for informer in informers))
         await self.queue.run()

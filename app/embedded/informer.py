@@ -51,7 +51,7 @@ class Informer(Generic[T]):
         )
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         await self._reflector.run()
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:

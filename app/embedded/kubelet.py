@@ -156,7 +156,7 @@ class Kubelet:
         claims.subscribe(self._claim_changed)
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         await asyncio.gather(self._pods.synced.wait(), self._claims.synced.wait())
         await self.queue.run()
 

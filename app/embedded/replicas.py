@@ -118,7 +118,7 @@ class ReplicaController:
         pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         await asyncio.gather(self._deployments.synced.wait(), self._pods.synced.wait())
         await self.queue.run()
 

@@ -61,7 +61,7 @@ class WorkQueue(Generic[K]):
         return not self._waiting and not self._busy
 
     async def run(self) -> None:
-        """For ever."""
+        """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(self._workers):

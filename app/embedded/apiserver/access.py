@@ -1,5 +1,5 @@
-"""Who may do what: bearer tokens to users, and a policy that decides. Everybody may do everything unless told
-otherwise."""
+"""Who may do what: bearer tokens to users, and a policy that decides. By default every user may
+do everything."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ class Faults:
         return [line for line in lines for _ in range(2 if self._random.random() < chance else 1)]
 
     def connect(self, end: Callable[[str, bool], int]) -> None:
-        """The server tells how its watches are ended: `end(resource pattern, with 410)` returns how many."""
+        """The server sets how its watches are ended: `end(resource pattern, with 410)` returns how many."""
         self._end = end
 
     def cut_watches(self, resource: str = "*") -> int:

@@ -38,7 +38,7 @@ _UNTRACKED: Final = {
 
 
 def tracked(obj: JSON) -> JSON:
-    """`obj` without the fields nobody owns: type meta and what the system writes into metadata."""
+    """`obj` without the fields that have no owner: type meta and what the system writes into metadata."""
     kept = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion", "metadata")}
     metadata = {k: v for k, v in obj.get("metadata", {}).items() if k not in _UNTRACKED["metadata"]}
     if metadata:

@@ -1,4 +1,4 @@
-"""Objects nobody owns any more: dependents of deleted owners, and the contents of deleted namespaces.
+"""Objects that have lost their owners: dependents of deleted owners, and the contents of deleted namespaces.
 
 Follows every change of the storage. Deleting is put off to a task of its own, as the real garbage collector is a
 controller: a client sees the owner go first and the dependents a moment later.

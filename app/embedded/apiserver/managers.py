@@ -107,8 +107,8 @@ def note_creation(resource: Resource, new: JSON, name: str, now: str) -> None:
 
 
 def note_update(resource: Resource, new: JSON, old: JSON, name: str, now: str, subresource: str) -> None:
-    """Set `new`'s managedFields after an update of `old` by the manager `name`: it owns what it changed, nobody
-    else does."""
+    """Set `new`'s managedFields after an update of `old` by the manager `name`: it alone owns what it
+    changed."""
     before, after = _view(old, resource, subresource), _view(new, resource, subresource)
     shape = schema(resource.kind.model(resource.kind.storage_version)).shape
     written, gone = fieldset.changes(before, after, shape)

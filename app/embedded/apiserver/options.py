@@ -13,9 +13,8 @@ Clock = Callable[[], datetime]
 
 @dataclass(frozen=True)
 class Options:
-    """Options of create, update and patch. `manager` is the field manager, '' for nobody; `validation` says what
-    happens
-    to unknown fields (Strict, Warn, Ignore); `warnings` collects what the client has to hear."""
+    """Options of create, update and patch. `manager` is the field manager, '' for none; `validation` says what
+    happens to unknown fields (Strict, Warn, Ignore); `warnings` collects warnings for the client."""
 
     dry_run: bool = False
     manager: str = ""

@@ -45,7 +45,7 @@ _EMPTY_IS_NOTHING: Final = frozenset(
         "unschedulable",
     }
 )
-"""Fields whose zero is written by Go but means that they were not given; for all others zero may have been said."""
+"""Fields that Go writes as zero when they were not given; a zero of any other field may have been given."""
 
 Fields = dict[int, tuple[str, str]]
 """Field number -> (name, type)."""

@@ -125,7 +125,7 @@ def _token(revision: int, last: Key) -> str:
 
 
 def watch(storage: Storage, call: Call) -> Streaming:
-    """A watch from the revision the request names; without one, it first tells what exists."""
+    """A watch from the revision the request names; without one, it begins with what exists."""
     options = listoptions.read(call.incoming.query, watching=True)
     selector, collection = selector_of(call), storage.collection(call.resource.kind)
     watcher = Watcher(collection, call.resource, call.info.namespace, selector, representation_of(call))

@@ -83,7 +83,7 @@ class Event:
         return self._left
 
     def encoded(self, kind: str, resource: Resource) -> bytes:
-        """The line of the watch stream that tells `resource`'s watchers of this event as one of type `kind`."""
+        """The line of the watch stream that reports this event to `resource`'s watchers as one of type `kind`."""
         line = self._encoded.get((kind, resource.api_version))
         if line is None:
             line = frame(kind, resource, self.shown(kind).encoded(resource))

@@ -65,7 +65,7 @@ def _check_bindable(existing: Stored, metadata: JSON) -> None:
 
 
 def evict(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, options: Options) -> None:
-    """Delete a pod unless a disruption budget that selects it says that it allows none."""
+    """Delete a pod when no disruption budget that selects it is used up."""
     pod = verbs.get(pods, namespace, name).object
     labels = pod["metadata"].get("labels") or {}
     budgets = verbs.storage.collection(verbs.registry.stored_form("poddisruptionbudgets").kind)

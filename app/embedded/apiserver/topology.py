@@ -1,4 +1,4 @@
-"""What the models of kubernetes-asyncio do not tell: how lists merge, which structs and maps are atomic, what is a
+"""What the models of kubernetes-asyncio leave open: how lists merge, which structs and maps are atomic, what is a
 quantity.
 
 `LISTS` says for each list that is not atomic how its items are told apart: by `keys` (a map) or by value (`unique`,

@@ -1,7 +1,7 @@
 """The verbs on objects: create, update, delete, with the rules every kind shares.
 
 What the API server does around a kind's own rules: canonical form, names and namespaces (admission.py),
-resourceVersion and UID preconditions, system fields nobody may set (preconditions.py), generation, finalizers and
+resourceVersion and UID preconditions, fields that only the system sets (preconditions.py), generation, finalizers and
 grace periods, writes that change nothing, dry runs. Everything is synchronous: between two awaits of a request
 nothing else changes.
 """

@@ -1,7 +1,7 @@
 """One watch of one client: what happened to the objects it selected, as lines ready to send.
 
 A `Watcher` listens to a collection from a revision on and queues lines in order; an object that starts or stops
-matching the selector is reported as ADDED or DELETED. It never waits for its client: one that falls more than
+matching the selector appears as ADDED or DELETED. It never waits for its client: one that falls more than
 `MOST_PENDING` lines behind is ended, and the client lists again.
 """
 
@@ -44,8 +44,8 @@ class Watcher:
         self.closed = False
 
     def start(self, revision: int, *, initial: list[Stored] | None = None, end_at: int | None = None) -> None:
-        """Begin after `revision`. `initial` objects are reported as ADDED first, and then comes the bookmark that ends
-        them when `end_at` gives its revision. A revision that is forgotten becomes an ERROR line and ends the watch."""
+        """Begin after `revision`. `initial` objects come first, as ADDED, followed by the bookmark that ends them
+        when `end_at` gives its revision. A revision that is forgotten becomes an ERROR line and ends the watch."""
         self._after = revision
         try:
             missed = [] if initial is not None else self._collection.since(revision)
@@ -89,7 +89,7 @@ class Watcher:
         self._wake()
 
     def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> None:
-        """Report how far the client is."""
+        """Queue a bookmark: how far the client is."""
         metadata: JSON = {"resourceVersion": str(revision)}
         if annotations:
             metadata["annotations"] = annotations
@@ -97,7 +97,7 @@ class Watcher:
         self._queue(frame("BOOKMARK", self._resource, body))
 
     def fail(self, error: StatusError) -> None:
-        """Report an error and end."""
+        """Queue an error and end."""
         self._queue(b'{"type":"ERROR","object":%b}\n' % orjson.dumps(error.body()))
         self.close()
 

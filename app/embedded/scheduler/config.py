@@ -89,7 +89,7 @@ class Profile(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """The whole configuration; what the stand-in has no use for is read and ignored."""
+    """The whole configuration; fields that the stand-in does not use are ignored."""
 
     api_version: str = API_VERSION
     kind: str = KIND

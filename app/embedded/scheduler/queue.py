@@ -45,7 +45,7 @@ class Item(msgspec.Struct, Generic[T], eq=False):
 
 
 class SchedulingQueue(Generic[T]):
-    """Pods by UID. `gate` says whether a pod may be tried at all."""
+    """Pods by UID. `gate` is True for pods that may be tried."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class SchedulingQueue(Generic[T]):
             self._requeue(item)
 
     def remove(self, uid: str) -> None:
-        """The pod is gone, or bound: nothing is to be done for it any more."""
+        """The pod is gone, or bound: it needs nothing more."""
         item = self._items.pop(uid, None)
         self._waiting.pop(uid, None)
         if item is not None and item.place == "flight":
@@ -185,7 +185,7 @@ class SchedulingQueue(Generic[T]):
                 self._requeue(item)
 
     def next_due(self) -> float | None:
-        """When the next backoff ends, on the queue's clock; None when nobody backs off."""
+        """When the next backoff ends, on the queue's clock; None when no pod backs off."""
         self._drop_void(self._backing)
         return self._backing[0][0] if self._backing else None
 

@@ -11,7 +11,7 @@ from app.kube.resources import Resource
 
 
 class PodRecord(msgspec.Struct, frozen=True):
-    """A pod, and its JSON as served while it has no node (nobody is asked about bound pods)."""
+    """A pod, and its JSON as served while it has no node (extenders are asked about pods without a node only)."""
 
     pod: FullPod
     raw: bytes

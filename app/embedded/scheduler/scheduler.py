@@ -99,7 +99,7 @@ class Scheduler:
         return len(self._bindings)
 
     async def run(self) -> None:
-        """For ever, from when everything has been listed."""
+        """Run until cancelled, from when everything has been listed."""
         async with asyncio.TaskGroup() as group:
             for informer in self.informers:
                 group.create_task(informer.run())

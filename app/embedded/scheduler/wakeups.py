@@ -43,7 +43,7 @@ def wakes(wakeup: Wakeup, refusers: frozenset[Refuser]) -> bool:
 
 
 def of_pod(old: FullPod | None, new: FullPod | None) -> Wakeup | None:
-    """What the change of another pod means. Pods without a node wake nobody."""
+    """What the change of another pod means. Pods without a node wake no other."""
     before = old is not None and bool(old.spec.node_name)
     after = new is not None and bool(new.spec.node_name)
     ended = new is None or new.status.phase in ("Succeeded", "Failed")
@@ -55,7 +55,7 @@ def of_pod(old: FullPod | None, new: FullPod | None) -> Wakeup | None:
 
 
 def of_node(old: FullNode | None, new: FullNode | None) -> Wakeup | None:
-    """Heartbeats and other status noise wake nobody."""
+    """Heartbeats and other status noise wake no pod."""
     if old is None or new is None:
         return Wakeup("node")
     same = (
