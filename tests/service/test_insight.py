@@ -166,7 +166,7 @@ async def test_nothing_is_wrong_in_a_sound_cluster(service: Service) -> None:
 
 
 async def test_problems_name_the_object_and_what_to_do(world: World, start_service: StartService) -> None:
-    world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
+    world.api.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
     async with start_service(wait=False) as service:
         await until(lambda: service.status.engine is not None and service.status.engine.watches.synced)
         assert service.status.engine is not None
