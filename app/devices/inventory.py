@@ -164,14 +164,22 @@ class Inventory:
         published = self._pools.get(pool)
         return published is not None and published.is_whole()
 
-    def problems(self) -> Iterator[Problem]:
-        """What is wrong with slices of the newest generation of their pool."""
-        for pool in self._unchecked:
+    def check_pools(self) -> Iterator[None]:
+        """Check what has changed, a pool at a step. Pools may change between steps; `problems` checks the rest."""
+        for _ in range(len(self._unchecked)):
+            if not self._unchecked:
+                return
+            pool, _ = self._unchecked.popitem()
             published = self._pools.get(pool)
             found = tuple(problems_of(pool, tuple(published.newest()), self._features)) if published else ()
             if found:
                 self._problems[pool] = found
             else:
                 self._problems.pop(pool, None)
-        self._unchecked.clear()
+            yield
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong with slices of the newest generation of their pool."""
+        for _ in self.check_pools():
+            pass
         return chain.from_iterable(self._problems.values())

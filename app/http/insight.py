@@ -49,8 +49,8 @@ class Insight(Protocol):
     def view(self) -> View:
         """What questions may read. Asked for only when something is known."""
 
-    def problems(self) -> Sequence[Problem]:
-        """What is wrong, and what to do about each. Asked for only when something is known."""
+    def problems(self) -> Generator[None, None, Sequence[Problem]]:
+        """What is wrong, and what to do about each, in small steps. Asked for only when something is known."""
 
 
 _UNKNOWN_YET: dict[int | str, dict[str, Any]] = {503: {"model": Unanswered, "description": "nothing is known yet"}}
@@ -122,7 +122,9 @@ def insight_router(insight: Insight) -> APIRouter:
     @router.get("/problems")
     async def problems() -> Problems:
         """Objects that cannot be used, claims that conflict, missing permissions, and what to do about each."""
-        found = known().problems()
+        steps = known().problems()
+        async with turn:
+            found = await _stepwise(steps)
         return Problems(total=len(found), problems=list(found[:MOST_PROBLEMS]))
 
     return router

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from app.http.reports import Problem
 from app.scheduling.view import View
@@ -33,9 +33,10 @@ class Insight:
         """What questions may read."""
         return self._engine.extender.view
 
-    def problems(self) -> Sequence[Problem]:
-        """What is wrong, and what to do about each."""
+    def problems(self) -> Generator[None, None, Sequence[Problem]]:
+        """What is wrong, and what to do about each, in small steps."""
         engine = self._engine
+        yield from engine.cluster.inventory.check_pools()
         return list(problems(engine.cluster, engine.audit.current, self._status.missing_permissions))
 
     @property

@@ -6,7 +6,7 @@ devices that are held, shared, and on their way; pods that were refused; objects
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cache
 from typing import Any
 
@@ -57,7 +57,8 @@ class Scripted:
         assert state is not None
         return state
 
-    def problems(self) -> Sequence[Problem]:
+    def problems(self) -> Generator[None, None, Sequence[Problem]]:
+        yield
         twice = Violation("device", f"{DRIVER}/n1/a", ("default/bound", "other/thief"), "allocated twice")
         return list(problems(self.view.cluster, [twice], ["patch resourceclaims/status"]))
 

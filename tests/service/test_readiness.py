@@ -131,7 +131,7 @@ async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one
 async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.service.apiversion.PERIOD", 0.05)
     async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
-        before.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
+        before.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url}))
         await service.start()

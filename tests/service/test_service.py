@@ -164,7 +164,7 @@ async def test_a_service_that_cannot_listen_leaves_nothing_open(world: World) ->
 async def test_missing_permissions_are_named_at_the_start(
     world: World, start_service: StartService, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    world.api.access.policy = lambda attributes: attributes.resource != "resourceclaims/binding"
+    world.api.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
     async with start_service(wait=False) as service:
         await until(lambda: "resourceclaims/binding.resource.k8s.io" in service.gate.unavailable())
     captured = capfd.readouterr()
