@@ -54,7 +54,7 @@ class Rights:
     def allows(self, asked: Attributes) -> bool:
         rules = self.rules.get(asked.user)
         return rules is None or any(
-            asked.verb in rule["verbs"] and asked.group in rule["apiGroups"] and asked.resource in rule["resources"]
+            asked.verb in rule["verbs"] and asked.group in rule["apiGroups"] and asked.target in rule["resources"]
             for rule in rules
         )
 
