@@ -85,7 +85,17 @@ def _unit(options: argparse.Namespace) -> list[Sequence[str]]:
 def _run(arguments: Sequence[str]) -> Run:
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--junit-xml={report}", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "tests.support.flakes.live",
+            f"--junit-xml={report}",
+            *arguments,
+        ]
         print("  " + " ".join(arguments), flush=True)
         return read(report, subprocess.run(command, cwd=ROOT, check=False).returncode)
 
