@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -19,6 +20,11 @@ settings.register_profile("tests", deadline=None, suppress_health_check=[HealthC
 settings.load_profile("tests")
 
 sys.setrecursionlimit(FRAMES)  # as the entry point does
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than processors: many tests wait for sockets, processes and the pauses of a served loop."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,8 @@ import pytest
 from app.embedded import Fault
 from tests.support.flows.flow import Flow
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., dict[str, Any]]
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from app.embedded.manifests import FIRST_SAMPLES
 from tests.support.flows.flow import Flow
+
+pytestmark = pytest.mark.slow
 
 
 async def test_the_tutorial_pod_gets_a_gpu_with_enough_memory_and_gives_it_back(flow: Flow) -> None:

@@ -261,7 +261,7 @@ verb_bodies = st.one_of(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(verb=st.sampled_from(["filter", "prioritize", "preempt", "bind"]), body=verb_bodies)
 async def test_no_body_whatsoever_leads_to_a_500(
     served: Served, session: aiohttp.ClientSession, verb: str, body: bytes

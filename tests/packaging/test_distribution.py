@@ -22,6 +22,8 @@ from packaging.requirements import Requirement
 from app.version import VERSION
 from tests.support.patience import LONGEST
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
