@@ -53,10 +53,13 @@ class Rights:
 
     def allows(self, asked: Attributes) -> bool:
         rules = self.rules.get(asked.user)
-        return rules is None or any(
-            asked.verb in rule["verbs"] and asked.group in rule["apiGroups"] and asked.target in rule["resources"]
-            for rule in rules
-        )
+        return rules is None or any(asked.verb in rule["verbs"] and _is_about(rule, asked) for rule in rules)
+
+
+def _is_about(rule: Rule, asked: Attributes) -> bool:
+    if asked.path:
+        return asked.path in rule.get("nonResourceURLs", ())
+    return asked.group in rule.get("apiGroups", ()) and asked.target in rule.get("resources", ())
 
 
 @each_scenario

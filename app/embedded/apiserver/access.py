@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from app.embedded.apiserver.statuses import JSON, StatusError, qualified
+from app.embedded.apiserver.statuses import StatusError, qualified
 from app.embedded.apiserver.strategy import Caller
 
 DEFAULT_USER = "embedded-admin"
@@ -14,15 +14,18 @@ DEFAULT_USER = "embedded-admin"
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What an access decision is about; `subresource`, `namespace` and `name` may be empty."""
+    """What an access decision is about: a resource, whose `subresource`, `namespace` and `name` may be empty, or the
+    `path` of something else.
+    """
 
     user: str
     verb: str
-    group: str
-    resource: str
+    group: str = ""
+    resource: str = ""
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    path: str = ""
 
     @property
     def target(self) -> str:
@@ -71,25 +74,3 @@ class Access:
             named = f"{qualified(attributes.resource, attributes.group)} is forbidden: {why}"
         details = {"name": attributes.name, "group": attributes.group, "kind": attributes.resource}
         raise StatusError(403, "Forbidden", named, {key: value for key, value in details.items() if value})
-
-    def review(self, body: JSON, user: str) -> JSON:
-        """Answer a SelfSubjectAccessReview."""
-        spec = body.get("spec") or {}
-        asked = spec.get("resourceAttributes") or {}
-        attributes = Attributes(
-            user,
-            asked.get("verb", ""),
-            asked.get("group", ""),
-            asked.get("resource", ""),
-            asked.get("subresource", ""),
-            asked.get("namespace", ""),
-            asked.get("name", ""),
-        )
-        allowed = self.policy(attributes)
-        return {
-            "kind": "SelfSubjectAccessReview",
-            "apiVersion": "authorization.k8s.io/v1",
-            "metadata": {},
-            "spec": spec,
-            "status": {"allowed": allowed},
-        }

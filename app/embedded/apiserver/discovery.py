@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from app.embedded.apiserver import reviews
 from app.embedded.apiserver.registry import Registry, Resource
 from app.embedded.apiserver.statuses import JSON
 
@@ -26,14 +27,6 @@ VERSION: Final[JSON] = {
 AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _SUBRESOURCE_VERBS: Final = ("get", "patch", "update")
 
-_REVIEWS: Final = {"group": "authorization.k8s.io", "version": "v1"}
-_REVIEW_RESOURCE: Final[JSON] = {
-    "name": "selfsubjectaccessreviews",
-    "singularName": "selfsubjectaccessreview",
-    "namespaced": False,
-    "kind": "SelfSubjectAccessReview",
-    "verbs": ["create"],
-}
 _SUBRESOURCES: Final[dict[str, JSON]] = {
     "binding": {"group": "", "version": "v1", "kind": "Binding"},
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
@@ -46,7 +39,8 @@ class Discovery:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._groups = registry.groups()
-        self._groups.setdefault(_REVIEWS["group"], [_REVIEWS["version"]])
+        for group, _ in reviews.KINDS:
+            self._groups.setdefault(group, ["v1"])
 
     def versions(self, address: str) -> JSON:
         """/api"""
@@ -75,9 +69,10 @@ class Discovery:
         """/api/v1, /apis/GROUP/VERSION"""
         if version not in self._groups.get(group, ()):
             return None
-        listed: list[JSON] = []
-        if group == _REVIEWS["group"]:
-            listed.append(_REVIEW_RESOURCE)
+        listed: list[JSON] = [
+            {"name": plural, "singularName": kind.lower(), "namespaced": False, "kind": kind, "verbs": ["create"]}
+            for plural, kind in _reviews(group)
+        ]
         for resource in self._registry.of_version(group, version):
             listed += self._plain(resource)
         group_version = f"{group}/{version}" if group else version
@@ -139,17 +134,16 @@ class Discovery:
         return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
     def _aggregated_version(self, group: str, version: str) -> list[JSON]:
-        listed: list[JSON] = []
-        if group == _REVIEWS["group"]:
-            listed.append(
-                {
-                    "resource": _REVIEW_RESOURCE["name"],
-                    "responseKind": {"group": "", "version": "", "kind": _REVIEW_RESOURCE["kind"]},
-                    "scope": "Cluster",
-                    "singularResource": _REVIEW_RESOURCE["singularName"],
-                    "verbs": ["create"],
-                }
-            )
+        listed: list[JSON] = [
+            {
+                "resource": plural,
+                "responseKind": {"group": "", "version": "", "kind": kind},
+                "scope": "Cluster",
+                "singularResource": kind.lower(),
+                "verbs": ["create"],
+            }
+            for plural, kind in _reviews(group)
+        ]
         return listed + [self._aggregated_resource(r) for r in self._registry.of_version(group, version)]
 
     @staticmethod
@@ -177,3 +171,8 @@ class Discovery:
         if subresources:
             item["subresources"] = subresources
         return item
+
+
+def _reviews(group: str) -> list[tuple[str, str]]:
+    """Plural and kind of the reviews of a group."""
+    return [(plural, kind) for (of, plural), kind in reviews.KINDS.items() if of == group]

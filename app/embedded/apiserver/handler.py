@@ -14,6 +14,7 @@ from app.embedded.apiserver.garbage import Garbage
 from app.embedded.apiserver.openapi import OpenAPI
 from app.embedded.apiserver.registry import Registry
 from app.embedded.apiserver.requests import Answer, Call, Incoming, Streaming, document, failure, options_of
+from app.embedded.apiserver.reviews import Reviews
 from app.embedded.apiserver.routes import RequestInfo, resource_request
 from app.embedded.apiserver.statuses import (
     StatusError,
@@ -25,7 +26,6 @@ from app.embedded.apiserver.storage import Storage
 from app.embedded.apiserver.verbs import Verbs
 from app.unexpected import unexpected
 
-_REVIEWS: Final = ("authorization.k8s.io", "selfsubjectaccessreviews")
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 
 
@@ -39,6 +39,7 @@ class Handling:
         verbs: Verbs,
         garbage: Garbage,
         access: Access,
+        reviews: Reviews,
         faults: Faults,
         audit: Audit,
     ) -> None:
@@ -47,6 +48,7 @@ class Handling:
         self._verbs = verbs
         self._garbage = garbage
         self._access = access
+        self._reviews = reviews
         self._faults = faults
         self._audit = audit
         self._discovery = Discovery(registry)
@@ -60,7 +62,7 @@ class Handling:
                 return self._document(incoming)
             except StatusError as error:
                 return failure(error)
-        user = self._access.user(incoming.headers.get("Authorization", ""))
+        user = self._reviews.user(incoming.headers.get("Authorization", ""))
         code = 0
         try:
             answer = await self._through_faults(info, incoming, user)
@@ -119,10 +121,9 @@ class Handling:
 
     def _resource(self, info: RequestInfo, incoming: Incoming, user: str, warnings: list[str]) -> Answer | Streaming:
         attributes = Attributes(user, info.verb, info.group, info.resource, info.subresource, info.namespace, info.name)
-        if (info.group, info.resource) == _REVIEWS:
-            if info.verb != "create":
-                raise method_not_allowed()
-            return document(self._access.review(incoming.json_object(), user), 201)
+        reviewed = self._reviews.answer(info, incoming, user)
+        if reviewed is not None:
+            return reviewed
         resource = self._registry.find(info.group, info.version, info.resource)
         if resource is None:
             if info.group not in self._registry.groups():

@@ -30,6 +30,7 @@ from app.embedded.apiserver.garbage import Garbage
 from app.embedded.apiserver.handler import Handling
 from app.embedded.apiserver.options import Clock
 from app.embedded.apiserver.requests import Answer, Incoming, Streaming, failure
+from app.embedded.apiserver.reviews import Reviews
 from app.embedded.apiserver.statuses import JSON, StatusError
 from app.embedded.apiserver.storage import Storage
 from app.embedded.apiserver.store import Store
@@ -86,8 +87,9 @@ class EmbeddedAPIServer:
         self.access = access or Access()
         self.faults = Faults(seed or 0)
         self.audit = Audit()
+        reviews = Reviews(self.access, self.store, self.verbs.clock)
         self._handling = Handling(
-            self.registry, self.storage, self.verbs, self.garbage, self.access, self.faults, self.audit
+            self.registry, self.storage, self.verbs, self.garbage, self.access, reviews, self.faults, self.audit
         )
         self._watches: dict[Streaming, web.BaseRequest] = {}
         self._runner: web.ServerRunner | None = None
