@@ -26,7 +26,7 @@ from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
 from tests.e2e.components import Component, free_port
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.extender import SCHEDULER_GATES, Extender, scheduler_configuration, shipped_environment
+from tests.e2e.extender import SCHEDULER_GATES, Extender, insight_reader, scheduler_configuration, shipped_environment
 from tests.e2e.pacing import together
 
 ROOT = Path(__file__).parents[1]
@@ -175,7 +175,9 @@ class Arena:
         plane = self.plane
         plane.kubectl("apply", f"--filename={ROOT / 'manifests' / 'rbac' / 'scheduler.yaml'}")
         account = plane.service_account_kubeconfig("dra-system", "dra-extender")
-        extender = Extender(plane.directory / "logs", "dra-extender-0", plane.credentials, account)
+        extender = Extender(
+            plane.directory / "logs", "dra-extender-0", plane.credentials, account, reader=insight_reader(plane)
+        )
         config = scheduler_configuration("secondary-scheduler.yaml", extender.url, plane.credentials)
         account = plane.service_account_kubeconfig("dra-system", "dra-scheduler")
         try:

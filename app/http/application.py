@@ -6,6 +6,7 @@ Both are one application unless insight has an address of its own; then the verb
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +16,8 @@ from starlette.routing import Route
 from app.http.clients import Clients
 from app.http.health import Health, health_router
 from app.http.metrics import Metrics
+from app.http.protocol import PROBES
+from app.http.readers import Guard, Readers
 from app.http.verbs import Terms, Verbs, make_verbs
 from app.version import VERSION
 
@@ -28,20 +31,23 @@ def create_app(
     clients: Clients | None = None,
     health: Health | None = None,
     insight: Iterable[APIRouter] = (),
+    readers: Readers | None = None,
 ) -> FastAPI:
     """The application of the verbs' address; with `health` and `insight` it serves those too. `clients` may call the
-    verbs: without it, all.
+    verbs, `readers` read everything else but the probes: without them, all.
     """
     app = _application("extender verbs")
     made = make_verbs(verbs, Terms(unavailable, metrics, max_body, clients or Clients()))
-    for path, verb in (
-        ("/scheduler/filter", made.filter),
-        ("/scheduler/prioritize", made.prioritize),
-        ("/scheduler/preempt", made.preempt),
-        ("/scheduler/bind", made.bind),
-        ("/advisor/prioritize", made.advise),
-    ):
+    routes: dict[str, Callable[..., Any]] = {
+        "/scheduler/filter": made.filter,
+        "/scheduler/prioritize": made.prioritize,
+        "/scheduler/preempt": made.preempt,
+        "/scheduler/bind": made.bind,
+        "/advisor/prioritize": made.advise,
+    }
+    for path, verb in routes.items():
         app.router.routes.append(Route(path, verb))
+    _guard(app, readers, PROBES | routes.keys())
     if health is not None:
         app.include_router(health_router(health, metrics))
     for router in insight:
@@ -49,9 +55,14 @@ def create_app(
     return app
 
 
-def create_insight_app(health: Health, metrics: Metrics, insight: Iterable[APIRouter] = ()) -> FastAPI:
-    """The application of a separate address for probes, metrics and insight."""
+def create_insight_app(
+    health: Health, metrics: Metrics, insight: Iterable[APIRouter] = (), readers: Readers | None = None
+) -> FastAPI:
+    """The application of a separate address for probes, metrics and insight. `readers` may read what is no probe:
+    without it, all.
+    """
     app = _application("insight")
+    _guard(app, readers, PROBES)
     app.include_router(health_router(health, metrics))
     for router in insight:
         app.include_router(router)
@@ -65,6 +76,11 @@ def _application(title: str) -> FastAPI:
     )
     app.exception_handler(RequestValidationError)(_malformed)
     return app
+
+
+def _guard(app: FastAPI, readers: Readers | None, open_paths: frozenset[str]) -> None:
+    if readers is not None:
+        app.add_middleware(Guard, readers=readers, open_paths=open_paths)
 
 
 async def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -1,4 +1,4 @@
-"""Probes and version: `/livez`, `/readyz`, `/version`, `/metrics`.
+"""Probes and version: `/livez`, `/readyz`, `/version`, `/metrics`. Probes are open to everybody.
 
 Live means that the process can still do its work; ready means that it may decide now: everything was listed once,
 every kind is being watched, and this replica leads. Both say why not, as JSON that people and probes can read.
@@ -13,6 +13,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from app.http.metrics import CONTENT_TYPE, Metrics
+from app.http.readers import REFUSALS
 from app.version import VERSION
 
 
@@ -69,7 +70,7 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
         """Does this replica serve the verbs now?"""
         return report(health.ready(), response)
 
-    @router.get("/version")
+    @router.get("/version", responses=REFUSALS)
     async def version() -> Version:
         """This program, and what it talks to."""
         kubernetes, resource_api, server = health.kubernetes
@@ -78,7 +79,7 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
     @router.get(
         "/metrics",
         response_class=Response,
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        responses=REFUSALS | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     async def exposition() -> Response:
         """Counters and gauges for Prometheus."""

@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from app.api.core import Pod
 from app.devices.readonly import ReadOnlyCluster
+from app.http.readers import REFUSALS
 from app.http.reports import (
     Inventory,
     NodeReport,
@@ -53,7 +54,6 @@ class Insight(Protocol):
         """What is wrong, and what to do about each, in small steps. Asked for only when something is known."""
 
 
-_UNKNOWN_YET: dict[int | str, dict[str, Any]] = {503: {"model": Unanswered, "description": "nothing is known yet"}}
 _UNANSWERED: dict[int | str, dict[str, Any]] = {
     400: {"model": Unanswered, "description": "a parameter is missing or malformed"},
     404: {"model": Unanswered, "description": "no such pod or node"},
@@ -76,7 +76,7 @@ PodKey = Annotated[
 
 def insight_router(insight: Insight) -> APIRouter:
     """The routes below /insight."""
-    router = APIRouter(prefix="/insight", tags=["insight"], responses=_UNKNOWN_YET)
+    router = APIRouter(prefix="/insight", tags=["insight"], responses=REFUSALS)
     turn = asyncio.Lock()
 
     def known() -> Insight:

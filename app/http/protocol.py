@@ -31,7 +31,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     probe_connections: int = 16
 
 
-PROBES = frozenset({b"/livez", b"/readyz"})
+PROBES = frozenset({"/livez", "/readyz"})
+"""What kubelet asks. Its paths are open to everybody, and are answered beyond the cap of connections."""
 
 
 def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
@@ -108,7 +109,7 @@ def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
 
         def _application(self) -> ASGI3Application:
             """What answers the request whose URL has come."""
-            refused = self._probes_only and self.url.partition(b"?")[0] not in PROBES
+            refused = self._probes_only and self.url.partition(b"?")[0].decode("latin-1") not in PROBES
             return service_unavailable if refused else self.config.loaded_app
 
         def _count(self, size: int) -> None:

@@ -89,6 +89,15 @@ def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:
     return tuple(Permission(verb, GROUP, "resourceclaims", why, namespace=namespace) for verb in ("create", "patch"))
 
 
+def permissions_for_readers() -> tuple[Permission, ...]:
+    """What it takes to find out who may read insight; the ClusterRole system:auth-delegator has them, too."""
+    why = "find out who may read insight"
+    return (
+        Permission("create", "authentication.k8s.io", "tokenreviews", why),
+        Permission("create", "authorization.k8s.io", "subjectaccessreviews", why),
+    )
+
+
 def permissions_for_lease(namespace: str, name: str) -> tuple[Permission, ...]:
     """What leader election needs."""
     group, why = "coordination.k8s.io", "elect a leader"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from pathlib import Path
 
 from fastapi import FastAPI
 
@@ -26,21 +27,19 @@ class Listeners:
         self.url = ""
         self.insight_url = ""
         self._settings = settings
-        self._certificates: Certificates | None = None
+        self._certificates: list[Certificates] = []
         self._servers: list[HttpServer] = []
 
     async def start(self, verbs: FastAPI, insight: FastAPI | None) -> None:
-        """Serve `verbs` over TLS where there is a certificate, `insight` without. Raises OSError, and
-        ssl.SSLError when the certificate cannot be used.
+        """Serve `verbs` over TLS where there is a certificate, and `insight` where its readers show tokens, which
+        nobody else may see. Raises OSError, and ssl.SSLError when the certificate cannot be used.
         """
         settings = self._settings
-        if settings.tls_cert and settings.tls_key:
-            self._certificates = Certificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         try:
-            self._listen(verbs, settings.listen, self._certificates.context if self._certificates else None)
+            self._listen(verbs, settings.listen, self._tls(settings.tls_client_ca))
             self.url = self.insight_url = self._servers[0].url
             if insight is not None:
-                self._listen(insight, settings.insight_listen, None)
+                self._listen(insight, settings.insight_listen, self._tls() if settings.insight_authorization else None)
                 self.insight_url = self._servers[1].url
             for server in self._servers:
                 await server.start()
@@ -66,9 +65,18 @@ class Listeners:
 
     async def renew_certificate(self) -> None:
         """Look for a new certificate again and again, until cancelled. Returns when there is none to renew."""
-        while self._certificates is not None:
+        while self._certificates:
             await asyncio.sleep(CERTIFICATE_PERIOD)
-            self._certificates.check()
+            for certificates in self._certificates:
+                certificates.check()
+
+    def _tls(self, client_ca: Path | None = None) -> ssl.SSLContext | None:
+        """For a listener whose clients show a certificate if these authorities are given; None without our own."""
+        settings = self._settings
+        if not (settings.tls_cert and settings.tls_key):
+            return None
+        self._certificates.append(Certificates(settings.tls_cert, settings.tls_key, client_ca))
+        return self._certificates[-1].context
 
     def _listen(self, app: FastAPI, address: str, tls: ssl.SSLContext | None) -> None:
         host, port = split_address(address)

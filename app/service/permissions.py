@@ -18,6 +18,7 @@ from app.kube.access import (
     permissions_for_binding,
     permissions_for_extended_resources,
     permissions_for_lease,
+    permissions_for_readers,
     permissions_for_reading,
     permissions_for_waking,
 )
@@ -39,6 +40,8 @@ def needed(settings: Settings, served: Served) -> tuple[Permission, ...]:
             permissions += permissions_for_extended_resources()
     if settings.leader_election:
         permissions += permissions_for_lease(settings.namespace, settings.lease_name)
+    if settings.insight_authorization:
+        permissions += permissions_for_readers()
     return permissions
 
 

@@ -17,7 +17,9 @@ from app.http.application import create_app, create_insight_app
 from app.http.clients import Clients
 from app.http.insight import insight_router
 from app.http.metrics import Metrics
+from app.http.readers import Readers
 from app.kube.client import KubeClient
+from app.kube.reviews import Reviews
 from app.service.gate import Gate
 from app.service.health import Health
 from app.service.insight import Insight
@@ -77,7 +79,7 @@ class Service:
         client = await KubeClient.connect(self.settings.client)
         self.status.server = client.server
         try:
-            await self._listeners.start(*self._applications())
+            await self._listeners.start(*self._applications(client))
         except BaseException:
             await client.close()
             raise
@@ -137,10 +139,11 @@ class Service:
         await supervision.drain(0)
         await client.close()
 
-    def _applications(self) -> tuple[FastAPI, FastAPI | None]:
+    def _applications(self, client: KubeClient) -> tuple[FastAPI, FastAPI | None]:
         """That of the verbs, and that of insight where it has an address of its own."""
         router = insight_router(self.insight)
         separate = bool(self.settings.insight_listen)
+        readers = Readers(Reviews(client)) if self.settings.insight_authorization else None
         verbs = create_app(
             self.gate,
             unavailable=self.gate.unavailable,
@@ -149,5 +152,6 @@ class Service:
             clients=Clients(self.settings.client_names),
             health=None if separate else self.health,
             insight=() if separate else (router,),
+            readers=readers,
         )
-        return verbs, create_insight_app(self.health, self.metrics, (router,)) if separate else None
+        return verbs, create_insight_app(self.health, self.metrics, (router,), readers) if separate else None

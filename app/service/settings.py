@@ -73,7 +73,14 @@ class Settings(BaseSettings):
 
     listen: Address = Field("127.0.0.1:8888", description="address of the extender verbs; port 0 picks a free one")
     insight_listen: Address = Field(
-        "", description="separate address, plain HTTP, for probes, metrics and insight; empty: the address of the verbs"
+        "",
+        description="separate address for probes, metrics and insight: TLS with insight_authorization and tls_cert, "
+        "else plain HTTP; empty: the address of the verbs",
+    )
+    insight_authorization: bool = Field(
+        False,
+        description="readers of metrics and insight show a bearer token of a user whom the API server knows and allows "
+        "to get the path (nonResourceURLs); probes need none",
     )
     tls_cert: Path | None = Field(None, description="server certificate (PEM); with it the verbs are served over TLS")
     tls_key: Path | None = Field(None, description="key of the server certificate")
@@ -198,7 +205,16 @@ class Settings(BaseSettings):
         return self
 
     def _require_protection(self) -> None:
-        """Raises ValueError when anybody beyond this machine could call the verbs and nobody has asked for that."""
+        """Raises ValueError when anybody beyond this machine could call the verbs or read tokens and nobody has asked
+        for that.
+        """
+        insight = self.insight_authorization and self.insight_listen
+        if insight and not is_loopback(insight) and not self.tls_cert and not self.allow_plain_http:
+            raise ValueError(
+                f"insight_listen {insight} is reachable from outside and has no TLS for the tokens that "
+                "insight_authorization asks for: set tls_cert and tls_key, or allow_plain_http if something else "
+                "protects it"
+            )
         if is_loopback(self.listen):
             return
         if not self.tls_cert and not self.allow_plain_http:

@@ -20,6 +20,7 @@ import yaml
 from app.service.logs import UNEXPECTED
 from tests.e2e.components import free_port
 from tests.e2e.credentials import Credentials
+from tests.e2e.plane import Plane
 from tests.support.patience import LONGEST
 
 ROOT = Path(__file__).parents[2]
@@ -44,12 +45,17 @@ class Extender:
         credentials: Credentials,
         kubeconfig: Path,
         settings: Mapping[str, str] | None = None,
+        *,
+        reader: str,
     ) -> None:
+        """`reader` is the token that is shown to the insight address."""
         self.identity = identity
         self.log = directory / f"{identity}.log"
         port, insight = free_port(), free_port()
         self.url = f"https://127.0.0.1:{port}"
-        self.insight = f"http://127.0.0.1:{insight}"
+        self.insight = f"https://127.0.0.1:{insight}"
+        self._reader = reader
+        self._trust = credentials.trust()
         certificate, key = credentials.serving(identity)
         self.environment = shipped_environment() | {
             "DRA_EXTENDER_LISTEN": f"127.0.0.1:{port}",
@@ -123,7 +129,7 @@ class Extender:
     def status(self, path: str) -> int:
         """The status code of a page of the insight address; 0 when nobody listens."""
         try:
-            with urllib.request.urlopen(self.insight + path, timeout=LONGEST) as answer:
+            with self.open(path) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code
@@ -133,24 +139,48 @@ class Extender:
     def report(self) -> dict[str, Any]:
         """What /readyz says."""
         try:
-            with urllib.request.urlopen(self.insight + "/readyz", timeout=LONGEST) as answer:
+            with self.open("/readyz") as answer:
                 return dict(json.load(answer))
         except urllib.error.HTTPError as error:
             return dict(json.load(error))
 
     def ask(self, path: str) -> Any:
         """The JSON of a page of the insight address."""
-        request = urllib.request.Request(self.insight + path, headers={"Accept": "application/json"})
-        with urllib.request.urlopen(request, timeout=LONGEST) as answer:
+        with self.open(path) as answer:
             return json.load(answer)
 
     def metrics(self) -> str:
         """The page of all metrics; `metric` of components reads it."""
-        with urllib.request.urlopen(self.insight + "/metrics", timeout=LONGEST) as answer:
+        with self.open("/metrics") as answer:
             return str(answer.read().decode())
+
+    def open(self, path: str, token: str | None = None) -> Any:
+        """The answer to a request for a page of the insight address; a token of "" is not shown. Raises OSError."""
+        shown = self._reader if token is None else token
+        headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {shown}"} if shown else {})
+        request = urllib.request.Request(self.insight + path, headers=headers)
+        return urllib.request.urlopen(request, timeout=LONGEST, context=self._trust)
 
     def tail(self, lines: int = 20) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def insight_reader(plane: Plane) -> str:
+    """The token of an account that may read the insight address by the role in the manifests."""
+    plane.kubectl("apply", f"--filename={ROOT / 'manifests' / 'rbac' / 'insight.yaml'}")
+    group, name = "rbac.authorization.k8s.io", {"name": "insight-reader"}
+    account = {"kind": "ServiceAccount", "name": "insight-reader", "namespace": "dra-system"}
+    plane.apply(
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": name | {"namespace": "dra-system"}},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": name,
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "dra-extender-insight-reader"},
+            "subjects": [account],
+        },
+    )
+    return plane.kubectl("create", "token", "insight-reader", "--namespace=dra-system", "--duration=24h").strip()
 
 
 def scheduler_configuration(file: str, url: str, credentials: Credentials) -> dict[str, Any]:

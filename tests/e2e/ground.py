@@ -29,7 +29,7 @@ from app.kube.credentials import ClientSettings
 from app.kube.events import EventRecorder
 from app.kube.resources import resource_claims
 from tests.e2e.components import Component
-from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, scheduler_configuration, scheduler_trust
+from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, insight_reader, scheduler_configuration, scheduler_trust
 from tests.e2e.heartbeats import Heartbeats
 from tests.e2e.invariants import Invariants
 from tests.e2e.plane import Plane
@@ -72,6 +72,7 @@ class Ground:
     def _set_up(self) -> None:
         for file in ("namespace.yaml", "rbac/extender.yaml", "rbac/scheduler.yaml"):
             self.plane.kubectl("apply", f"--filename={ROOT / 'manifests' / file}")
+        self.reader = insight_reader(self.plane)
         self.run(self._start_actors())
         self.extender = self.new_extender("dra-extender-0", server=self.api.url)
         self.calls.target = self.extender.url
@@ -148,7 +149,9 @@ class Ground:
         more = {f"DRA_EXTENDER_{name.upper()}": value for name, value in (names | settings).items()}
         if server:
             more["DRA_EXTENDER_SERVER"] = server
-        made = Extender(self.plane.directory / "logs", identity, self.plane.credentials, kubeconfig, more)
+        made = Extender(
+            self.plane.directory / "logs", identity, self.plane.credentials, kubeconfig, more, reader=self.reader
+        )
         self._extenders.append(made)
         return made
 

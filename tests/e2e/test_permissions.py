@@ -15,6 +15,7 @@ from app.kube.access import (
     permissions_for_binding,
     permissions_for_extended_resources,
     permissions_for_lease,
+    permissions_for_readers,
     permissions_for_reading,
     permissions_for_waking,
 )
@@ -70,6 +71,7 @@ def _without(role: dict[str, Any], grant: Grant | None) -> list[dict[str, Any]]:
 def _used(served: Served) -> tuple[Permission, ...]:
     """What the service asks about on a server with these versions."""
     used = permissions_for_reading(served) + permissions_for_binding() + permissions_for_extended_resources()
+    used += permissions_for_readers()
     return used + permissions_for_waking(NAMESPACE) + permissions_for_lease(NAMESPACE, "dra-extender")
 
 

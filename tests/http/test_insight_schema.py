@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.api.authentication import AccessDecision, UserInfo
 from app.api.decoding import convert
 from app.api.resource import AllocationResult
 from app.devices.audit import Violation
@@ -23,6 +24,8 @@ from app.http.application import create_insight_app
 from app.http.health import Check
 from app.http.insight import insight_router
 from app.http.metrics import Metrics, Reading
+from app.http.protocol import PROBES
+from app.http.readers import Readers
 from app.http.reports import Problem
 from app.scheduling.view import View
 from app.service.problems import problems
@@ -69,11 +72,21 @@ class Scripted:
         return [Check(name="verbs", ok=not self.unknown(), problem=self.unknown())]
 
 
-def application(state: Callable[[], View | None]) -> FastAPI:
+class Suspicious:
+    """Knows one token, of a user who may do nothing."""
+
+    async def user_of(self, token: str) -> UserInfo | None:
+        return UserInfo("nobody") if token == "known" else None
+
+    async def may(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
+        return AccessDecision()
+
+
+def application(state: Callable[[], View | None], readers: Readers | None = None) -> FastAPI:
     service = Scripted(state)
     metrics = Metrics()
     metrics.read_from(lambda: [Reading("ready", float(not service.unknown()))])
-    return create_insight_app(service, metrics, [insight_router(service)])
+    return create_insight_app(service, metrics, [insight_router(service)], readers)
 
 
 @cache
@@ -132,6 +145,18 @@ def test_before_the_cluster_is_known_answers_conform(case: Any) -> None:
 @settings(max_examples=60)
 def test_whatever_is_asked_answers_conform(case: Any) -> None:
     assert case.call_and_validate().status_code < 500
+
+
+@pytest.mark.parametrize(("headers", "want"), [({}, 401), ({"Authorization": "Bearer known"}, 403)])
+def test_who_may_not_read_gets_an_answer_that_conforms(headers: dict[str, str], want: int) -> None:
+    guarded = application(busy, Readers(Suspicious()))
+    protected = [path for path in after if path not in PROBES]
+    assert len(protected) == 5
+    for path in protected:
+        case = after[path]["GET"].Case(headers=headers, query={"pod": "default/plain"} if "explain" in path else {})
+        answer = case.call(app=guarded)
+        case.validate_response(answer)
+        assert answer.status_code == want
 
 
 @given(

@@ -18,6 +18,7 @@ from app.kube.access import (
     permissions_for_binding,
     permissions_for_extended_resources,
     permissions_for_lease,
+    permissions_for_readers,
     permissions_for_reading,
     permissions_for_waking,
 )
@@ -89,6 +90,7 @@ def test_the_shipped_manifests_grant_every_permission_that_is_asked_for() -> Non
     everywhere = [rule for found in documents if found["kind"] == "ClusterRole" for rule in found["rules"]]
     anywhere = [rule for found in documents for rule in found.get("rules", ())]
     permissions = permissions_for_reading(SERVED) + permissions_for_binding() + permissions_for_extended_resources()
+    permissions += permissions_for_readers()
     assert [str(permission) for permission in permissions if not granted(permission, everywhere)] == []
     namespaced = permissions_for_waking("dra-system") + permissions_for_lease("dra-system", "dra-extender")
     assert [str(permission) for permission in namespaced if not granted(permission, anywhere)] == []

@@ -26,6 +26,7 @@ def asked(served: Served = BOTH, **settings: Any) -> set[str]:
 
 
 READING = {"list nodes", "watch nodes", "list resourceslices", "watch resourceclaims"}
+DELEGATED = {"create tokenreviews", "create subjectaccessreviews"}
 WRITING = {"patch resourceclaims/status", "create pods/binding", "create events"}
 
 
@@ -36,6 +37,8 @@ WRITING = {"patch resourceclaims/status", "create pods/binding", "create events"
         ({"advise_only": True}, READING, WRITING | {"create leases"}),
         ({"leader_election": True}, READING | WRITING | {"create leases", "update leases"}, set()),
         ({"advise_only": True, "leader_election": True}, {"create leases"}, WRITING),
+        ({}, READING, DELEGATED),
+        ({"advise_only": True, "insight_authorization": True}, DELEGATED, WRITING),
         ({"feature_gates": "DRAExtendedResource=true"}, {"patch pods/status", "delete resourceclaims"}, set()),
         ({"feature_gates": "DRAExtendedResource=false"}, WRITING, {"patch pods/status", "delete resourceclaims"}),
     ],

@@ -85,6 +85,10 @@ def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path)
             "asks clients for no certificate",
         ),
         ({"listen": "0.0.0.0:8888", "allow_any_client": True}, "reachable from outside and has no TLS"),
+        (
+            {"insight_listen": "0.0.0.0:8080", "insight_authorization": True},
+            "insight_listen 0.0.0.0:8080 is reachable from outside and has no TLS for the tokens",
+        ),
         ({"tls_cert": "a.crt"}, "tls_cert and tls_key belong together"),
         ({"tls_client_ca": "ca.crt"}, "tls_client_ca needs tls_cert"),
         ({"allowed_clients": " ,"}, "allowed_clients names nobody"),
@@ -135,6 +139,11 @@ TLS = {"tls_cert": "a.crt", "tls_key": "a.key"}
         pytest.param({"listen": "0.0.0.0:8443", "tls_client_ca": "ca.crt", **TLS}, id="mutual TLS"),
         pytest.param({"listen": "127.0.0.1:8443", **TLS}, id="TLS on loopback"),
         pytest.param({"listen": "[::1]:8888"}, id="plain HTTP on loopback"),
+        pytest.param(
+            {"listen": "127.0.0.1:8443", "insight_listen": ":8080", "insight_authorization": True, **TLS},
+            id="tokens over TLS",
+        ),
+        pytest.param({"listen": "127.0.0.1:8888", "insight_authorization": True}, id="tokens on loopback"),
     ],
 )
 def test_the_verbs_are_served_where_they_are_protected_or_somebody_took_the_risk(given: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ from app.kube.events import EventRecorder
 from app.kube.resources import resource_claims
 from tests.e2e.components import metric
 from tests.e2e.controlplane import ControlPlane
-from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, scheduler_configuration
+from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, insight_reader, scheduler_configuration
 from tests.e2e.ground import claims_of
 from tests.support.contention.entrants import (
     NAMESPACE,
@@ -179,8 +179,8 @@ def _replicas(plane: ControlPlane) -> Iterator[list[Extender]]:
     """Two replicas as shipped but without election; stopped at the end."""
     kubeconfig = plane.service_account_kubeconfig("dra-system", "dra-extender")
     settings = {"DRA_EXTENDER_LEADER_ELECTION": "false", "DRA_EXTENDER_SCHEDULER_NAMES": ",".join(OWN)}
-    logs = plane.directory / "logs"
-    made = [Extender(logs, f"dra-extender-{x}", plane.credentials, kubeconfig, settings) for x in "ab"]
+    logs, reader = plane.directory / "logs", insight_reader(plane)
+    made = [Extender(logs, f"dra-extender-{x}", plane.credentials, kubeconfig, settings, reader=reader) for x in "ab"]
     try:
         yield made
     finally:

@@ -1,0 +1,315 @@
+"""Who may read metrics and insight."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+from yarl import URL
+
+from app.api.authentication import AccessDecision, UserInfo
+from app.api.errors import ApiError, RejectedError, UnreachableError
+from app.http import readers
+from app.http.application import create_app, create_insight_app
+from app.http.readers import BAD_TOKEN, CACHE_BYTES, ENTRY_BYTES, NO_TOKEN, QUESTIONS, UNKNOWN, Readers
+from app.http.server import HttpServer
+from tests.support.http.served import Served
+
+PROMETHEUS = UserInfo("system:serviceaccount:monitoring:prometheus", "u1", ("system:authenticated",))
+NOBODY = UserInfo("nobody", "u2")
+
+
+class ScriptedAuthority:
+    """Knows the tokens `good` and `poor`, and grants /metrics to the first; counts questions and keeps their number at
+    any time.
+    """
+
+    def __init__(self) -> None:
+        self.users = {"good": PROMETHEUS, "poor": NOBODY}
+        self.granted = {(PROMETHEUS.username, "get", "/metrics")}
+        self.asked: list[str] = []
+        self.problem: ApiError | None = None
+        self.gate: asyncio.Event | None = None
+        self.at_once = self.most_at_once = 0
+
+    async def user_of(self, token: str) -> UserInfo | None:
+        await self._answer("token")
+        return self.users.get(token)
+
+    async def may(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
+        await self._answer("access")
+        return AccessDecision((user.username, verb, path) in self.granted)
+
+    async def _answer(self, question: str) -> None:
+        self.asked.append(question)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        if self.gate is not None:
+            await self.gate.wait()
+        self.at_once -= 1
+        if self.problem is not None:
+            raise self.problem
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def authority() -> ScriptedAuthority:
+    return ScriptedAuthority()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def judged(authority: ScriptedAuthority, clock: Clock) -> Readers:
+    return Readers(authority, clock)
+
+
+async def status(judged: Readers, token: str, path: str = "/metrics", method: str = "GET") -> int:
+    """200 when a request with the token is answered."""
+    refusal = await judged.refusal([(b"authorization", f"Bearer {token}".encode())], method, path)
+    return refusal.status if refusal is not None else 200
+
+
+# --- who is refused
+
+
+@pytest.mark.parametrize(
+    ("headers", "want"),
+    [
+        ([], NO_TOKEN),
+        ([(b"accept", b"*/*")], NO_TOKEN),
+        ([(b"authorization", b"")], BAD_TOKEN),
+        ([(b"authorization", b"Bearer")], BAD_TOKEN),
+        ([(b"authorization", b"Bearer ")], BAD_TOKEN),
+        ([(b"authorization", b"Basic Z29vZDpnb29k")], BAD_TOKEN),
+        ([(b"authorization", b"good")], BAD_TOKEN),
+        ([(b"authorization", b"Bearer good good")], BAD_TOKEN),
+        ([(b"authorization", b"Bearer good"), (b"authorization", b"Bearer good")], BAD_TOKEN),
+        ([(b"authorization", b"Bearer g\xf6\xf6d")], BAD_TOKEN),
+        ([(b"authorization", b'Bearer g"}}')], BAD_TOKEN),
+        ([(b"authorization", b"Bearer " + b"x" * 20_000)], BAD_TOKEN),
+        ([(b"authorization", b"Bearer good")], None),
+        ([(b"authorization", b"bearer  good ")], None),
+    ],
+)
+async def test_what_is_no_token_is_refused_without_a_question(
+    judged: Readers, authority: ScriptedAuthority, headers: list[tuple[bytes, bytes]], want: readers.Refusal | None
+) -> None:
+    assert await judged.refusal(headers, "GET", "/metrics") == want
+    assert bool(authority.asked) == (want is None)
+
+
+@pytest.mark.parametrize(
+    ("token", "method", "path", "want"),
+    [
+        ("good", "GET", "/metrics", 200),
+        ("good", "POST", "/metrics", 403),
+        ("good", "GET", "/insight/inventory", 403),
+        ("poor", "GET", "/metrics", 403),
+        ("garbage", "GET", "/metrics", 401),
+    ],
+)
+async def test_the_api_server_decides_by_user_verb_and_path(
+    judged: Readers, token: str, method: str, path: str, want: int
+) -> None:
+    assert await status(judged, token, path, method) == want
+
+
+async def test_who_may_not_hears_as_whom_and_what_it_takes(judged: Readers, authority: ScriptedAuthority) -> None:
+    refusal = await judged.refusal([(b"authorization", b"Bearer poor")], "GET", "/metrics")
+    assert refusal is not None
+    assert refusal.detail.startswith("nobody may not get /metrics: that takes a ClusterRole")
+
+
+@pytest.mark.parametrize("problem", [UnreachableError(0, "Unreachable", "no route"), RejectedError(403, "Forbidden")])
+async def test_when_the_api_server_cannot_be_asked_nobody_reads(
+    judged: Readers, authority: ScriptedAuthority, problem: ApiError
+) -> None:
+    authority.problem = problem
+    with capture_logs() as logs:
+        assert [await status(judged, "good") for _ in range(5)] == [UNKNOWN.status] * 5
+    assert [entry["event"] for entry in logs] == ["readers of insight cannot be checked and are refused"]
+    authority.problem = None
+    assert await status(judged, "good") == 200, "an answer that did not come is not remembered"
+
+
+async def test_a_question_without_an_answer_ends(
+    judged: Readers, authority: ScriptedAuthority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readers, "PATIENCE", 0.0)
+    authority.gate = asyncio.Event()
+    assert await status(judged, "good") == 503
+
+
+# --- what is remembered
+
+
+async def test_answers_are_kept_for_a_time(judged: Readers, authority: ScriptedAuthority, clock: Clock) -> None:
+    for _ in range(3):
+        assert await status(judged, "good") == 200
+    assert authority.asked == ["token", "access"]
+    authority.granted.clear()
+    clock.now += readers.KEPT_SECONDS + 1
+    assert await status(judged, "good") == 403
+    authority.granted.add((PROMETHEUS.username, "get", "/metrics"))
+    clock.now += readers.REFUSED_SECONDS + 1
+    assert await status(judged, "good") == 200
+
+
+async def test_what_is_known_outlives_an_outage_of_the_api_server_for_a_time(
+    judged: Readers, authority: ScriptedAuthority, clock: Clock
+) -> None:
+    assert await status(judged, "good") == 200
+    authority.problem = UnreachableError(0)
+    assert await status(judged, "good") == 200
+    clock.now += readers.KEPT_SECONDS + 1
+    assert await status(judged, "good") == 503
+
+
+async def test_a_token_that_ends_counts_no_longer_than_its_answer(
+    judged: Readers, authority: ScriptedAuthority, clock: Clock
+) -> None:
+    assert await status(judged, "good") == 200
+    del authority.users["good"]
+    clock.now += readers.KEPT_SECONDS + 1
+    assert await status(judged, "good") == 401
+
+
+async def test_however_many_strangers_come_readers_are_remembered_and_memory_is_bounded(
+    judged: Readers, authority: ScriptedAuthority
+) -> None:
+    assert await status(judged, "good") == 200
+    for index in range(3 * CACHE_BYTES // ENTRY_BYTES):
+        await status(judged, f"garbage-{index}")
+    authority.asked.clear()
+    assert await status(judged, "good") == 200
+    assert authority.asked == []
+    kept = [value for value in vars(judged).values() if isinstance(value, readers._Kept)]
+    assert len(kept) == 4
+    assert all(len(cache) <= CACHE_BYTES // ENTRY_BYTES for cache in kept)
+
+
+async def test_a_user_larger_than_the_cache_is_asked_for_each_time(
+    judged: Readers, authority: ScriptedAuthority
+) -> None:
+    authority.users["good"] = UserInfo(PROMETHEUS.username, groups=("g" * CACHE_BYTES,))
+    for _ in range(2):
+        assert await status(judged, "good") == 200
+    assert authority.asked.count("token") == 2
+
+
+async def test_no_token_is_kept_in_clear(judged: Readers) -> None:
+    token = "a-token-that-nothing-else-in-this-process-holds"
+    assert await status(judged, token) == 401
+    held: list[object] = []
+    seen, left = set(), [value for value in vars(judged).values() if isinstance(value, readers._Kept)]
+    for cache in left:
+        held += gc.get_referents(cache._entries, *cache._entries.items())
+        seen |= set(cache._entries)
+    assert any(len(key) == 32 for key in seen)
+    assert token not in repr((held, seen))
+
+
+async def test_few_questions_are_asked_at_once_and_those_who_wait_share_an_answer(
+    judged: Readers, authority: ScriptedAuthority
+) -> None:
+    authority.gate = asyncio.Event()
+    strangers = [asyncio.create_task(status(judged, f"garbage-{index}")) for index in range(20)]
+    same = [asyncio.create_task(status(judged, "good")) for _ in range(20)]
+    while authority.at_once < QUESTIONS:
+        await asyncio.sleep(0)
+    authority.gate.set()
+    assert set(await asyncio.gather(*strangers)) == {401}
+    assert set(await asyncio.gather(*same)) == {200}
+    assert authority.most_at_once == QUESTIONS
+    assert len(authority.asked) < 20 + 2 * QUESTIONS + 1
+
+
+# --- over HTTP
+
+
+@pytest.fixture
+async def guarded(served: Served, judged: Readers) -> AsyncIterator[list[str]]:
+    """The URLs of an address of insight alone, and of one that serves the verbs as well."""
+    alone = create_insight_app(served, served.metrics, readers=judged)
+    both = create_app(served.verbs, unavailable=lambda: "", metrics=served.metrics, health=served, readers=judged)
+    servers = [HttpServer(app, "127.0.0.1", 0, grace=1) for app in (alone, both)]
+    for server in servers:
+        await server.start()
+    yield [server.url for server in servers]
+    for server in servers:
+        await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [
+        ("/livez", 200),
+        ("/readyz", 200),
+        ("/metrics", 401),
+        ("/version", 401),
+        ("/openapi.json", 401),
+        ("/insight/inventory", 401),
+        ("/nothing", 401),
+        ("/livez/", 401),
+        ("//livez", 401),
+        ("/livez/../metrics", 401),
+        ("/livez?/../metrics", 200),
+        ("/livez%2f..%2fmetrics", 401),
+        ("/%6detrics", 401),
+    ],
+)
+async def test_only_probes_are_open(guarded: list[str], session: aiohttp.ClientSession, path: str, want: int) -> None:
+    for url in guarded:
+        async with session.get(URL(url + path, encoded=True)) as reply:
+            assert (reply.status, url) == (want, url)
+            assert (reply.headers.get("WWW-Authenticate", "").split()[:1] == ["Bearer"]) == (want == 401)
+
+
+@pytest.mark.parametrize(("token", "want"), [("good", 200), ("poor", 403), ("garbage", 401)])
+async def test_metrics_are_for_those_who_may(
+    guarded: list[str], session: aiohttp.ClientSession, token: str, want: int
+) -> None:
+    for url in guarded:
+        async with session.get(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"}) as reply:
+            assert reply.status == want
+            assert "dra_extender_ready" in await reply.text() if want == 200 else "detail" in await reply.json()
+
+
+async def test_verbs_are_not_for_readers_to_protect(guarded: list[str], session: aiohttp.ClientSession) -> None:
+    call = {"Pod": {"metadata": {}, "spec": {}}, "NodeNames": ["n1"]}
+    async with session.post(f"{guarded[1]}/scheduler/filter", json=call) as reply:
+        assert reply.status == 200
+
+
+async def test_when_the_api_server_cannot_be_asked_probes_are_still_answered(
+    guarded: list[str], session: aiohttp.ClientSession, authority: ScriptedAuthority
+) -> None:
+    authority.problem = UnreachableError(0)
+    headers = {"Authorization": "Bearer good"}
+    for path, want in (("/livez", 200), ("/metrics", 503)):
+        async with session.get(guarded[0] + path, headers=headers) as reply:
+            assert (reply.status, "Retry-After" in reply.headers) == (want, want == 503)
+
+
+async def test_no_token_is_in_the_log_whatever_happens(judged: Readers, authority: ScriptedAuthority) -> None:
+    with capture_logs() as logs:
+        for problem in (None, UnreachableError(0, "Unreachable", "POST /apis: refused")):
+            authority.problem = problem
+            for token in ("good", "poor", "a-secret"):
+                await status(judged, token)
+    assert not any(token in repr(logs) for token in ("good", "poor", "a-secret"))
