@@ -1,0 +1,147 @@
+"""The manifests agree with each other, with the settings and with the paths that the service has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+
+from app.http.application import create_insight_app
+from app.http.insight import insight_router
+from app.http.metrics import Metrics
+from app.http.protocol import PROBES
+from app.service.gate import Gate
+from app.service.health import Health
+from app.service.insight import Insight
+from app.service.settings import load, split_address
+from app.service.status import Status
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = ROOT / "manifests"
+
+Manifest = dict[str, Any]
+
+
+def documents(file: str) -> list[Manifest]:
+    return list(yaml.safe_load_all((MANIFESTS / file).read_text()))
+
+
+def pod(file: str) -> Manifest:
+    """The template of the one Deployment in a file."""
+    (deployment,) = documents(file)
+    template: Manifest = deployment["spec"]["template"]
+    assert deployment["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    return template
+
+
+EXTENDER, SCHEDULER = pod("extender/deployment.yaml"), pod("scheduler/deployment.yaml")
+(CONTAINER,) = EXTENDER["spec"]["containers"]
+ENVIRONMENT = {entry["name"]: entry["value"] for entry in CONTAINER["env"] if "value" in entry}
+PORTS = {port["name"]: port["containerPort"] for port in CONTAINER["ports"]}
+(POLICY,) = documents("extender/networkpolicy.yaml")
+(SERVICE,) = documents("extender/service.yaml")
+RULES: dict[str, list[Manifest]] = {
+    port["port"]: rule.get("from", []) for rule in POLICY["spec"]["ingress"] for port in rule["ports"]
+}
+
+
+def selects(selector: Manifest, template: Manifest) -> bool:
+    """True when the labels of a selector, which is not empty, are those of the pod."""
+    wanted = selector["matchLabels"]
+    return (
+        set(selector) == {"matchLabels"} and bool(wanted) and wanted.items() <= template["metadata"]["labels"].items()
+    )
+
+
+def test_the_ports_are_those_that_the_settings_name() -> None:
+    listen = {"verbs": "DRA_EXTENDER_LISTEN", "insight": "DRA_EXTENDER_INSIGHT_LISTEN"}
+    assert {name: split_address(ENVIRONMENT[variable])[1] for name, variable in listen.items()} == PORTS
+
+
+def test_the_settings_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    settings = load()
+    assert settings.insight_authorization
+    assert settings.tls_client_ca
+
+
+def test_probes_ask_where_insight_listens_as_it_listens() -> None:
+    tokens = ENVIRONMENT["DRA_EXTENDER_INSIGHT_AUTHORIZATION"] == "true"
+    for probe in ("livenessProbe", "readinessProbe"):
+        asked = CONTAINER[probe]["httpGet"]
+        assert (asked["port"], asked["path"] in PROBES) == ("insight", True)
+        assert asked.get("scheme", "HTTP") == ("HTTPS" if tokens else "HTTP")
+
+
+def test_the_policy_is_about_the_extender_and_lets_nobody_in_but_by_a_rule_for_each_port() -> None:
+    assert selects(POLICY["spec"]["podSelector"], EXTENDER)
+    assert POLICY["spec"]["policyTypes"] == ["Ingress"]
+    assert sorted(RULES) == sorted(PORTS)
+    assert all(rule["ports"] for rule in POLICY["spec"]["ingress"])
+    assert all(RULES.values()), "without `from`, everybody"
+
+
+def test_the_verbs_are_for_the_scheduler_of_the_manifests() -> None:
+    (source,) = RULES["verbs"]
+    assert set(source) == {"podSelector"}, "in the namespace of the extender"
+    assert selects(source["podSelector"], SCHEDULER)
+    assert not selects(source["podSelector"], EXTENDER)
+    assert not SCHEDULER["spec"].get("hostNetwork"), "a policy would not know it by its labels"
+    names = {yaml.safe_load((MANIFESTS / room / "kustomization.yaml").read_text())["namespace"] for room in ROOMS}
+    assert len(names) == 1
+
+
+ROOMS = ("extender", "scheduler")
+
+
+def test_insight_is_for_labelled_namespaces_and_the_documentation_says_how() -> None:
+    (source,) = RULES["insight"]
+    assert set(source) == {"namespaceSelector"}
+    ((key, value),) = source["namespaceSelector"]["matchLabels"].items()
+    assert f"{key}={value}" in (ROOT / "docs" / "insight.md").read_text()
+
+
+def test_the_service_leads_to_the_verbs_and_kube_scheduler_asks_there() -> None:
+    assert SERVICE["spec"]["selector"].items() <= EXTENDER["metadata"]["labels"].items()
+    ports = {port["port"]: port["targetPort"] for port in SERVICE["spec"]["ports"]}
+    assert set(ports.values()) <= set(PORTS)
+    configurations = [yaml.safe_load(file.read_text()) for file in (ROOT / "scheduler_config").glob("*.yaml")]
+    urls = [urlsplit(each["urlPrefix"]) for found in configurations for each in found.get("extenders", ())]
+    assert len(urls) == 5
+    for url in urls:
+        assert (url.scheme, url.hostname) == ("https", f"{SERVICE['metadata']['name']}.dra-system.svc")
+        assert url.port is not None and ports[url.port] == "verbs"
+
+
+def granted(role: str) -> list[str]:
+    """The paths that a role lets one get."""
+    (found,) = (each for each in documents("rbac/insight.yaml") if each["metadata"]["name"] == role)
+    return [url for rule in found["rules"] if "get" in rule["verbs"] for url in rule["nonResourceURLs"]]
+
+
+def covers(url: str, path: str) -> bool:
+    return path.startswith(url[:-1]) if url.endswith("*") else path == url
+
+
+def test_the_role_for_readers_grants_every_page_and_that_of_prometheus_one() -> None:
+    status = Status(elects=False)
+    app = create_insight_app(Health(status, Gate(status)), Metrics(), [insight_router(Insight(status))])
+    pages = {*app.openapi()["paths"], "/openapi.json"} - PROBES
+    urls = granted("dra-extender-insight-reader")
+    assert [page for page in sorted(pages) if not any(covers(url, page) for url in urls)] == []
+    assert [url for url in urls if not any(covers(url, page) for page in pages)] == []
+    assert granted("dra-extender-metrics-reader") == ["/metrics"]
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(file.parent for file in MANIFESTS.rglob("kustomization.yaml")), ids=lambda folder: folder.name
+)
+def test_every_manifest_is_applied_with_its_folder(folder: Path) -> None:
+    listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
+    beside = {file.name for file in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    assert beside <= set(listed)
+    assert [name for name in listed if not (folder / name).exists()] == []
