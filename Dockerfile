@@ -1,6 +1,8 @@
 # Built in two stages: the locked dependencies and our wheel in the first, nothing but Python and them in the second.
-# The base image carries the Python that the lock files were resolved for.
-FROM python:3.13-slim AS build
+# The base image carries the Python that the lock files were resolved for. Its digest, that of the index for all
+# platforms, decides; the tag is for people. A newer one: docker buildx imagetools inspect python:3.13-slim
+ARG BASE=python:3.13.15-slim-trixie@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
+FROM ${BASE} AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 COPY requirements/build.lock requirements/runtime.lock requirements/
@@ -16,7 +18,7 @@ RUN python -m hatchling build -t wheel -d /tmp/dist \
  && cd /opt/dra-extender/lib/python3*/site-packages \
  && rm -r app/demo app/embedded
 
-FROM python:3.13-slim
+FROM ${BASE}
 LABEL org.opencontainers.image.title="dra-extender" \
       org.opencontainers.image.source="https://github.com/dra-extender/dra-extender" \
       org.opencontainers.image.licenses="Apache-2.0"

@@ -93,6 +93,10 @@ check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, know
 	@$(BIN)/mypy
 	@$(BIN)/python requirements/audit.py $(AUDIT_ARGS)
 
+.PHONY: sbom
+sbom: $(VENV)/dev.stamp ## Write the software bill of materials of the service (CycloneDX) to dist/dra-extender.cdx.json
+	@$(BIN)/python -m requirements.sbom dist/dra-extender.cdx.json
+
 .PHONY: format
 format: $(VENV)/dev.stamp ## Format the source, and apply the fixes of ruff
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .

@@ -1,0 +1,1 @@
+"""Lock files, and what is made of them."""
