@@ -43,10 +43,10 @@ class CounterLayout:
                 self.names.append((index, set_name, counter))
         mask = 0
         offset = view.offsets[index]
-        for position, device in enumerate(view.pools[index].devices, offset):
-            if device.model.traits.consumes:
+        for position, model in enumerate(view.pools[index].models, offset):
+            if model.traits.consumes:
                 charge: dict[int, int] = {}
-                for set_name, counter, amount in device.model.traits.consumes:
+                for set_name, counter, amount in model.traits.consumes:
                     number = numbers[set_name, counter]
                     charge[number] = charge.get(number, 0) + amount
                 self.charges[position] = tuple(charge.items())

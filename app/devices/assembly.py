@@ -8,18 +8,20 @@ Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from app.api.features import FeatureGates
 from app.api.resource import ResourceSlice
-from app.devices.models import ModelSource
+from app.devices.blocks import Block
 from app.devices.nodeselection import NodeSelection
 from app.devices.nodeselector import NodeSelectorError
-from app.devices.pools import Pool, PooledDevice
-from app.devices.traits import consumption
+from app.devices.pools import Pool
+from app.devices.traits import Consumption, consumption
 from app.devices.uses import PoolID
 from app.devices.validity import defects, is_complete, with_devices
+
+BlockOf = Callable[[ResourceSlice], Block]
+"""The devices of a slice, as the allocator has to see them."""
 
 
 class GatherError(ValueError):
@@ -58,7 +60,7 @@ def gather_pool(
     node: str,
     labels: Mapping[str, str],
     features: FeatureGates,
-    model_of: ModelSource,
+    block_of: BlockOf,
     peers: Peers | None = None,
 ) -> Pool | None:
     """The pool as the node sees it, from all slices of the pool in the cluster; None when the node does not see it.
@@ -68,7 +70,7 @@ def gather_pool(
     """
     collected: list[ResourceSlice] = []
     generation = 0
-    for item in _own_first(slices):
+    for item in sorted(slices, key=is_own, reverse=True):  # slices of one node come before those open to many
         if not _relevant(item, node, labels, features):
             continue
         current = item.spec.pool.generation
@@ -89,12 +91,7 @@ def gather_pool(
         names = {item.metadata.name for item in collected}
         others = [item for item in peers.consuming(generation) if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
-    return _assemble(id, collected, others, node, labels, features, model_of)
-
-
-def _own_first(slices: Sequence[ResourceSlice]) -> Iterator[ResourceSlice]:
-    """Slices of one node come before those open to many."""
-    return chain((s for s in slices if is_own(s)), (s for s in slices if not is_own(s)))
+    return _assemble(id, collected, others, node, labels, features, block_of)
 
 
 def is_own(item: ResourceSlice) -> bool:
@@ -140,10 +137,13 @@ def _assemble(
     node: str,
     labels: Mapping[str, str],
     features: FeatureGates,
-    model_of: ModelSource,
+    block_of: BlockOf,
 ) -> Pool:
     """Check a complete pool and lay out its devices."""
-    defect = next(defects(slices, features, others), None)
+    usable = with_devices(slices, features)
+    blocks = [block_of(item) for item in usable]
+    alone = len(slices) == len(blocks) == 1 and not others and blocks[0].stands_alone
+    defect = None if alone else next(defects(slices, features, others), None)
     if defect is not None:
         return Pool(id, invalid=defect.what)
     counters: dict[str, dict[str, int]] = {}
@@ -153,27 +153,36 @@ def _assemble(
             for item in slices
             for counter_set in item.spec.shared_counters
         }
-    usable = with_devices(slices, features)
-    devices: list[PooledDevice] = []
+    selections: list[NodeSelection] = []
     elsewhere, unmatchable = 0, {}
     for item in usable:
-        own = bool(item.spec.per_device_node_selection)
-        shared = NodeSelection(item.spec)
+        if not item.spec.per_device_node_selection:
+            selections += [NodeSelection(item.spec)] * len(item.spec.devices)
+            continue
         for device in item.spec.devices:
-            selection = NodeSelection(device) if own else shared
-            if own:
-                try:
-                    if not selection.matches(node, labels):
-                        elsewhere |= 1 << len(devices)
-                except NodeSelectorError as problem:
-                    unmatchable[len(devices)] = f"failed to perform node selection for device {device.name}: {problem}"
-            devices.append(PooledDevice((*id, device.name), model_of(id[0], device), selection))
-    consumers = tuple(
+            selection = NodeSelection(device)
+            try:
+                if not selection.matches(node, labels):
+                    elsewhere |= 1 << len(selections)
+            except NodeSelectorError as problem:
+                unmatchable[len(selections)] = f"failed to perform node selection for device {device.name}: {problem}"
+            selections.append(selection)
+    return Pool(
+        id,
+        blocks,
+        tuple(selections),
+        counters=counters,
+        consumers=_consumers(usable + others) if counters else (),
+        elsewhere=elsewhere,
+        unmatchable=unmatchable,
+    )
+
+
+def _consumers(slices: Iterable[ResourceSlice]) -> tuple[tuple[str, Consumption], ...]:
+    """The devices that consume counters, by name."""
+    return tuple(
         (device.name, consumption(device))
-        for item in (usable + others if counters else ())
+        for item in slices
         for device in item.spec.devices
         if device.consumes_counters
-    )
-    return Pool(
-        id, tuple(devices), counters=counters, consumers=consumers, elsewhere=elsewhere, unmatchable=unmatchable
     )

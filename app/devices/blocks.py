@@ -1,4 +1,5 @@
-"""The devices of a slice, shared between all slices that publish the same ones, with their models.
+"""The devices of a slice with their models, and what follows from them alone: found out once for all slices with the
+same devices.
 
 Promises: equal lists of devices of one driver are one `Block`, devices with equal traits have one `DeviceModel`, equal
 attribute values are one object, for as long as somebody holds them.
@@ -11,28 +12,44 @@ import msgspec
 from app.api.resource import Device
 from app.devices.content import Interner, digest, shared, shared_hashable
 from app.devices.models import DeviceModel, DeviceModels
+from app.devices.validity import stands_alone
 
 
 class Block:
-    """Devices in list order; `models[i]` is the model of device i."""
+    """Devices in list order; `names[i]` and `models[i]` are those of device i. Immutable.
 
-    __slots__ = ("__weakref__", "devices", "models")
+    `late`: one has binding conditions. `stands_alone`: a pool of these alone has no defect.
+    """
 
-    def __init__(self, driver: str, devices: tuple[Device, ...], models: DeviceModels) -> None:
-        self.devices = tuple(_shared(device) for device in devices)
-        self.models: tuple[DeviceModel, ...] = tuple(models(driver, device) for device in self.devices)
+    __slots__ = ("__weakref__", "devices", "late", "models", "names", "stands_alone")
+
+    def __init__(self, devices: tuple[Device, ...], models: tuple[DeviceModel, ...]) -> None:
+        self.devices = devices
+        self.models = models
+        self.names = tuple([device.name for device in devices])
+        self.late = any(model.traits.binding_conditions for model in models)
+        self.stands_alone = stands_alone(devices)
 
 
 class Blocks:
     """The blocks in use, by content."""
 
     def __init__(self) -> None:
-        self._blocks = Interner(Block)
+        self._blocks = Interner(_shared_block)
         self._models = DeviceModels()
 
     def of(self, driver: str, devices: tuple[Device, ...]) -> Block:
         """The block of these devices."""
         return self._blocks.of((driver, digest(devices)), driver, devices, self._models)
+
+
+def _shared_block(driver: str, devices: tuple[Device, ...], models: DeviceModels) -> Block:
+    """Made of shared values, and ready to be compared, so that no question has to do it for all devices there are."""
+    shared_devices = tuple(_shared(device) for device in devices)
+    block = Block(shared_devices, tuple(models(driver, device) for device in shared_devices))
+    for model in block.models:
+        _ = model.rest
+    return block
 
 
 def _shared(device: Device) -> Device:

@@ -9,14 +9,13 @@ A slice is a node's own when it has `nodeName` and no shared counters; all other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Set
 
 import msgspec
 
 from app.api.resource import CounterSet, Device, ResourceSlice
 from app.devices.assembly import Peers, is_own
 from app.devices.blocks import Block, Blocks
-from app.devices.models import DeviceModel
 from app.devices.taintrules import TaintRules
 from app.devices.uses import PoolID
 from app.devices.validity import is_complete
@@ -26,13 +25,13 @@ from app.devices.visibility import Visibility, visibility_of
 class PublishedPool:
     """The slices of one (driver, pool). Changed by the inventory only."""
 
-    __slots__ = ("_by_name", "_open", "_own", "_peers", "_published", "_visibilities", "blocks", "id", "slices")
+    __slots__ = ("_blocks", "_by_name", "_open", "_own", "_peers", "_published", "_visibilities", "id", "slices")
 
     def __init__(self, pool: PoolID) -> None:
         self.id = pool
         self.slices: dict[str, ResourceSlice] = {}
         """By name, as the allocator sees them: shared values, rules' taints added."""
-        self.blocks: dict[str, Block] = {}
+        self._blocks: dict[str, Block] = {}
         self._published: dict[str, tuple[ResourceSlice, Block]] = {}
         self._own: dict[str, dict[str, None]] = {}
         self._open: dict[str, None] = {}
@@ -43,7 +42,7 @@ class PublishedPool:
     def copy(self) -> PublishedPool:
         """The same slices in a pool of their own, to which others can be added."""
         made = PublishedPool(self.id)
-        made.slices, made.blocks, made._published = dict(self.slices), dict(self.blocks), dict(self._published)
+        made.slices, made._blocks, made._published = dict(self.slices), dict(self._blocks), dict(self._published)
         made._own = {node: dict(names) for node, names in self._own.items()}
         made._open = dict(self._open)
         return made
@@ -74,12 +73,12 @@ class PublishedPool:
             block = blocks.of(self.id[0], tainted)
             spec = msgspec.structs.replace(published.spec, devices=block.devices)
             published = msgspec.structs.replace(published, spec=spec)
-        self.slices[name], self.blocks[name] = published, block
+        self.slices[name], self._blocks[name] = published, block
         self._by_name = self._peers = self._visibilities = None
 
     def drop(self, name: str) -> None:
         self._unfile(name)
-        del self._published[name], self.slices[name], self.blocks[name]
+        del self._published[name], self.slices[name], self._blocks[name]
         self._by_name = self._peers = self._visibilities = None
 
     def _unfile(self, name: str) -> None:
@@ -132,13 +131,9 @@ class PublishedPool:
             self._peers = Peers(self.slices.values())
         return self._peers
 
-    def models(self, slices: Iterable[ResourceSlice]) -> dict[int, DeviceModel]:
-        """The model of each device of these slices, by the identity of the device."""
-        return {
-            id(device): model
-            for block in (self.blocks[item.metadata.name] for item in slices)
-            for device, model in zip(block.devices, block.models, strict=True)
-        }
+    def block(self, item: ResourceSlice) -> Block:
+        """The devices of one of the slices."""
+        return self._blocks[item.metadata.name]
 
     def newest(self) -> Iterator[ResourceSlice]:
         """The slices of the newest generation, by name."""

@@ -99,7 +99,7 @@ class NodeHoldings:
             held = pools.get(pool.id)
             if pool.counters:
                 counters[index] = remaining_counters(pool, held)
-            if held is None or not pool.devices:
+            if held is None or not pool.names:
                 continue
             bits = view.bits
             for name in held.owned:

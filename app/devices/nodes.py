@@ -17,11 +17,11 @@ from cachetools import LRUCache
 
 from app.api.core import Node
 from app.api.features import FeatureGates
-from app.api.resource import Device, ResourceSlice
+from app.api.resource import ResourceSlice
 from app.devices.assembly import GatherError, gather_pool
+from app.devices.blocks import Block
 from app.devices.catalogue import PublishedPool
 from app.devices.changes import ChangeLog
-from app.devices.models import DeviceModel
 from app.devices.nodeview import NodeView
 from app.devices.pools import Pool
 from app.devices.poolstate import PoolState
@@ -191,7 +191,7 @@ class Nodes(Mapping[str, Node]):
         counters = published.open_slices()
         if not counters:
             return None
-        pool = gather_pool(published.id, counters, "", {}, self._features, _no_model, published.peers)
+        pool = gather_pool(published.id, counters, "", {}, self._features, _no_block, published.peers)
         return SeenPool(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
 
     def use_changed(self, pool: PoolID) -> None:
@@ -312,20 +312,16 @@ class Nodes(Mapping[str, Node]):
         return seen_pool
 
     def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
-        models = published.models(slices)
-
-        def model_of(_: str, device: Device) -> DeviceModel:
-            return models[id(device)]
-
         name, labels = node.name, node.metadata.labels
         try:
-            return SeenPool(gather_pool(published.id, slices, name, labels, self._features, model_of, published.peers))
+            pool = gather_pool(published.id, slices, name, labels, self._features, published.block, published.peers)
         except GatherError as problem:
             return SeenPool(None, str(problem))
+        return SeenPool(pool)
 
 
-def _no_model(driver: str, device: Device) -> DeviceModel:
-    raise AssertionError(f"device {device.name} of driver {driver} in a slice of counters")
+def _no_block(item: ResourceSlice) -> Block:
+    raise AssertionError(f"slice {item.metadata.name} of counters has devices")
 
 
 def _by_pool(item: tuple[PoolID, SeenPool]) -> PoolID:

@@ -33,6 +33,8 @@ class NodeSelection:
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool | None:
         """Whether it is for the node; None when nothing known is set. Raises NodeSelectorError."""
+        if self.node_name:
+            return name == self.node_name
         matcher = self.matcher()
         return matcher(name, labels) if matcher is not None else None
 

@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 
 from app.api.core import Node
 from app.api.features import FeatureGates
-from app.api.resource import Device, DeviceID, DeviceTaintRule, ResourceSlice
-from app.devices.assembly import GatherError, gather_pool, is_own
-from app.devices.models import REMEMBERED, DeviceModel, DeviceModels, ModelSource
+from app.api.resource import DeviceID, DeviceTaintRule, ResourceSlice
+from app.devices.assembly import BlockOf, GatherError, gather_pool, is_own
+from app.devices.blocks import Block
+from app.devices.models import REMEMBERED, FewDeviceModels
 from app.devices.pools import Pool, PooledDevice
 from app.devices.taintrules import TaintRules
 from app.devices.uses import PoolID
@@ -98,14 +99,13 @@ def node_view(
     slices: Iterable[ResourceSlice],
     taint_rules: Iterable[DeviceTaintRule],
     features: FeatureGates,
-    model_of: ModelSource | None = None,
 ) -> NodeView:
     """The view of a node from all slices of the cluster. Never raises: what is fatal stands in `NodeView.error`."""
     rules = TaintRules()
     if features.taint_rules:
         for rule in taint_rules:
             rules.put(rule)
-    source = model_of or DeviceModels()
+    models = FewDeviceModels()
     grouped: dict[PoolID, list[ResourceSlice]] = {}
     for item in slices:
         grouped.setdefault((item.spec.driver, item.spec.pool.name), []).append(item)
@@ -114,7 +114,7 @@ def node_view(
         for id, members in grouped.items():
             if all(is_own(item) and item.spec.node_name != node.name for item in members):
                 continue
-            pool = gather_pool(id, members, node.name, node.metadata.labels, features, _tainted(rules, id, source))
+            pool = gather_pool(id, members, node.name, node.metadata.labels, features, _blocks(rules, id, models))
             if pool is not None:
                 pools.append(pool)
     except GatherError as problem:
@@ -122,12 +122,11 @@ def node_view(
     return NodeView(node.name, pools)
 
 
-def _tainted(rules: TaintRules, id: PoolID, source: ModelSource) -> ModelSource:
-    """A source of models that adds the rules' taints."""
-    if not len(rules):
-        return source
+def _blocks(rules: TaintRules, id: PoolID, models: FewDeviceModels) -> BlockOf:
+    """The devices of slices of a pool, with the rules' taints."""
 
-    def model_of(driver: str, device: Device) -> DeviceModel:
-        return source(driver, rules.tainted(id, (device,))[0])
+    def block_of(item: ResourceSlice) -> Block:
+        devices = rules.tainted(id, item.spec.devices)
+        return Block(devices, tuple([models(id[0], device) for device in devices]))
 
-    return model_of
+    return block_of

@@ -5,13 +5,18 @@ Promises: immutable. A pool that cannot be used keeps its place, flagged, withou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
 
 from app.api.resource import DeviceID
+from app.devices.blocks import Block
 from app.devices.models import DeviceModel
 from app.devices.nodeselection import NodeSelection
 from app.devices.traits import Consumption
 from app.devices.uses import PoolID
+
+NOTHING: Final[Mapping[Any, Any]] = {}
 
 
 class PooledDevice:
@@ -29,19 +34,24 @@ class PooledDevice:
 
 
 class Pool:
-    """One pool as a node sees it. Immutable.
+    """One pool as a node sees it: the blocks of its slices, laid out. Immutable.
 
-    `incomplete` and `invalid` (the reason, empty when valid) pools have no devices. `counters` are what the pool's
+    `names`, `models` and `selections` are those of its devices, in search order. `incomplete` and `invalid` (the
+    reason, empty when valid) pools have no devices. `counters` are what the pool's
     counter sets offer before anything is allocated: set -> counter -> nano units. `consumers` are all devices that
     consume counters, also those for other nodes.
     """
 
-    __slots__ = ("consumers", "counters", "devices", "elsewhere", "id", "incomplete", "invalid", "late", "unmatchable")
+    __slots__ = (
+        "consumers", "counters", "elsewhere", "id", "incomplete", "invalid", "late", "models", "names", "selections",
+        "unmatchable",
+    )  # fmt: skip
 
     def __init__(
         self,
         id: PoolID,
-        devices: tuple[PooledDevice, ...] = (),
+        blocks: Sequence[Block] = (),
+        selections: tuple[NodeSelection, ...] = (),
         *,
         counters: Mapping[str, Mapping[str, int]] | None = None,
         consumers: tuple[tuple[str, Consumption], ...] = (),
@@ -51,17 +61,32 @@ class Pool:
         invalid: str = "",
     ) -> None:
         self.id = id
-        self.devices = devices
-        self.counters = counters or {}
+        self.names: tuple[str, ...]
+        self.models: tuple[DeviceModel, ...]
+        if len(blocks) == 1:
+            self.names, self.models = blocks[0].names, blocks[0].models
+        else:
+            self.names = tuple(chain.from_iterable(block.names for block in blocks))
+            self.models = tuple(chain.from_iterable(block.models for block in blocks))
+        self.selections = selections
+        self.counters = counters or NOTHING
         self.consumers = consumers
         self.elsewhere = elsewhere
         """Mask of the devices whose own node selection leaves this node out."""
-        self.unmatchable = unmatchable or {}
+        self.unmatchable = unmatchable or NOTHING
         """Devices whose own node selection cannot be understood, with the reason."""
         self.incomplete = incomplete
         self.invalid = invalid
-        self.late = any(device.model.traits.binding_conditions for device in devices)
+        self.late = any(block.late for block in blocks)
         """Pools with binding conditions are searched last."""
+
+    @property
+    def devices(self) -> tuple[PooledDevice, ...]:
+        """Made anew for every caller: there are many in a cluster, and decisions look at few nodes in detail."""
+        return tuple(
+            PooledDevice((*self.id, name), model, selection)
+            for name, model, selection in zip(self.names, self.models, self.selections, strict=True)
+        )
 
     @property
     def name(self) -> str:

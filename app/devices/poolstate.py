@@ -39,8 +39,7 @@ class PoolStates:
         owned = 0
         shared: list[tuple[int, tuple[tuple[str, int], ...]]] = []
         if held is not None:
-            for index, device in enumerate(pool.devices):
-                name = device.id[2]
+            for index, name in enumerate(pool.names):
                 if name in held.owned:
                     owned |= 1 << index
                 if name in held.shared:

@@ -27,7 +27,7 @@ ACTIVE_EFFECTS: Final = ("NoSchedule", "NoExecute")
 """All other effects, None and unknown ones, keep nobody away."""
 
 
-class Traits(msgspec.Struct, frozen=True, gc=False):
+class Traits(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What a device is, whatever its name is. Immutable."""
 
     driver: str
@@ -86,6 +86,8 @@ def traits_of(driver: str, device: Device) -> Traits:
 
 def consumption(device: Device) -> Consumption:
     """Counters the device consumes, in nano units."""
+    if not device.consumes_counters:
+        return ()
     return tuple((*counter, amount.nano) for counter, amount in counters_consumed(device))
 
 
@@ -98,6 +100,8 @@ def counters_consumed(device: Device) -> Iterator[tuple[CounterID, Quantity]]:
 
 def active_taints(device: Device) -> tuple[DeviceTaint, ...]:
     """The taints that keep pods away."""
+    if not device.taints:
+        return ()
     return tuple(
         msgspec.structs.replace(taint, time_added=None) if taint.time_added else taint
         for taint in device.taints

@@ -14,7 +14,7 @@ import msgspec
 
 from app.api.features import FeatureGates
 from app.api.meta import ObjectKey
-from app.api.resource import ResourceSlice
+from app.api.resource import Device, ResourceSlice
 from app.devices.nodeselection import NodeSelection
 from app.devices.nodeselector import NodeSelectorError
 from app.devices.problems import Problem
@@ -38,6 +38,14 @@ def is_complete(wanted: int, found: int) -> bool:
 def with_devices(slices: Iterable[ResourceSlice], features: FeatureGates) -> list[ResourceSlice]:
     """Without the slices whose devices do not count, because they define counters."""
     return [item for item in slices if not (features.DRAPartitionableDevices and item.spec.shared_counters)]
+
+
+def stands_alone(devices: Sequence[Device]) -> bool:
+    """True when a pool of one slice with these devices, and without counters, has no defects. Follows from the devices
+    alone, so nodes with equal devices need one check.
+    """
+    distinct = len({device.name for device in devices}) == len(devices)
+    return distinct and not any(device.consumes_counters for device in devices)
 
 
 def defects(

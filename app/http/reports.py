@@ -192,7 +192,7 @@ def _pool_report(pool: Pool, ledger: ReadOnlyLedger) -> PoolReport:
         driver=driver,
         name=name,
         problem=pool.problem,
-        devices=[_device_report(device.id[2], holders(ledger, in_use.get(device.id[2]))) for device in pool.devices],
+        devices=[_device_report(device, holders(ledger, in_use.get(device))) for device in pool.names],
     )
 
 

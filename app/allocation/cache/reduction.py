@@ -93,7 +93,7 @@ class Reduction:
     def _shape(self, pool: Pool) -> Shape:
         localities = _localities(pool)
         flags = bool(pool.counters), pool.incomplete, bool(pool.invalid)
-        models = tuple(device.model for device in pool.devices)
+        models = pool.models
         known = self._by_content.get((models, localities, flags))
         if known is None:
             self._make_room()
@@ -143,11 +143,10 @@ def _domain(name: str, driver: str) -> str:
 
 def _localities(pool: Pool) -> tuple[int, ...]:
     """The locality of each device; empty when all are 0."""
-    if not pool.elsewhere and not pool.unmatchable:
-        selections = {device.selection for device in pool.devices}
-        if not any(selection.has_many_terms for selection in selections):
-            return ()
+    many_terms = any(selection.has_many_terms for selection in set(pool.selections))
+    if not many_terms and not pool.elsewhere and not pool.unmatchable:
+        return ()
     return tuple(
-        (pool.elsewhere >> index & 1) | (index in pool.unmatchable) << 1 | device.selection.has_many_terms << 2
-        for index, device in enumerate(pool.devices)
+        (pool.elsewhere >> index & 1) | (index in pool.unmatchable) << 1 | selection.has_many_terms << 2
+        for index, selection in enumerate(pool.selections)
     )

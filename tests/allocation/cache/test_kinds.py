@@ -15,11 +15,12 @@ from app.api.decoding import convert
 from app.api.features import FeatureGates
 from app.api.meta import ObjectMeta
 from app.api.resource import Device, DeviceAttribute, DeviceClass, ResourceSliceSpec
+from app.devices.blocks import Block
 from app.devices.cluster import Cluster
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenNode, SeenPool
 from app.devices.nodeselection import NodeSelection
-from app.devices.pools import Pool, PooledDevice
+from app.devices.pools import Pool
 from app.devices.poolstate import PoolStates
 from app.devices.traits import Traits, traits_of
 from tests.support.allocation.manynodes import exactly, wanted
@@ -46,12 +47,10 @@ class Looks:
 
     def of(self, *devices: Traits) -> Fingerprint:
         somewhere = NodeSelection(specimen(ResourceSliceSpec))
-        pooled = tuple(
-            PooledDevice(("same", "p", f"d{index}"), DeviceModel(traits), somewhere)
-            for index, traits in enumerate(devices)
-        )
+        named = tuple(Device(name=f"d{index}") for index, _ in enumerate(devices))
+        pool = Pool(("same", "p"), (Block(named, tuple(map(DeviceModel, devices))),), tuple(somewhere for _ in devices))
         seen = SeenNode(0, Node(metadata=ObjectMeta(name="n")))
-        seen.pools = (SeenPool(Pool(("same", "p"), pooled)),)
+        seen.pools = (SeenPool(pool),)
         return self._lens.fingerprint(seen, self._ledger)
 
 
