@@ -61,12 +61,12 @@ def gather_pool(
     labels: Mapping[str, str],
     features: FeatureGates,
     block_of: BlockOf,
-    peers: Peers | None = None,
+    peers: Callable[[], Peers] | None = None,
 ) -> Pool | None:
     """The pool as the node sees it, from all slices of the pool in the cluster; None when the node does not see it.
 
-    With `peers`, which stand for all slices, `slices` may leave out those that belong to other nodes. Raises
-    GatherError.
+    With `peers`, which answers for all slices and is asked only when the node does not see a whole pool, `slices` may
+    leave out those that belong to other nodes. Raises GatherError.
     """
     collected: list[ResourceSlice] = []
     generation = 0
@@ -83,13 +83,13 @@ def gather_pool(
     others: list[ResourceSlice] = []
     wanted = collected[0].spec.pool.resource_slice_count
     if not is_complete(wanted, len(collected)):
-        peers = peers or Peers(slices)
-        if peers.newest > generation:
+        everywhere = peers() if peers is not None else Peers(slices)
+        if everywhere.newest > generation:
             return None
-        if not is_complete(wanted, peers.count(generation)):
+        if not is_complete(wanted, everywhere.count(generation)):
             return Pool(id, incomplete=True)
         names = {item.metadata.name for item in collected}
-        others = [item for item in peers.consuming(generation) if item.metadata.name not in names]
+        others = [item for item in everywhere.consuming(generation) if item.metadata.name not in names]
     collected.sort(key=lambda item: item.metadata.name.encode())
     return _assemble(id, collected, others, node, labels, features, block_of)
 

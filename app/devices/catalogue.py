@@ -121,10 +121,9 @@ class PublishedPool:
     def visibilities(self) -> tuple[Visibility, ...]:
         """What decides how a node sees each of the open slices."""
         if self._visibilities is None:
-            self._visibilities = tuple(visibility_of(item) for item in self.open_slices())
+            self._visibilities = tuple(visibility_of(item) for item in self.open_slices()) if self._open else ()
         return self._visibilities
 
-    @property
     def peers(self) -> Peers:
         """All slices, as nodes that see a part of them have to know them."""
         if self._peers is None:
@@ -137,7 +136,7 @@ class PublishedPool:
 
     def newest(self) -> Iterator[ResourceSlice]:
         """The slices of the newest generation, by name."""
-        generation = self.peers.newest
+        generation = self.peers().newest
         return (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
 
     def is_whole(self) -> bool:

@@ -294,20 +294,23 @@ class Nodes(Mapping[str, Node]):
         """Put what the node sees in search order."""
         found = [(item.pool.order, item) for item in seen.found.values() if item.pool is not None]
         found += [(item.pool.order, item) for pool, item in self._deviceless.items() if pool not in own and item.pool]
-        found.sort(key=lambda item: item[0])
-        seen.error = next((item.error for _, item in sorted(seen.found.items(), key=_by_pool) if item.error), "")
-        seen.pools = () if seen.error else tuple(item for _, item in found)
+        found.sort(key=_order)
+        errors = [(pool, item.error) for pool, item in seen.found.items() if item.error]
+        seen.error = min(errors)[1] if errors else ""
+        seen.pools = () if seen.error else tuple([item for _, item in found])
 
     def _see(self, pool: PoolID, node: Node) -> SeenPool:
         published = self._pool_of(pool)
         assert published is not None, pool
         name, labels = node.name, node.metadata.labels
         own = published.own_names(name)
+        own_slices = tuple([published.slices[name] for name in own])
+        if not published.visibilities:
+            return self._gather(published, own_slices, node)  # as no other node sees it
         visible = own, *[look(name, labels) for look in published.visibilities]
         known = self._seen_pools.setdefault(pool, {})
         seen_pool = known.get(visible)
         if seen_pool is None:
-            own_slices = tuple(published.slices[name] for name in own)
             seen_pool = known[visible] = self._gather(published, own_slices + published.open_slices(), node)
         return seen_pool
 
@@ -324,5 +327,5 @@ def _no_block(item: ResourceSlice) -> Block:
     raise AssertionError(f"slice {item.metadata.name} of counters has devices")
 
 
-def _by_pool(item: tuple[PoolID, SeenPool]) -> PoolID:
+def _order(item: tuple[tuple[bool, PoolID], SeenPool]) -> tuple[bool, PoolID]:
     return item[0]

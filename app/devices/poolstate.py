@@ -5,6 +5,8 @@ Promises: equal states are one object as long as somebody holds it, so comparing
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.devices.content import Interner
 from app.devices.holdings import Amounts, PoolHoldings, remaining_counters
 from app.devices.pools import Pool
@@ -14,6 +16,9 @@ Content = tuple[
     tuple[tuple[int, tuple[tuple[str, int], ...]], ...],
     tuple[tuple[str, tuple[tuple[str, int], ...]], ...],
 ]
+
+
+_UNTOUCHED: Final[Content] = 0, (), ()
 
 
 class PoolState:
@@ -33,9 +38,12 @@ class PoolStates:
 
     def __init__(self) -> None:
         self._states = Interner(PoolState)
+        self._untouched = self._states.of(_UNTOUCHED, _UNTOUCHED)
 
     def of(self, pool: Pool, held: PoolHoldings | None) -> PoolState:
         """The state of a pool of which this is held."""
+        if held is None and not pool.counters:
+            return self._untouched
         owned = 0
         shared: list[tuple[int, tuple[tuple[str, int], ...]]] = []
         if held is not None:

@@ -313,6 +313,30 @@ class TestSharing:
         pools = {id(pool) for i in range(4) if (view := cluster.inventory.view(f"n{i}")) for pool in view.pools}
         assert len(pools) == 2
 
+    def test_what_follows_from_the_devices_alone_is_one_for_all_nodes_with_equal_devices(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
+    ) -> None:
+        for name in ("n0", "n1"):
+            cluster.apply(make_node(name))
+            cluster.apply(make_slice(f"s-{name}", name, ["d0", "d1"], nodeName=name))
+        views = cluster.inventory.view("n0"), cluster.inventory.view("n1")
+        first, second = (view.pools[0] for view in views if view is not None)
+        assert first.names is second.names
+        assert first.models is second.models
+        assert [device.id for device in first.devices] == [("gpu", "n0", "d0"), ("gpu", "n0", "d1")]
+
+    def test_a_node_that_sees_the_whole_pool_does_not_look_at_the_slices_of_others(
+        self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks: list[object] = []
+        monkeypatch.setattr("app.devices.catalogue.Peers", looks.append)
+        cluster.apply(make_node("n"))
+        cluster.apply(make_slice("s", "p", ["d"], nodeName="n"))
+        view = cluster.inventory.view("n")
+        assert view is not None
+        assert view.devices
+        assert looks == []
+
     def test_an_event_on_one_node_leaves_the_views_of_others_alone(
         self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder
     ) -> None:

@@ -13,6 +13,7 @@ from app.api.features import FeatureGates
 from app.api.resource import DeviceAttribute, DeviceTaintRule, ResourceSlice
 from app.devices.nodeview import NodeView, node_view
 from app.devices.traits import traits_of
+from app.devices.validity import defects, stands_alone
 
 Json = dict[str, Any]
 
@@ -114,12 +115,22 @@ def test_only_complete_pools_of_one_generation_have_devices(slices: list[Json], 
             ],
             "p:!",
         ),
+        # one slice is all that the node sees, but not all of the pool
+        ([item("a", "x", count=2), item("b", content=[consuming("y")], count=2, nodeName="n2")], "p:!"),
         # counter slices belong to the pool on every node
         ([item("a", count=2, nodeName="n2", **COUNTERS), item("b", content=[consuming("x")], count=2)], "p:x"),
     ],
 )
 def test_duplicate_names_and_missing_counters_make_a_pool_invalid(slices: list[Json], expected: str) -> None:
     assert seen(slices) == expected
+
+
+@pytest.mark.parametrize(
+    "entry", [item("a"), item("a", "x y"), item("a", "x y x"), item("a", content=[consuming("x")])]
+)
+def test_devices_stand_alone_when_a_pool_of_them_has_no_defects(entry: Json) -> None:
+    only = convert(ResourceSlice, entry)
+    assert stands_alone(only.spec.devices) == (not list(defects([only], ON)))
 
 
 @pytest.mark.parametrize(
@@ -199,6 +210,13 @@ def test_devices_of_equal_content_share_a_model() -> None:
     first, second, other = view([item("a", content=[{"name": "x"}, {"name": "y", "allNodes": True}, tainted])]).devices
     assert first.model is second.model
     assert first.model is not other.model
+
+
+def test_the_view_of_one_node_takes_no_digests(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[object] = []
+    monkeypatch.setattr("app.devices.models.digest", taken.append)
+    assert view([item("a", "x y")]).devices
+    assert taken == []
 
 
 def test_traits_are_active_taints_and_exact_amounts_only() -> None:
