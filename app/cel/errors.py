@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["other", "missing key", "no value", "out of bounds", "overflow", "too costly"]
 """What code may ask of an error; its words are upstream's, and for people."""
@@ -26,7 +26,11 @@ class CelCompileError(ValueError):
             text += f"\n{excerpt}"
         if hint:
             text += f"\nhint: {hint}"
+        self._arguments = message, expression, offset, hint
         super().__init__(text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CelCompileError, self._arguments
 
 
 class CelRuntimeError(Exception):
@@ -36,6 +40,9 @@ class CelRuntimeError(Exception):
         self.message = message
         self.hint = hint
         super().__init__(f"{message} ({hint})" if hint else message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CelRuntimeError, (self.message, self.hint)
 
 
 class Fault(Exception):

@@ -42,8 +42,10 @@ from app.cel.syntax import (
     Node,
     Select,
     Variable,
+    weight,
 )
 from app.cel.values import NONE, Map, Option, map_key
+from app.cel.work import Work
 
 
 class Interpreter:
@@ -51,12 +53,14 @@ class Interpreter:
 
     def __init__(self, tree: Node, declarations: Declarations) -> None:
         builder = _Builder(declarations)
+        self._weight = weight(tree)
         self._evaluate = builder.build(tree)
         self._variables = builder.variables
 
-    def evaluate(self, view: DeviceView) -> tuple[Any, int]:
-        """The value of the expression and its cost. Raises Fault and Abort."""
-        frame = Frame(view, self._variables)
+    def evaluate(self, view: DeviceView, work: Work) -> tuple[Any, int]:
+        """The value of the expression and its cost. Raises Fault, Abort and TooMuch."""
+        work.charge(self._weight)
+        frame = Frame(view, self._variables, work)
         value = self._evaluate(frame)
         frame.charge(0)
         return value, frame.cost
@@ -320,9 +324,10 @@ class _Builder:
         if node.name == "optMap" or node.name == "optFlatMap":
             return _unwrapping(node, range_, arguments[0])
         indexes = tuple(variable.index for variable in node.bound)
+        step = sum(map(weight, node.arguments))
         if node.name == "sortBy":
-            return sort_by(range_, indexes[0], arguments[0], fragile=node.keyed)
-        return LOOPS[node.name](range_, indexes, arguments)
+            return sort_by(range_, indexes[0], arguments[0], step, fragile=node.keyed)
+        return LOOPS[node.name](range_, indexes, arguments, step)
 
     def _bind(self, variable: Variable, initial: Evaluate, body: Node) -> Evaluate:
         self._lazy.add(variable.index)

@@ -11,8 +11,8 @@ from app.cel.frame import Evaluate, Frame
 from app.cel.library.lists import sort_by_keys
 from app.cel.values import Map, find, key_value, keys_of, map_key, type_name
 
-Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...]], Evaluate]
-"""Makes a loop of what is iterated, the places of the variables, and the arguments of the macro."""
+Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...], int], Evaluate]
+"""Makes a loop of what is iterated, the places of the variables, the arguments of the macro, and the work of a step."""
 
 
 def _iterated(value: Any, two: bool) -> Iterable[Any]:
@@ -46,7 +46,7 @@ def _quantifier(decisive: bool) -> Loop:
     """`all` and `exists`: as `&&` and `||`, errors are absorbed by an element that decides."""
     step_cost = 4 if decisive else 3
 
-    def loop(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+    def loop(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int) -> Evaluate:
         assign, two, predicate = _assigner(indexes), len(indexes) == 2, arguments[0]
 
         def evaluate(frame: Frame) -> bool:
@@ -56,6 +56,7 @@ def _quantifier(decisive: bool) -> Loop:
                 if decided:
                     frame.cost += step_cost - 1
                     break
+                frame.work.charge(step)
                 assign(frame, item)
                 frame.charge(step_cost)
                 try:
@@ -77,12 +78,13 @@ def _quantifier(decisive: bool) -> Loop:
     return loop
 
 
-def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int) -> Evaluate:
     assign, two, predicate = _assigner(indexes), len(indexes) == 2, arguments[0]
 
     def evaluate(frame: Frame) -> bool:
         count = 0
         for item in _iterated(range_(frame), two):
+            frame.work.charge(step)
             assign(frame, item)
             if _holds(predicate(frame)):
                 count += 1
@@ -100,12 +102,13 @@ def _holds(value: Any) -> bool:
     raise Fault("no such overload")
 
 
-def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int) -> Evaluate:
     assign, predicate = _assigner(indexes), arguments[0]
 
     def evaluate(frame: Frame) -> list[Any]:
         kept = []
         for item in _iterated(range_(frame), False):
+            frame.work.charge(step)
             assign(frame, item)
             if _holds(predicate(frame)):
                 kept.append(item)
@@ -117,7 +120,7 @@ def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluat
     return evaluate
 
 
-def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int) -> Evaluate:
     """`map` and `transformList`, with or without a condition."""
     assign, two, transform = _assigner(indexes), len(indexes) == 2, arguments[-1]
     condition = arguments[0] if len(arguments) == 2 else None
@@ -126,6 +129,7 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
     def evaluate(frame: Frame) -> list[Any]:
         results = []
         for item in _iterated(range_(frame), two):
+            frame.work.charge(step)
             assign(frame, item)
             if condition is None or _holds(condition(frame)):
                 results.append(transform(frame))
@@ -140,13 +144,16 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
 def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
     """A loop that makes a map; `insert` puts what an element (its key is given) becomes into it."""
 
-    def transform_map(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...]) -> Evaluate:
+    def transform_map(
+        range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluate, ...], step: int
+    ) -> Evaluate:
         assign, transform = _assigner(indexes), arguments[-1]
         condition = arguments[0] if len(arguments) == 2 else None
 
         def evaluate(frame: Frame) -> Map:
             result = Map()
             for item in _iterated(range_(frame), True):
+                frame.work.charge(step)
                 assign(frame, item)
                 if condition is None or _holds(condition(frame)):
                     insert(result, item[0], transform(frame))
@@ -175,7 +182,7 @@ def _insert_all(entries: Map, _: Any, more: Any) -> None:
         _insert(entries, key_value(key), value)
 
 
-def sort_by(range_: Evaluate, index: int, key: Evaluate, fragile: bool) -> Evaluate:
+def sort_by(range_: Evaluate, index: int, key: Evaluate, step: int, fragile: bool) -> Evaluate:
     """`sortBy`. An error in a key ends the whole evaluation if the type of the keys is known; upstream panics then."""
     step_cost = 2 if is_constant(key) else LIST + 2
 
@@ -183,6 +190,7 @@ def sort_by(range_: Evaluate, index: int, key: Evaluate, fragile: bool) -> Evalu
         values = range_(frame)
         keys = []
         for item in _iterated(values, False):
+            frame.work.charge(step)
             frame.values[index] = item
             keys.append(key(frame))
             frame.charge(step_cost)

@@ -21,19 +21,25 @@ from app.cel.hints import hint_for_fault
 from app.cel.interpreter import Interpreter
 from app.cel.parser import parse
 from app.cel.paths import collect_reads
+from app.cel.syntax import weight
 from app.cel.validation import check_result, fold, validate
 from app.cel.values import NONE, Option, type_name
+from app.cel.work import Work, unlimited
 from app.unexpected import unexpected
 
 _CACHE_SIZE: Final = 4096
+_COMPILING: Final = 4
+"""Units of work that a character costs."""
 
 
 class Program:
     """A compiled selector. `reads` is what it reads of a device: devices that agree in that get the same answer."""
 
-    __slots__ = ("_fast", "_interpreter", "expression", "gates", "reads")
+    __slots__ = ("_fast", "_interpreter", "_weight", "expression", "gates", "reads")
 
-    def __init__(self, expression: str, gates: CelGates) -> None:
+    def __init__(self, expression: str, gates: CelGates, work: Work | None = None) -> None:
+        work = unlimited() if work is None else work
+        work.charge(_COMPILING * len(expression))
         language = environment(gates)
         tree = parse(expression)
         check(expression, tree, language.declarations, language.device_fields)
@@ -45,30 +51,34 @@ class Program:
         self.reads = collect_reads(tree)
         self._fast = generate(tree, language.declarations)
         self._interpreter = Interpreter(tree, language.declarations)
+        self._weight = weight(tree)
 
-    def evaluate(self, view: DeviceView) -> bool:
-        """True when the device matches. Raises CelRuntimeError."""
-        if view.modest and self._fast is not None:
+    def evaluate(self, view: DeviceView, work: Work | None = None) -> bool:
+        """True when the device matches. Raises CelRuntimeError, and TooMuch when `work` does not suffice."""
+        fast = self._fast
+        if fast is not None and view.modest:
+            if work is not None:
+                work.charge(self._weight)
             try:
-                return self._fast(view)
+                return fast(view)
             except NotFast:
                 FALLBACKS["interpreted"] += 1
             except Exception as bug:
                 FALLBACKS["unexpected"] += 1
                 unexpected("selector", bug, expression=self.expression)
-        return self.evaluate_exactly(view)[0]
+        return self.evaluate_exactly(view, work)[0]
 
     @property
     def is_fast(self) -> bool:
         """True when the expression has a compiled form."""
         return self._fast is not None
 
-    def evaluate_exactly(self, view: DeviceView) -> tuple[bool, int]:
-        """True when the device matches, and the cost of finding out. Raises CelRuntimeError."""
+    def evaluate_exactly(self, view: DeviceView, work: Work | None = None) -> tuple[bool, int]:
+        """True when the device matches, and the cost of finding out. Raises CelRuntimeError and TooMuch."""
         if view.poison is not None:
             raise view.poison.with_traceback(None)
         try:
-            value, cost = self._interpreter.evaluate(view)
+            value, cost = self._interpreter.evaluate(view, unlimited() if work is None else work)
             while value.__class__ is Option and value is not NONE:  # of dynamic type, counts as what is in it
                 value = value.content
         except (Fault, Abort) as error:
@@ -86,20 +96,23 @@ class Program:
 _programs: LRUCache[tuple[str, CelGates], Program | CelCompileError] = LRUCache(maxsize=_CACHE_SIZE)
 
 
-def compile_selector(expression: str, gates: CelGates = CelGates()) -> Program:
-    """The program of a selector. Raises CelCompileError. Programs and failures are remembered."""
+def compile_selector(expression: str, gates: CelGates = CelGates(), work: Work | None = None) -> Program:
+    """The program of a selector. Raises CelCompileError, and TooMuch when `work` does not suffice.
+
+    Programs and refusals are remembered, a TooMuch is not.
+    """
     key = (expression, gates)
     known = _programs.get(key)
     if known is None:
-        known = _programs[key] = _compile(expression, gates)
+        known = _programs[key] = _compile(expression, gates, work)
     if isinstance(known, CelCompileError):
         raise known.with_traceback(None)
     return known
 
 
-def _compile(expression: str, gates: CelGates) -> Program | CelCompileError:
+def _compile(expression: str, gates: CelGates, work: Work | None) -> Program | CelCompileError:
     try:
-        return Program(expression, gates)
+        return Program(expression, gates, work)
     except CelCompileError as error:
         return error.with_traceback(None)
     except RecursionError as error:

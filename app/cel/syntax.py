@@ -228,3 +228,17 @@ def walk(node: Node) -> list[Node]:
     for current in nodes:  # grows while it is read
         nodes += current.children
     return nodes
+
+
+_ONCE = frozenset(("bind", "optMap", "optFlatMap"))
+
+
+def weight(node: Node) -> int:
+    """How many nodes are evaluated at most, not counting those in loops, of which each round counts for itself."""
+    nodes = [node]
+    for current in nodes:  # grows while it is read
+        if isinstance(current, Macro) and current.name not in _ONCE:
+            nodes.append(current.range)
+        else:
+            nodes += current.children
+    return len(nodes)
