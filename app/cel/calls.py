@@ -1,14 +1,15 @@
-"""Calls of the interpreter: evaluate the arguments, carry out the function, count the cost."""
+"""Calls of the interpreter: evaluate the arguments, carry out the function, count the cost, the work and the memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from app.cel.cost import Cost
+from app.cel.declarations import Metered
 from app.cel.equality import equal, equal_joined
 from app.cel.errors import Abort, Fault
 from app.cel.frame import Evaluate, Frame
+from app.cel.meter import MANY, Meter, length
 from app.cel.syntax import Call, Literal, Node
 from app.cel.values import Map, UInt, is_unhashable, type_name
 
@@ -18,6 +19,43 @@ BY_OVERLOAD: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sor
 
 FRAGILE: Final[dict[str, tuple[int, type]]] = {"distinct": (0, list), "sort": (0, list), "flatten": (1, int)}
 """Calls whose cost upstream cannot compute when an argument is an error or of another type: it panics."""
+
+
+_CHARACTERS: Final = 6
+_SLOW: Final = {
+    **dict.fromkeys(("url", "isURL", "getQuery", "validate", "semver", "isSemver", "duration", "timestamp"), 2),
+    **dict.fromkeys(("quantity", "isQuantity", "ip", "isIP", "cidr", "isCIDR", "ip.isCanonical", "strings.quote"), 3),
+    **dict.fromkeys(("contains", "indexOf", "lastIndexOf", "replace", "split", "format"), 3),
+    **dict.fromkeys(("lowerAscii", "upperAscii", "double", "int", "uint", "distinct", "optional.unwrap"), 4),
+}
+"""The power of two of the characters or elements that are worked on per unit of work, where it is not _CHARACTERS."""
+
+_SIMPLE: Final = frozenset(
+    (
+        "!_", "-_", "_-_", "_*_", "_/_", "_%_", "type", "dyn", "hasValue", "value", "optional.of", "first", "last",
+        "isGreaterThan", "isLessThan", "compareTo", "major", "minor", "patch", "sign", "isInteger", "asInteger",
+    )
+)  # fmt: skip
+"""Functions that take no time worth mentioning whatever the sizes of their arguments."""
+
+
+def counted(name: str, run: Metered) -> Metered:
+    """The function with work charged for the sizes of its arguments, and memory for its result."""
+    if name in _SIMPLE:
+        return run
+    shift = _SLOW.get(name, _CHARACTERS)
+
+    def run_counted(meter: Meter, *values: Any) -> Any:
+        units = length(values) >> shift
+        if units:
+            meter.charge(units)
+        result = run(meter, *values)
+        kind = result.__class__
+        if (kind is str or kind is list or kind is bytes or kind is Map) and len(result) >= MANY:
+            meter.keep(result)
+        return result
+
+    return run_counted
 
 
 def required(operand: Evaluate, kind: type) -> Evaluate:
@@ -35,7 +73,7 @@ def required(operand: Evaluate, kind: type) -> Evaluate:
     return evaluate
 
 
-def call(operands: tuple[Evaluate, ...], run: Callable[..., Any], cost: Cost | None, both: bool) -> Evaluate:
+def call(operands: tuple[Evaluate, ...], run: Metered, cost: Cost | None, both: bool) -> Evaluate:
     """A call. With `both`, of two operands the second is evaluated even if the first failed."""
     if len(operands) == 1 and cost is None:
         return _unary(operands[0], run)
@@ -44,23 +82,23 @@ def call(operands: tuple[Evaluate, ...], run: Callable[..., Any], cost: Cost | N
 
     def evaluate(frame: Frame) -> Any:
         values = tuple([operand(frame) for operand in operands])
-        result = run(*values)
+        result = run(frame.meter, *values)
         frame.charge(1 if cost is None else cost(values, result))
         return result
 
     return evaluate
 
 
-def _unary(operand: Evaluate, run: Callable[..., Any]) -> Evaluate:
+def _unary(operand: Evaluate, run: Metered) -> Evaluate:
     def evaluate(frame: Frame) -> Any:
-        result = run(operand(frame))
+        result = run(frame.meter, operand(frame))
         frame.cost += 1
         return result
 
     return evaluate
 
 
-def _binary(left: Evaluate, right: Evaluate, run: Callable[..., Any], cost: Cost | None) -> Evaluate:
+def _binary(left: Evaluate, right: Evaluate, run: Metered, cost: Cost | None) -> Evaluate:
     def evaluate(frame: Frame) -> Any:
         try:
             first = left(frame)
@@ -68,7 +106,7 @@ def _binary(left: Evaluate, right: Evaluate, run: Callable[..., Any], cost: Cost
             _still_evaluate(right, frame)
             raise
         second = right(frame)
-        result = run(first, second)
+        result = run(frame.meter, first, second)
         frame.charge(1 if cost is None else cost((first, second), result))
         return result
 
@@ -105,11 +143,15 @@ def equality(node: Call, operands: tuple[Evaluate, ...], wanted: bool, cost: Cos
             _still_evaluate(right, frame)
             raise
         values = first, right(frame)
+        meter = frame.meter
+        units = length(values) >> _CHARACTERS
+        if units:
+            meter.charge(units)
         frame.charge(1 if cost is None else cost(values, None))
         if wanted:
-            return compare(*values)
+            return compare(*values, meter)
         try:
-            return not compare(*values)
+            return not compare(*values, meter)
         except Fault:
             return True
 
@@ -154,6 +196,8 @@ def membership(operand: Evaluate, constants: frozenset[tuple[type, Any]]) -> Eva
 
     def evaluate(frame: Frame) -> bool:
         value = operand(frame)
+        if value.__class__ is str:
+            frame.meter.charge(len(value) >> _CHARACTERS)
         if value.__class__ in (list, dict, Map) or not value.__hash__:
             return False
         if is_unhashable(value):

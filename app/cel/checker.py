@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.cel import types
-from app.cel.declarations import Declarations, Overload
+from app.cel.declarations import Overload
+from app.cel.environment import Environment
 from app.cel.errors import CelCompileError
 from app.cel.hints import hint_for_overload
 from app.cel.identifiers import dotted, global_name
@@ -33,6 +34,10 @@ from app.cel.syntax import (
 from app.cel.types import ANY, BOOL, DYN, INT, STRING, Type, TypeTooLarge, list_of, map_of, optional_of
 from app.cel.unification import Bindings, most_general
 from app.cel.values import UInt
+from app.cel.work import Work
+
+_COPIED: Final = 64
+"""How many variables of a scope are copied per unit of work."""
 
 _LITERALS: Final[dict[type, Type]] = {
     bool: BOOL, int: INT, UInt: types.UINT, float: types.DOUBLE, str: STRING, bytes: types.BYTES,
@@ -40,27 +45,29 @@ _LITERALS: Final[dict[type, Type]] = {
 }  # fmt: skip
 
 
-def check(expression: str, tree: Node, declarations: Declarations, device_fields: dict[str, Type]) -> Type:
-    """The type of an expression. Raises CelCompileError."""
-    checker = _Checker(expression, declarations, device_fields)
+def check(expression: str, tree: Node, language: Environment, work: Work) -> Type:
+    """The type of an expression. Raises CelCompileError and TooMuch."""
+    checker = _Checker(expression, language, work)
     try:
         checker.check(tree)
-        for node in walk(tree):
-            node.type = checker.bindings.resolve(node.type, unbound_to_dyn=True)
+        nodes = walk(tree)
+        for node, kind in zip(nodes, checker.bindings.resolve_all([node.type for node in nodes]), strict=True):
+            node.type = kind
     except TypeTooLarge as error:
         raise CelCompileError(str(error)) from None
     return tree.type
 
 
 class _Checker:
-    def __init__(self, expression: str, declarations: Declarations, device_fields: dict[str, Type]) -> None:
+    def __init__(self, expression: str, language: Environment, work: Work) -> None:
         self._expression = expression
-        self._functions = declarations.functions
-        self._device_fields = device_fields
+        self._functions = language.declarations.functions
+        self._device_fields = language.device_fields
+        self._work = work
         self._scope: dict[str, Variable] = {}
         self._variables = 0
         self._fresh = 0
-        self.bindings = Bindings()
+        self.bindings = Bindings(work)
 
     def check(self, node: Node) -> Type:
         """The type of a node, which is also noted in it."""
@@ -168,6 +175,7 @@ class _Checker:
         for overload in function.overloads:
             if overload.member != member or len(overload.params) != len(arguments):
                 continue
+            self._work.charge(1)
             params, declared = self._instantiate(overload)
             if not self.bindings.fit_all(arguments, params):
                 continue
@@ -273,6 +281,7 @@ class _Checker:
             bound.append(Variable(name, kind, self._variables))
             self._variables += 1
         node.bound = tuple(bound)
+        self._work.charge(len(outer) // _COPIED)
         self._scope = {**outer, **{variable.name: variable for variable in bound}}
         return outer
 

@@ -5,20 +5,25 @@ A library is a module with a `LIBRARY`; each overload is declared by its signatu
     @LIBRARY.method("charAt", "string, int -> string")
     def char_at(text: str, index: int) -> str: ...
 
-The first type of a method is the receiver's. Single capital letters are type variables.
+The first type of a method is the receiver's. Single capital letters are type variables. Functions whose work or memory
+is more than a few times the size of their arguments are `metered`: they take the meter of the evaluation before these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from app.cel import types
 from app.cel.errors import Fault
+from app.cel.meter import FREE, Meter
 from app.cel.types import Type
 from app.cel.values import CLASSES, type_name
 
 Implementation = Callable[..., Any]
+Metered = Callable[..., Any]
+"""Takes a meter and the values."""
 Guard = Callable[[Any], bool]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,10 +36,13 @@ _ALIASES: Final = {
 class Overload:
     """One signature of a function. `run` carries it out; it may assume that the values are of the declared types."""
 
-    __slots__ = ("function", "guards", "member", "params", "result", "run", "variables")
+    __slots__ = ("function", "guards", "member", "metered", "params", "result", "run", "variables")
 
-    def __init__(self, function: str, member: bool, signature: str, run: Implementation | None) -> None:
+    def __init__(
+        self, function: str, member: bool, signature: str, run: Implementation | None, metered: bool = False
+    ) -> None:
         self.function = function
+        self.metered = metered
         self.member = member
         self.params, self.result = _parse_signature(signature)
         self.run = run
@@ -54,18 +62,42 @@ class Overload:
 class Function:
     """All overloads of a name. `shared` carries out every overload and judges the values itself."""
 
-    __slots__ = ("name", "overloads", "shared")
+    __slots__ = ("metered", "name", "overloads", "shared")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.overloads: list[Overload] = []
         self.shared: Implementation | None = None
+        self.metered = False
 
-    def dispatch(self, *values: Any) -> Any:
+    def metered_run(self, overloads: Sequence[Overload]) -> Metered:
+        """What carries out a call for which these overloads fit, given the meter and the values."""
+        run = self._run(overloads)
+        return run if self.metered else lambda meter, *values: run(*values)
+
+    def free_run(self, overloads: Sequence[Overload]) -> Implementation:
+        """The same without a meter, for values whose sizes are bounded."""
+        run = self._run(overloads)
+        return partial(run, FREE) if self.metered else run
+
+    def _run(self, overloads: Sequence[Overload]) -> Implementation:
+        if self.shared is not None:
+            return self.shared
+        if len(overloads) == 1:
+            return _guarded(overloads[0])
+        return self._dispatch_metered if self.metered else self._dispatch
+
+    def _dispatch(self, *values: Any) -> Any:
         """Carry out the first overload that accepts the values. Raises Fault when there is none."""
         for overload in self.overloads:
             if overload.run is not None and overload.accepts(values):
                 return overload.run(*values)
+        raise no_such_overload(self.name, values)
+
+    def _dispatch_metered(self, meter: Meter, *values: Any) -> Any:
+        for overload in self.overloads:
+            if overload.run is not None and overload.accepts(values):
+                return overload.run(meter, *values)
         raise no_such_overload(self.name, values)
 
 
@@ -74,19 +106,19 @@ class Library:
 
     def __init__(self) -> None:
         self.overloads: list[Overload] = []
-        self.shared: dict[str, Implementation] = {}
+        self.shared: dict[str, tuple[Implementation, bool]] = {}
 
-    def function(self, name: str, *signatures: str) -> Callable[[F], F]:
+    def function(self, name: str, *signatures: str, metered: bool = False) -> Callable[[F], F]:
         """The decorated function carries out these overloads of the global function `name`."""
-        return self._register(name, False, signatures)
+        return self._register(name, False, signatures, metered)
 
-    def method(self, name: str, *signatures: str) -> Callable[[F], F]:
+    def method(self, name: str, *signatures: str, metered: bool = False) -> Callable[[F], F]:
         """The decorated function carries out these overloads of the method `name`."""
-        return self._register(name, True, signatures)
+        return self._register(name, True, signatures, metered)
 
-    def _register(self, name: str, member: bool, signatures: tuple[str, ...]) -> Callable[[F], F]:
+    def _register(self, name: str, member: bool, signatures: tuple[str, ...], metered: bool) -> Callable[[F], F]:
         def register(run: F) -> F:
-            self.overloads += [Overload(name, member, signature, run) for signature in signatures]
+            self.overloads += [Overload(name, member, signature, run, metered) for signature in signatures]
             return run
 
         return register
@@ -95,11 +127,11 @@ class Library:
         """Overloads that are carried out by the function's shared implementation, or by the interpreter itself."""
         self.overloads += [Overload(name, member, signature, None) for signature in signatures]
 
-    def share(self, name: str) -> Callable[[F], F]:
+    def share(self, name: str, metered: bool = False) -> Callable[[F], F]:
         """The decorated function carries out all overloads of `name`."""
 
         def register(run: F) -> F:
-            self.shared[name] = run
+            self.shared[name] = run, metered
             return run
 
         return register
@@ -112,9 +144,15 @@ class Declarations:
         self.functions: dict[str, Function] = {}
         for library in libraries:
             for overload in library.overloads:
-                self._function(overload.function).overloads.append(overload)
-            for name, run in library.shared.items():
-                self._function(name).shared = run
+                function = self._function(overload.function)
+                function.overloads.append(overload)
+                function.metered = function.metered or overload.metered
+            for name, (run, metered) in library.shared.items():
+                function = self._function(name)
+                function.shared, function.metered = run, metered
+        for function in self.functions.values():
+            if any(overload.metered is not function.metered for overload in function.overloads if overload.run):
+                raise TypeError(f"either all overloads of {function.name} take a meter or none")
 
     def _function(self, name: str) -> Function:
         function = self.functions.get(name)
@@ -123,8 +161,10 @@ class Declarations:
         return function
 
 
-def guarded(overload: Overload) -> Implementation:
+def _guarded(overload: Overload) -> Implementation:
     """The overload, for values that may be of any type. Raises Fault when they are of others than declared."""
+    if overload.metered:
+        return _guarded_metered(overload)
     name, run, accepts = overload.function, overload.run, overload.accepts
     if run is None:
         raise TypeError(f"nothing carries out {name}")
@@ -142,6 +182,20 @@ def guarded(overload: Overload) -> Implementation:
     def run_guarded(*values: Any) -> Any:
         if accepts(values):
             return implementation(*values)
+        raise no_such_overload(name, values)
+
+    return run_guarded
+
+
+def _guarded_metered(overload: Overload) -> Implementation:
+    name, run, accepts = overload.function, overload.run, overload.accepts
+    if run is None:
+        raise TypeError(f"nothing carries out {name}")
+    implementation = run
+
+    def run_guarded(meter: Meter, *values: Any) -> Any:
+        if accepts(values):
+            return implementation(meter, *values)
         raise no_such_overload(name, values)
 
     return run_guarded

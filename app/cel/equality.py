@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from app.api.quantity import Quantity
 from app.api.semver import Semver
-from app.cel.errors import Abort, Fault
+from app.cel.errors import Abort, Fault, shown
+from app.cel.meter import FREE, Meter
 from app.cel.values import (
     NONE,
     Duration,
@@ -23,9 +24,16 @@ from app.cel.values import (
 
 _NUMBERS: Final = frozenset((int, UInt, float))
 _MAX_COMPARISONS: Final = 1_000_000
+_CHARACTERS: Final = 4096
+"""How many characters are compared per unit of work."""
 
 
-def equal(left: Any, right: Any) -> bool:
+def compared(value: Any) -> int:
+    """The work of comparing a value, without its elements, with another one."""
+    return 1 + len(value) // _CHARACTERS if value.__class__ is str or value.__class__ is bytes else 1
+
+
+def equal(left: Any, right: Any, meter: Meter = FREE) -> bool:
     """`left == right`. Raises Fault when `left` is of an extension type and `right` is of another type."""
     kind, other = left.__class__, right.__class__
     if left is None or right is None:
@@ -35,18 +43,19 @@ def equal(left: Any, right: Any) -> bool:
     if kind in _NUMBERS:
         return other in _NUMBERS and _numbers_equal(left, right)
     if kind is list or isinstance(left, dict):
-        return _Comparison().aggregates(left, right)
-    return _others_equal(left, right)
+        return _Comparison(meter).aggregates(left, right)
+    return _others_equal(left, right, meter)
 
 
-def equal_joined(left: Any, right: Any) -> bool:
+def equal_joined(left: Any, right: Any, meter: Meter) -> bool:
     """`left == right` where `left` is a sum of lists: elements that cannot be compared are an error, not equal."""
     if not (left.__class__ is list and right.__class__ is list) or len(left) != len(right):
-        return equal(left, right)
+        return equal(left, right, meter)
+    meter.charge(1 + len(left))
     fault: Fault | None = None
     for one, other in zip(left, right, strict=True):
         try:
-            if not equal(one, other):
+            if not equal(one, other, meter):
                 return False
         except Fault as error:
             fault = fault or error
@@ -55,11 +64,12 @@ def equal_joined(left: Any, right: Any) -> bool:
     return True
 
 
-def contains(elements: list[Any], value: Any) -> bool:
+def contains(elements: list[Any], value: Any, meter: Meter) -> bool:
     """`value in elements`: elements that cannot be compared are not equal."""
+    meter.charge(1 + len(elements) * compared(value))
     for element in elements:
         try:
-            if equal(value, element):
+            if equal(value, element, meter):
                 return True
         except Fault:
             continue
@@ -69,10 +79,11 @@ def contains(elements: list[Any], value: Any) -> bool:
 class _Comparison:
     """One comparison of lists or maps, in a bounded number of steps even when parts are shared many times over."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_left", "_meter")
 
-    def __init__(self) -> None:
+    def __init__(self, meter: Meter) -> None:
         self._left = _MAX_COMPARISONS
+        self._meter = meter
 
     def aggregates(self, left: Any, right: Any) -> bool:
         if left.__class__ is list:
@@ -94,10 +105,11 @@ class _Comparison:
         self._left -= 1
         if self._left < 0:
             raise Abort("operation cancelled: the values to be compared are too large")
+        self._meter.charge(compared(left))
         if left.__class__ is list or isinstance(left, dict):
             return self.aggregates(left, right)
         try:
-            return equal(left, right)
+            return equal(left, right, self._meter)
         except Fault:
             return True
 
@@ -120,7 +132,7 @@ def _as_double(value: Any, other: float) -> Any:
     return value
 
 
-def _others_equal(left: Any, right: Any) -> bool:
+def _others_equal(left: Any, right: Any, meter: Meter) -> bool:
     kind, other = left.__class__, right.__class__
     if isinstance(left, Quantity):
         if other is SumQuantity or not isinstance(right, Quantity):
@@ -137,7 +149,7 @@ def _others_equal(left: Any, right: Any) -> bool:
     if kind is not other:
         return False
     if kind is Option:
-        return left is right if left is NONE or right is NONE else equal(left.content, right.content)
+        return left is right if left is NONE or right is NONE else equal(left.content, right.content, meter)
     if kind is Duration or kind is Timestamp:
         return bool(left.nanos == right.nanos)
     if kind is TypeValue:
@@ -182,4 +194,6 @@ def is_sortable(value: Any) -> bool:
 
 def describe(value: Any) -> str:
     """A value in an error message."""
-    return f"{value}" if value.__class__ in (str, int, UInt, float) else type_name(value)
+    if value.__class__ is str:
+        return shown(value)
+    return f"{value}" if value.__class__ in (int, UInt, float) else type_name(value)

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-Kind = Literal["other", "missing key", "no value", "out of bounds", "overflow", "too costly"]
+Kind = Literal["other", "missing key", "no value", "out of bounds", "overflow", "too costly", "too large"]
 """What code may ask of an error; its words are upstream's, and for people."""
+
+
+_SHOWN: Final = 256
+_LONGEST: Final = 512
+
+
+def shown(text: str) -> str:
+    """A text of somebody else, as it may be put into an error: cut where it is long."""
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
+
+
+def _cut(message: str) -> str:
+    """A message of which some parts may not have been cut."""
+    return message if len(message) <= _LONGEST else shown(message)
 
 
 class CelCompileError(ValueError):
@@ -15,7 +29,7 @@ class CelCompileError(ValueError):
     """
 
     def __init__(self, message: str, expression: str = "", offset: int | None = None, hint: str = "") -> None:
-        self.message = message
+        self.message = message = _cut(message)
         self.hint = hint
         self.offset = offset
         self.line, self.column, excerpt = _locate(expression, offset)
@@ -37,7 +51,7 @@ class CelRuntimeError(Exception):
     """The selector failed for one device. `message` is in upstream's words, `hint` says what to do about it."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        self.message = message
+        self.message = message = _cut(message)
         self.hint = hint
         super().__init__(f"{message} ({hint})" if hint else message)
 
@@ -50,7 +64,7 @@ class Fault(Exception):
 
     def __init__(self, message: str, kind: Kind = "other") -> None:
         self.kind = kind
-        super().__init__(message)
+        super().__init__(_cut(message))
 
 
 class Abort(Exception):
@@ -58,7 +72,7 @@ class Abort(Exception):
 
     def __init__(self, message: str, kind: Kind = "other") -> None:
         self.kind = kind
-        super().__init__(message)
+        super().__init__(_cut(message))
 
 
 class NotFast(Exception):

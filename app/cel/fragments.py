@@ -15,7 +15,7 @@ from app.api.semver import Semver
 from app.cel.device import DeviceView
 from app.cel.equality import equal
 from app.cel.errors import Abort, Fault, NotFast
-from app.cel.library.regexes import search
+from app.cel.library.regexes import SHORT, scan, search
 from app.cel.values import EMPTY
 
 Fast = Callable[[DeviceView], bool]
@@ -71,6 +71,7 @@ class Names:
             "NotFast": NotFast,
             "Semver": Semver,
             "faults": (Fault, Abort),
+            "scan": scan,
             "search": search,
         }
 
@@ -154,6 +155,14 @@ class Names:
         if left.kind in ("", "semver") and right.kind == "semver" and right.constant is not None:
             return self.version_key(left), self.of(right.constant.key)
         return None
+
+    def matching(self, code: Code, regex: Code) -> str:
+        """`code.matches(regex)`, where the pattern is a constant."""
+        if len(regex.constant) > SHORT:
+            return self.checked(code, "str", lambda text: f"scan({text}, {regex.text})")
+        name = self.temporary()
+        matched = f"(search if len({name}) <= {SHORT} else scan)({name}, {regex.text})"
+        return f"({matched} if ({name} := {code.text}).__class__ is str else stop())"
 
     def version_key(self, code: Code) -> str:
         """What versions are compared by."""

@@ -8,17 +8,19 @@ from typing import Any
 from app.cel.cost import LIMIT
 from app.cel.device import DeviceView
 from app.cel.errors import Fault, too_costly
+from app.cel.meter import Meter
 from app.cel.work import Work
 
 
 class Frame:
-    """One evaluation: the device, the local variables, what it has cost so far, and what work is still allowed."""
+    """One evaluation: the device, the local variables, what it has cost so far, and what it uses."""
 
-    __slots__ = ("cost", "values", "view", "work")
+    __slots__ = ("cost", "meter", "values", "view", "work")
 
     def __init__(self, view: DeviceView, variables: int, work: Work) -> None:
         self.view = view
         self.work = work
+        self.meter = Meter(work)
         self.values: list[Any] = [None] * variables
         self.cost = 0
 

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from app.api.semver import Semver
 from app.cel.budget import LONGEST_LOOP, is_affordable
 from app.cel.calls import is_sum
 from app.cel.cost import CHEAP
-from app.cel.declarations import Declarations, Function, guarded
+from app.cel.declarations import Declarations, Function
 from app.cel.errors import Fault
 from app.cel.fragments import SCALARS, Code, Fast, Names, Unsupported
 from app.cel.library.quantities import quantity
 from app.cel.library.versions import semver
+from app.cel.meter import FREE
 from app.cel.paths import Path, Paths
 from app.cel.selection import tests_optional
 from app.cel.syntax import Call, Conditional, Ident, Index, Literal, Logic, Macro, Node, Select
@@ -157,10 +159,7 @@ class _Generator:
             raise Unsupported
         function: Function = self._functions[node.function]
         operands = [self.code(operand) for operand in node.operands]
-        if len(node.overloads) == 1 and function.shared is None:
-            run = guarded(node.overloads[0])
-        else:
-            run = function.shared or function.dispatch
+        run = function.free_run(node.overloads)
         results = {overload.result.name for overload in node.overloads}
         kind = _RESULTS.get(results.pop(), "") if len(results) == 1 else ""
         return Code(f"{self.names.of(run)}({', '.join(operand.text for operand in operands)})", kind)
@@ -185,7 +184,7 @@ class _Generator:
         if compared is not None:
             return Code(f"({compared[0]} {operator} {compared[1]})", "bool")
         left, right = self.code(node.args[0]), self.code(node.args[1])
-        function = self._functions[node.function].shared
+        function = self._functions[node.function].free_run(node.overloads)
         return Code(self.names.relation(left, operator, right, function), "bool")
 
     def _compared(self, node: Call) -> tuple[str, str] | None:
@@ -213,7 +212,7 @@ class _Generator:
 
     def _constructor(self, node: Call) -> Code:
         """`quantity("1Gi")` and `semver("1.0.0")` with a constant are made once."""
-        make = quantity if node.function == "quantity" else semver
+        make = quantity if node.function == "quantity" else _version
         argument = node.operands[0]
         if len(node.operands) == 1 and isinstance(argument, Literal):
             try:
@@ -238,7 +237,9 @@ class _Generator:
         members = self.code(container)
         if members.kind == "map" and value.kind == "str":
             return Code(f"({value.text} in {members.text})", "bool")
-        return Code(f"{self.names.of(self._functions['@in'].shared)}({value.text}, {members.text})", "bool")
+        return Code(
+            f"{self.names.of(self._functions['@in'].free_run(node.overloads))}({value.text}, {members.text})", "bool"
+        )
 
     def _text_method(self, node: Call) -> Code:
         """`startsWith`, `endsWith`, `contains`"""
@@ -252,9 +253,9 @@ class _Generator:
 
     def _matches(self, node: Call) -> Code:
         target, regex = self.code(node.operands[0]), self.code(node.operands[1])
-        if regex.constant is None or target.kind not in ("", "str"):
+        if regex.kind != "str" or regex.constant is None or target.kind not in ("", "str"):
             raise Unsupported
-        return Code(self.names.checked(target, "str", lambda text: f"search({text}, {regex.text})"), "bool")
+        return Code(self.names.matching(target, regex), "bool")
 
     def _or_value(self, node: Call) -> Code:
         option, default = node.operands
@@ -345,6 +346,10 @@ class _Generator:
         "endsWith": _text_method, "contains": _text_method, "matches": _matches, "orValue": _or_value,
         "hasValue": _has_value,
     }  # fmt: skip
+
+
+def _version(text: str) -> Semver:
+    return semver(FREE, text)
 
 
 def _is_short_list(node: Node) -> bool:

@@ -15,6 +15,7 @@ _OF_KINDS: Final[Mapping[Kind, str]] = {
     "no value": "use orValue(…) instead of value()",
     "out of bounds": "check size() first, or use [?index].orValue(…)",
     "too costly": "iterate over less",
+    "too large": "make shorter texts and lists",
 }
 
 

@@ -7,26 +7,28 @@ v0.26.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
 from app.cel.calls import (
     BY_OVERLOAD,
     FRAGILE,
     call,
+    counted,
     equality,
     members,
     membership,
     required,
 )
 from app.cel.cost import CALLS, LIST, MAP, MESSAGE, Constant, Cost
-from app.cel.declarations import Declarations, Function, guarded, no_such_overload
+from app.cel.declarations import Declarations, no_such_overload
 from app.cel.device import DeviceView
 from app.cel.equality import describe
 from app.cel.errors import Fault
 from app.cel.frame import Evaluate, Frame, Lazy
+from app.cel.joined import TAKES_JOINED, settled
 from app.cel.loops import LOOPS, sort_by
 from app.cel.messages import MESSAGES
+from app.cel.meter import MANY
 from app.cel.selection import Qualifier, look_up, qualify, renewed, renewed_if_optional, tests_optional
 from app.cel.syntax import (
     Call,
@@ -41,11 +43,13 @@ from app.cel.syntax import (
     Message,
     Node,
     Select,
-    Variable,
     weight,
 )
 from app.cel.values import NONE, Map, Option, map_key
 from app.cel.work import Work
+
+_JOINABLE: Final = frozenset(("list", "dyn", "any", "param"))
+"""Kinds of types of which a list may be."""
 
 
 class Interpreter:
@@ -72,11 +76,39 @@ class _Builder:
     def __init__(self, declarations: Declarations) -> None:
         self._functions = declarations.functions
         self._lazy: set[int] = set()
+        self._joined: set[int] = set()
         self.variables = 0
 
     def build(self, node: Node) -> Evaluate:
+        """The node; a sum of lists is put together."""
+        return self._whole(node, self._joinable(node))
+
+    def _joinable(self, node: Node) -> Evaluate:
+        """The node; its value may be a sum of lists that is not put together."""
         evaluate: Evaluate = self._METHODS[node.__class__](self, node)
         return evaluate
+
+    def _joinable_all(self, nodes: tuple[Node, ...]) -> tuple[Evaluate, ...]:
+        return tuple(self._joinable(node) for node in nodes)
+
+    def _whole(self, node: Node, evaluate: Evaluate) -> Evaluate:
+        if not self._may_be_joined(node):
+            return evaluate
+        return lambda frame: settled(evaluate(frame), frame.meter)
+
+    def _may_be_joined(self, node: Node) -> bool:
+        """True for a sum that may be of lists, and for what passes one on."""
+        if node.type.kind not in _JOINABLE:
+            return False
+        if isinstance(node, Call):
+            if node.function == "or" or node.function == "orValue":
+                return any(map(self._may_be_joined, node.operands))
+            return node.function == "_+_"
+        if isinstance(node, Ident):
+            return node.variable is not None and node.variable.index in self._joined
+        if isinstance(node, Conditional):
+            return self._may_be_joined(node.then) or self._may_be_joined(node.otherwise)
+        return isinstance(node, Macro) and node.name == "bind" and self._may_be_joined(node.arguments[0])
 
     def build_all(self, nodes: tuple[Node, ...]) -> tuple[Evaluate, ...]:
         return tuple(self.build(node) for node in nodes)
@@ -111,7 +143,7 @@ class _Builder:
         branch of a conditional.
         """
         base, qualifiers = self._chain(node)
-        evaluate_base = self._ident(base, 0) if isinstance(base, Ident) else self.build(base)
+        evaluate_base = self._whole(base, self._ident(base, 0)) if isinstance(base, Ident) else self.build(base)
 
         def evaluate(frame: Frame) -> Any:
             frame.cost += cost
@@ -139,7 +171,7 @@ class _Builder:
                 if isinstance(key, Literal):
                     qualifiers.append((None, key.value, node.optional))
                 else:
-                    qualifiers.append((self._part(key), None, node.optional))
+                    qualifiers.append((self._whole(key, self._part(key)), None, node.optional))
             else:
                 return node, tuple(reversed(qualifiers))
             node = node.operand
@@ -182,12 +214,12 @@ class _Builder:
         return evaluate
 
     def _part(self, node: Node, *, branch: bool = False) -> Evaluate:
-        """A branch or an index: there a selection is cheaper by one."""
+        """A branch or an index: there a selection is cheaper by one. The value may be a sum not put together."""
         if isinstance(node, Ident):
             return self._ident(node, 0)
         if isinstance(node, Select | Index):
             return self._selection(node, 0, branch=branch)
-        return self.build(node)
+        return self._joinable(node)
 
     def _branch(self, node: Node) -> Evaluate:
         evaluate = self._part(node, branch=True)
@@ -201,7 +233,7 @@ class _Builder:
         name = node.function
         if name == "or" or name == "orValue":
             return self._or_else(node)
-        operands = self.build_all(node.operands)
+        operands = self._joinable_all(node.operands) if name in TAKES_JOINED else self.build_all(node.operands)
         if name in FRAGILE and len(node.overloads) == 1:
             place, kind = FRAGILE[name]
             operands = (*operands[:place], *(required(operand, kind) for operand in operands[place:]))
@@ -213,7 +245,8 @@ class _Builder:
             if constants is not None:
                 return membership(operands[0], constants)
         both = name != "format" and (len(node.overloads) == 1 or self._functions[name].shared is not None)
-        return call(operands, self._implementation(node), cost, both)
+        run = self._functions[name].metered_run(node.overloads)
+        return call(operands, run if name in TAKES_JOINED else counted(name, run), cost, both)
 
     def _cost(self, node: Call) -> Cost | None:
         """How to compute the cost; None when it is 1, as for some calls that are resolved at run time."""
@@ -223,17 +256,9 @@ class _Builder:
             return None
         return CALLS.get(node.function)
 
-    def _implementation(self, node: Call) -> Callable[..., Any]:
-        function: Function = self._functions[node.function]
-        if function.shared is not None:
-            return function.shared
-        if len(node.overloads) == 1:
-            return guarded(node.overloads[0])
-        return function.dispatch
-
     def _or_else(self, node: Call) -> Evaluate:
         """The argument is evaluated only if the optional is empty. What is no optional is returned as it is."""
-        option, other = self.build_all(node.operands)
+        option, other = self._joinable_all(node.operands)
         unwrap = node.function == "orValue"
 
         def evaluate(frame: Frame) -> Any:
@@ -265,6 +290,8 @@ class _Builder:
                     value = value.content
                 values.append(value)
             frame.charge(LIST)
+            if len(values) >= MANY:
+                frame.meter.keep(values)
             return values
 
         return evaluate
@@ -287,6 +314,7 @@ class _Builder:
                     value = value.content
                 result[map_key(key)] = value
             frame.charge(MAP)
+            frame.meter.keep(result)
             return result
 
         return evaluate
@@ -317,9 +345,9 @@ class _Builder:
     def _macro(self, node: Macro) -> Evaluate:
         for variable in node.bound:
             self.variables = max(self.variables, variable.index + 1)
-        range_ = self.build(node.range)
         if node.name == "bind":
-            return self._bind(node.bound[0], range_, node.arguments[0])
+            return self._bind(node)
+        range_ = self.build(node.range)
         arguments = self.build_all(node.arguments)
         if node.name == "optMap" or node.name == "optFlatMap":
             return _unwrapping(node, range_, arguments[0])
@@ -329,9 +357,12 @@ class _Builder:
             return sort_by(range_, indexes[0], arguments[0], step, fragile=node.keyed)
         return LOOPS[node.name](range_, indexes, arguments, step)
 
-    def _bind(self, variable: Variable, initial: Evaluate, body: Node) -> Evaluate:
-        self._lazy.add(variable.index)
-        evaluate_body, index = self.build(body), variable.index
+    def _bind(self, node: Macro) -> Evaluate:
+        index, initial = node.bound[0].index, self._joinable(node.range)
+        self._lazy.add(index)
+        if self._may_be_joined(node.range):
+            self._joined.add(index)
+        evaluate_body = self._joinable(node.arguments[0])
 
         def evaluate(frame: Frame) -> Any:
             frame.values[index] = Lazy(initial)

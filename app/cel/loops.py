@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from app.cel.cost import CALLS, LIST, is_constant
+from app.cel.equality import describe
 from app.cel.errors import Abort, Fault
 from app.cel.frame import Evaluate, Frame
 from app.cel.library.lists import sort_by_keys
@@ -15,11 +16,12 @@ Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...], int], Evaluate
 """Makes a loop of what is iterated, the places of the variables, the arguments of the macro, and the work of a step."""
 
 
-def _iterated(value: Any, two: bool) -> Iterable[Any]:
+def _iterated(frame: Frame, value: Any, two: bool) -> Iterable[Any]:
     """What a loop goes over: elements or keys; pairs of index or key and value for two variables. Raises Fault."""
     if value.__class__ is list:
         return enumerate(value) if two else value
     if isinstance(value, dict):
+        frame.work.charge(1 + len(value) // 8)
         return [(key_value(key), entry) for key, entry in value.items()] if two else keys_of(value)
     if two:
         raise Fault(f"unsupported comprehension range type: {type_name(value)}")
@@ -52,7 +54,7 @@ def _quantifier(decisive: bool) -> Loop:
         def evaluate(frame: Frame) -> bool:
             fault: Fault | None = None
             decided = False
-            for item in _iterated(range_(frame), two):
+            for item in _iterated(frame, range_(frame), two):
                 if decided:
                     frame.cost += step_cost - 1
                     break
@@ -83,7 +85,7 @@ def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Ev
 
     def evaluate(frame: Frame) -> bool:
         count = 0
-        for item in _iterated(range_(frame), two):
+        for item in _iterated(frame, range_(frame), two):
             frame.work.charge(step)
             assign(frame, item)
             if _holds(predicate(frame)):
@@ -107,7 +109,7 @@ def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluat
 
     def evaluate(frame: Frame) -> list[Any]:
         kept = []
-        for item in _iterated(range_(frame), False):
+        for item in _iterated(frame, range_(frame), False):
             frame.work.charge(step)
             assign(frame, item)
             if _holds(predicate(frame)):
@@ -115,6 +117,7 @@ def _filter(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Evaluat
                 frame.cost += LIST + 3
             frame.charge(0)
         frame.cost += 1
+        frame.meter.keep(kept)
         return kept
 
     return evaluate
@@ -128,7 +131,7 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
 
     def evaluate(frame: Frame) -> list[Any]:
         results = []
-        for item in _iterated(range_(frame), two):
+        for item in _iterated(frame, range_(frame), two):
             frame.work.charge(step)
             assign(frame, item)
             if condition is None or _holds(condition(frame)):
@@ -136,6 +139,7 @@ def _transform_list(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple
                 frame.cost += step_cost
             frame.charge(0)
         frame.cost += 1
+        frame.meter.keep(results)
         return results
 
     return evaluate
@@ -152,7 +156,7 @@ def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
 
         def evaluate(frame: Frame) -> Map:
             result = Map()
-            for item in _iterated(range_(frame), True):
+            for item in _iterated(frame, range_(frame), True):
                 frame.work.charge(step)
                 assign(frame, item)
                 if condition is None or _holds(condition(frame)):
@@ -160,6 +164,7 @@ def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
                     frame.cost += step_cost
                 frame.charge(0)
             frame.cost += 1
+            frame.meter.keep(result)
             return result
 
         return evaluate
@@ -170,7 +175,7 @@ def _into_map(insert: Callable[[Map, Any, Any], None], step_cost: int) -> Loop:
 def _insert(entries: Map, key: Any, value: Any) -> None:
     """`transformMap`: the same keys with other values."""
     if find(entries, key)[1]:
-        raise Fault(f"insert failed: key {key} already exists")
+        raise Fault(f"insert failed: key {describe(key)} already exists")
     entries[map_key(key)] = value
 
 
@@ -189,7 +194,7 @@ def sort_by(range_: Evaluate, index: int, key: Evaluate, step: int, fragile: boo
     def keys_of_values(frame: Frame) -> tuple[Any, list[Any]]:
         values = range_(frame)
         keys = []
-        for item in _iterated(values, False):
+        for item in _iterated(frame, values, False):
             frame.work.charge(step)
             frame.values[index] = item
             keys.append(key(frame))
@@ -204,7 +209,7 @@ def sort_by(range_: Evaluate, index: int, key: Evaluate, step: int, fragile: boo
                 raise Abort(f"internal error: {fault}") from None
             raise
         frame.charge(3 + CALLS["@sortByAssociatedKeys"]((values, keys), None))
-        return sort_by_keys(values, keys)
+        return sort_by_keys(frame.meter, values, keys)
 
     return evaluate
 

@@ -19,6 +19,7 @@ from app.cel.fallbacks import FALLBACKS
 from app.cel.generator import generate
 from app.cel.hints import hint_for_fault
 from app.cel.interpreter import Interpreter
+from app.cel.meter import Meter
 from app.cel.parser import parse
 from app.cel.paths import collect_reads
 from app.cel.syntax import weight
@@ -42,10 +43,11 @@ class Program:
         work.charge(_COMPILING * len(expression))
         language = environment(gates)
         tree = parse(expression)
-        check(expression, tree, language.declarations, language.device_fields)
+        check(expression, tree, language, work)
         check_result(expression, tree, language.results)
-        validate(expression, tree)
-        tree = fold(expression, tree, language.declarations)
+        meter = Meter(work)
+        validate(expression, tree, meter)
+        tree = fold(expression, tree, language.declarations, meter)
         self.expression = expression
         self.gates = gates
         self.reads = collect_reads(tree)
@@ -114,6 +116,7 @@ def _compile(expression: str, gates: CelGates, work: Work | None) -> Program | C
     try:
         return Program(expression, gates, work)
     except CelCompileError as error:
+        error.__context__ = None  # with what it was raised for, all of the compilation would be remembered
         return error.with_traceback(None)
     except RecursionError as error:
         unexpected("selector", error, expression=expression)

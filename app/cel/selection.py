@@ -65,6 +65,9 @@ def _index(key: Any) -> int:
     raise Fault(f"unsupported index type '{type_name(key)}' in list")
 
 
+_HASHED: Final = 256
+"""How many characters of a key are hashed per unit of work."""
+
 _KEYS: Final = (str, int, bool, UInt, float)
 _CHANGING: Final = frozenset((Option, TypeValue, Quantity, SumQuantity, Semver, Ip, Cidr, Url))
 
@@ -82,6 +85,8 @@ def qualify(frame: Frame, value: Any, qualifiers: tuple[Qualifier, ...]) -> tupl
             key = evaluate(frame)
             if key.__class__ not in _KEYS:
                 raise Fault(f"invalid qualifier type: {type_name(key)}")
+            if key.__class__ is str:
+                frame.work.charge(len(key) // _HASHED)
         if optional:
             value, present = look_up(value, key)
             if not present:

@@ -16,6 +16,7 @@ from app.cel.library.conversions import CONVERSIONS, string_to_duration, string_
 from app.cel.library.formatting import check_literal
 from app.cel.library.regexes import pattern
 from app.cel.library.times import from_seconds
+from app.cel.meter import Meter
 from app.cel.syntax import Call, Ident, Index, ListNode, Literal, MapNode, Node, Select, walk
 from app.cel.types import Type
 from app.cel.values import Map, UInt, map_key
@@ -23,25 +24,27 @@ from app.cel.values import Map, UInt, map_key
 _INDEXES: Final = (str, int, bool, float, UInt)
 
 
-def validate(expression: str, tree: Node) -> None:
-    """Refuse literals that cannot work. Raises CelCompileError."""
+def validate(expression: str, tree: Node, meter: Meter) -> None:
+    """Refuse literals that cannot work. Raises CelCompileError and TooMuch."""
     exempt: set[int] = set()
     for node in walk(tree):
         if isinstance(node, Call):
-            _check_literal_arguments(expression, node)
+            _check_literal_arguments(expression, node, meter)
             if node.function == "format":
-                exempt.update(id(below) for argument in node.operands for below in walk(argument))
+                found = [below for argument in node.operands for below in walk(argument)]
+                meter.charge(len(found) // 4)
+                exempt.update(map(id, found))
     for node in walk(tree):
         if isinstance(node, ListNode | MapNode) and id(node) not in exempt:
             _check_homogeneous(expression, node)
 
 
-def _check_literal_arguments(expression: str, call: Call) -> None:
+def _check_literal_arguments(expression: str, call: Call, meter: Meter) -> None:
     check = _LITERAL_CHECKS.get(call.function)
     first = call.args[0] if call.args else None
     if check is not None and isinstance(first, Literal):
         try:
-            check(first.value)
+            check(meter, first.value)
         except (Fault, ValueError) as error:
             raise CelCompileError(f"invalid {call.function} argument: {error}", expression, first.offset) from None
     target = call.target
@@ -56,21 +59,25 @@ def _check_literal_arguments(expression: str, call: Call) -> None:
             raise CelCompileError(problem, expression, place.offset)
 
 
-def _duration(value: Any) -> None:
+def _duration(_: Meter, value: Any) -> None:
     if not isinstance(value, str):
         raise Fault("an integer is no duration")
     string_to_duration(value)
 
 
-def _timestamp(value: Any) -> None:
+def _matching(meter: Meter, value: Any) -> None:
+    pattern(value, meter)
+
+
+def _timestamp(_: Meter, value: Any) -> None:
     if isinstance(value, str):
         string_to_timestamp(value)
     else:
         from_seconds(value)
 
 
-_LITERAL_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
-    "matches": pattern, "duration": _duration, "timestamp": _timestamp,
+_LITERAL_CHECKS: Final[dict[str, Callable[[Meter, Any], None]]] = {
+    "matches": _matching, "duration": _duration, "timestamp": _timestamp,
 }  # fmt: skip
 
 
@@ -98,8 +105,11 @@ def _check_homogeneous(expression: str, node: ListNode | MapNode) -> None:
 # --- Constants ------------------------------------------------------------------------------------------------------
 
 
-def fold(expression: str, tree: Node, declarations: Declarations) -> Node:
-    """The tree with constant conversions, lists and maps carried out. Raises CelCompileError where one fails."""
+def fold(expression: str, tree: Node, declarations: Declarations, meter: Meter) -> Node:
+    """The tree with constant conversions, lists and maps carried out. Raises CelCompileError where one fails, TooMuch.
+
+    What is folded is no larger than the expression: no function that makes a text or list longer is carried out.
+    """
     folded: dict[int, Node] = {}
     for node in reversed(walk(tree)):
         _replace_children(node, folded)
@@ -112,15 +122,15 @@ def fold(expression: str, tree: Node, declarations: Declarations) -> Node:
         elif isinstance(node, Index) and isinstance(node.key, Literal) and node.key.value.__class__ not in _INDEXES:
             raise CelCompileError(f"a value of type '{node.key.type}' cannot be an index", expression, node.key.offset)
         elif isinstance(node, Call) and node.function in ("find", "findAll", "matches"):
-            _compile_pattern(expression, node)
+            _compile_pattern(expression, node, meter)
     return folded.get(id(tree), tree)
 
 
-def _compile_pattern(expression: str, call: Call) -> None:
+def _compile_pattern(expression: str, call: Call, meter: Meter) -> None:
     regex = call.operands[1] if len(call.operands) > 1 else None
     if isinstance(regex, Literal) and isinstance(regex.value, str):
         try:
-            pattern(regex.value)
+            pattern(regex.value, meter)
         except ValueError as error:
             raise CelCompileError(str(error), expression, regex.offset) from None
 
@@ -169,8 +179,7 @@ def _converted(call: Call, function: Function) -> Literal | None:
     argument = call.operands[0]
     if not isinstance(argument, Literal):
         return None
-    run = function.shared or function.dispatch
-    return _literal(call, run(argument.value))
+    return _literal(call, function.free_run(())(argument.value))
 
 
 def _literal(node: Node, value: Any) -> Literal:

@@ -145,7 +145,9 @@ def bound(first: str, step: Callable[[str], str], levels: int, body: Callable[[s
 
 EXPLOSIONS = [
     bound('"0123456789"', lambda v: f"{v} + {v}", 60, lambda v: f"{v}.size() > 0"),
-    bound("[1]", lambda v: f"{v} + {v}", 40, lambda v: f"{v}.size() > 0"),
+    bound("[1]", lambda v: f"{v} + {v}", 40, lambda v: f"{v} == {v}"),
+    bound("[1]", lambda v: f"{v} + {v}", 40, lambda v: f"{v}.exists(x, true)"),
+    bound("[1]", lambda v: f"{v} + {v}", 40, lambda v: f"[{v}].size() == 1"),
     bound('"aaaaaaaaaa"', lambda v: f'{v}.replace("a", {v})', 40, lambda v: f"{v}.size() > 0"),
     bound('"x"', lambda v: f"[{v}, {v}].join({v})", 60, lambda v: f"{v}.size() > 0"),
     bound('"%s"', lambda v: f'"%s%s".format([{v}, {v}])', 60, lambda v: f"{v}.size() > 0"),
@@ -159,6 +161,11 @@ EXPLOSIONS = [
 def test_expressions_that_explode_end_in_an_error(view: DeviceView, expression: str) -> None:
     with pytest.raises(CelRuntimeError):
         compile_selector(expression).evaluate(view)
+
+
+def test_a_sum_of_lists_takes_memory_only_when_its_elements_are_wanted(view: DeviceView) -> None:
+    doubled = bound("[1]", lambda v: f"{v} + {v}", 41, lambda v: f"{v}.size() == 1099511627776")
+    assert compile_selector(doubled).evaluate(view)
 
 
 def test_values_that_share_parts_are_compared_in_bounded_time(view: DeviceView) -> None:

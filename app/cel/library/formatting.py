@@ -10,7 +10,7 @@ from typing import Any, Final
 from app.cel.declarations import Library
 from app.cel.errors import Fault
 from app.cel.library import conversions
-from app.cel.library.operators import bounded
+from app.cel.meter import Meter, text_bytes
 from app.cel.syntax import ListNode, MapNode, Node
 from app.cel.values import Duration, Timestamp, TypeValue, UInt, key_value, type_name
 
@@ -18,6 +18,12 @@ LIBRARY: Final = Library()
 
 _DEFAULT_PRECISION: Final = 6
 _MAX_PRECISION: Final = 1_000_000
+_WIDEST: Final = 400
+_WIDEST_ESCAPE: Final = 6
+_SEPARATED: Final = 4
+_WRITTEN: Final = 256
+"""How many bytes are written per unit of work."""
+
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _CLAUSE: Final = re.compile(r"(?:\.([0-9]*))?(.?)", re.DOTALL)
 _SPECIAL_TEXTS: Final = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "-∞"}
@@ -63,21 +69,56 @@ def _clause(found: re.Match[str]) -> Clause:
     return verb, None if digits is None else int(digits)
 
 
-@LIBRARY.method("format", "string, list(dyn) -> string")
-def format_(text: str, values: list[Any]) -> str:
+@LIBRARY.method("format", "string, list(dyn) -> string", metered=True)
+def format_(meter: Meter, text: str, values: list[Any]) -> str:
     result: list[str] = []
-    size = used = 0
+    estimate = _Estimate(meter, text_bytes(text))
+    used = 0
     for part in _parts(text):
         if part.__class__ is tuple:
             if used >= len(values):
                 raise Fault(f"index {used} out of range")
             verb, precision = part
+            estimate.add(values[used], precision)
             part = _VERBS[str(verb)](values[used], precision)
             used += 1
-        size += len(part)
-        bounded(size)
         result.append(str(part))
     return "".join(result)
+
+
+class _Estimate:
+    """The most bytes a text can have, added up and charged for before any is made of a value."""
+
+    __slots__ = ("_meter", "_size")
+
+    def __init__(self, meter: Meter, size: int) -> None:
+        self._meter = meter
+        self._size = size
+
+    def add(self, value: Any, precision: int | None) -> None:
+        """A value that is going to be formatted. Raises Abort when the whole text takes too much memory."""
+        self._add(min(precision or 0, _MAX_PRECISION))
+        pending = [value]
+        while pending:
+            found = pending.pop()
+            kind = found.__class__
+            if kind is str:
+                self._add(_WIDEST_ESCAPE * len(found) if found is not value else 2 * text_bytes(found))
+            elif kind is bytes:
+                self._add(2 * len(found))
+            elif kind is list:
+                self._add(_SEPARATED * len(found))
+                pending += found
+            elif isinstance(found, dict):
+                self._add(_SEPARATED * len(found))
+                pending += (part for entry in found.items() for part in entry)
+            else:
+                self._add(_WIDEST)
+
+    def _add(self, size: int) -> None:
+        self._size += size
+        self._meter.charge(1 + size // _WRITTEN)
+        self._meter.room(self._size)
 
 
 # --- Clauses --------------------------------------------------------------------------------------------------------

@@ -7,14 +7,18 @@ from functools import cmp_to_key
 from typing import Any, Final
 
 from app.cel.declarations import Library
-from app.cel.equality import compare, contains, equal, is_sortable
+from app.cel.equality import compare, compared, contains, equal, is_sortable
 from app.cel.errors import Fault, too_costly
 from app.cel.library.operators import add
+from app.cel.meter import REFERENCE, Meter
 from app.cel.values import NONE, Duration, Option, UInt
 
 LIBRARY: Final = Library()
 
 _MAX_RANGE: Final = 1_000_000
+_NUMBER: Final = 40
+"""Bytes of a number and the reference to it."""
+
 _MAX_COMPARISONS: Final = 1_000_000
 _COMPARABLE: Final = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 
@@ -25,21 +29,31 @@ def _affordable(comparisons: int) -> None:
         raise too_costly()
 
 
-def _same(left: Any, right: Any) -> bool:
+def _same(left: Any, right: Any, meter: Meter) -> bool:
     try:
-        return equal(left, right)
+        return equal(left, right, meter)
     except Fault:
         return False
+
+
+def _look_at(values: list[Any], meter: Meter, times: int = 1) -> None:
+    """Charge for comparing each value with others, so many times."""
+    meter.charge(1 + len(values))
+    meter.charge(times * sum(map(compared, values)))
 
 
 # --- Parts and order ------------------------------------------------------------------------------------------------
 
 
-@LIBRARY.function("lists.range", "int -> list(int)")
-def range_(size: int) -> list[int]:
+@LIBRARY.function("lists.range", "int -> list(int)", metered=True)
+def range_(meter: Meter, size: int) -> list[int]:
     if size > _MAX_RANGE:
         raise too_costly()
-    return list(range(size))
+    meter.charge(1 + max(size, 0) // 16)
+    meter.room(size * _NUMBER)
+    numbers = list(range(size))
+    meter.keep(numbers, size * _NUMBER)
+    return numbers
 
 
 @LIBRARY.method("slice", "list(T), int, int -> list(T)")
@@ -56,21 +70,25 @@ def slice_(values: list[Any], start: int, end: int) -> list[Any]:
 LIBRARY.declare("flatten", "list(list(T)) -> list(T)", "list(dyn), int -> list(dyn)", member=True)
 
 
-@LIBRARY.share("flatten")
-def flatten(values: Any, levels: Any = 1) -> list[Any]:
+@LIBRARY.share("flatten", metered=True)
+def flatten(meter: Meter, values: Any, levels: Any = 1) -> list[Any]:
     """The elements of lists in the list, down to a number of levels."""
     if values.__class__ is not list or levels.__class__ is not int:
         raise Fault("no such overload: flatten")
     if levels < 0:
         raise Fault("level must be non-negative")
+    meter.charge(1 + len(values) // 4)
     while levels and any(value.__class__ is list for value in values):
+        size = sum(len(value) if value.__class__ is list else 1 for value in values)
+        _affordable(size)
+        meter.charge(1 + (len(values) + size) // 4)
+        meter.room(size * REFERENCE)
         flat: list[Any] = []
         for value in values:
             if value.__class__ is list:
                 flat += value
             else:
                 flat.append(value)
-            _affordable(len(flat))
         values, levels = flat, levels - 1
     return list(values)
 
@@ -80,31 +98,32 @@ def reverse(values: list[Any]) -> list[Any]:
     return values[::-1]
 
 
-@LIBRARY.method("distinct", "list(T) -> list(T)")
-def distinct(values: list[Any]) -> list[Any]:
+@LIBRARY.method("distinct", "list(T) -> list(T)", metered=True)
+def distinct(meter: Meter, values: list[Any]) -> list[Any]:
     _affordable(len(values) ** 2)
     unique: list[Any] = []
     for value in values:
-        if not contains(unique, value):
+        if not contains(unique, value, meter):
             unique.append(value)
     return unique
 
 
-@LIBRARY.share("sort")
-def sort(values: Any) -> list[Any]:
+@LIBRARY.share("sort", metered=True)
+def sort(meter: Meter, values: Any) -> list[Any]:
     if values.__class__ is not list:
         raise Fault("no such overload: sort")
-    return sort_by_keys(values, values)
+    return sort_by_keys(meter, values, values)
 
 
-@LIBRARY.share("@sortByAssociatedKeys")
-def sort_by_keys(values: Any, keys: list[Any]) -> list[Any]:
+@LIBRARY.share("@sortByAssociatedKeys", metered=True)
+def sort_by_keys(meter: Meter, values: Any, keys: list[Any]) -> list[Any]:
     """The values in the order of their keys, which must be of one type that has an order."""
     if values.__class__ is not list:
         raise Fault("no such overload: @sortByAssociatedKeys")
     _affordable(len(values) ** 2)
     if not values:
         return []
+    _look_at(keys, meter, 2 * len(keys).bit_length())
     if not is_sortable(keys[0]):
         raise Fault("list elements must be comparable")
     if any(key.__class__ is not keys[0].__class__ for key in keys):
@@ -140,9 +159,10 @@ def last(values: list[Any]) -> Option:
 # --- Kubernetes -----------------------------------------------------------------------------------------------------
 
 
-@LIBRARY.method("isSorted", *(f"list({kind}) -> bool" for kind in _COMPARABLE))
-def is_sorted(values: list[Any]) -> bool:
+@LIBRARY.method("isSorted", *(f"list({kind}) -> bool" for kind in _COMPARABLE), metered=True)
+def is_sorted(meter: Meter, values: list[Any]) -> bool:
     """Neighbours that have no order among themselves do not count."""
+    _look_at(values, meter)
     for index, value in enumerate(values):
         if not is_sortable(value):
             raise Fault("no such overload")
@@ -151,8 +171,9 @@ def is_sorted(values: list[Any]) -> bool:
     return True
 
 
-def _extreme(name: str, wanted: int) -> Callable[[list[Any]], Any]:
-    def extreme(values: list[Any]) -> Any:
+def _extreme(name: str, wanted: int) -> Callable[[Meter, list[Any]], Any]:
+    def extreme(meter: Meter, values: list[Any]) -> Any:
+        _look_at(values, meter)
         if not values:
             raise Fault(f"{name} called on empty list")
         if not all(map(is_sortable, values)):
@@ -167,49 +188,52 @@ def _extreme(name: str, wanted: int) -> Callable[[list[Any]], Any]:
 
 
 for _kind in _COMPARABLE:
-    LIBRARY.method("min", f"list({_kind}) -> {_kind}")(_extreme("min", -1))
-    LIBRARY.method("max", f"list({_kind}) -> {_kind}")(_extreme("max", 1))
+    LIBRARY.method("min", f"list({_kind}) -> {_kind}", metered=True)(_extreme("min", -1))
+    LIBRARY.method("max", f"list({_kind}) -> {_kind}", metered=True)(_extreme("max", 1))
 
 
-def _sum(zero: Any) -> Callable[[list[Any]], Any]:
-    def total(values: list[Any]) -> Any:
+def _sum(zero: Any) -> Callable[[Meter, list[Any]], Any]:
+    def total(meter: Meter, values: list[Any]) -> Any:
+        meter.charge(1 + len(values))
         result = zero
         for value in values:
-            result = add(result, value)
+            result = add(meter, result, value)
         return result
 
     return total
 
 
 for _kind, _zero in (("int", 0), ("uint", UInt(0)), ("double", 0.0), ("duration", Duration(0))):
-    LIBRARY.method("sum", f"list({_kind}) -> {_kind}")(_sum(_zero))
+    LIBRARY.method("sum", f"list({_kind}) -> {_kind}", metered=True)(_sum(_zero))
 
 
-@LIBRARY.method("indexOf", "list(A), A -> int")
-def index_of(values: list[Any], wanted: Any) -> int:
-    return next((index for index, value in enumerate(values) if _same(value, wanted)), -1)
+@LIBRARY.method("indexOf", "list(A), A -> int", metered=True)
+def index_of(meter: Meter, values: list[Any], wanted: Any) -> int:
+    meter.charge(1 + len(values) * compared(wanted))
+    return next((index for index, value in enumerate(values) if _same(value, wanted, meter)), -1)
 
 
-@LIBRARY.method("lastIndexOf", "list(A), A -> int")
-def last_index_of(values: list[Any], wanted: Any) -> int:
-    return next((index for index in range(len(values) - 1, -1, -1) if _same(values[index], wanted)), -1)
+@LIBRARY.method("lastIndexOf", "list(A), A -> int", metered=True)
+def last_index_of(meter: Meter, values: list[Any], wanted: Any) -> int:
+    meter.charge(1 + len(values) * compared(wanted))
+    return next((index for index in range(len(values) - 1, -1, -1) if _same(values[index], wanted, meter)), -1)
 
 
 # --- Sets -----------------------------------------------------------------------------------------------------------
 
 
-@LIBRARY.function("sets.contains", "list(T), list(T) -> bool")
-def sets_contains(values: list[Any], wanted: list[Any]) -> bool:
+@LIBRARY.function("sets.contains", "list(T), list(T) -> bool", metered=True)
+def sets_contains(meter: Meter, values: list[Any], wanted: list[Any]) -> bool:
     _affordable(len(values) * len(wanted))
-    return all(contains(values, value) for value in wanted)
+    return all(contains(values, value, meter) for value in wanted)
 
 
-@LIBRARY.function("sets.equivalent", "list(T), list(T) -> bool")
-def sets_equivalent(left: list[Any], right: list[Any]) -> bool:
-    return sets_contains(left, right) and sets_contains(right, left)
+@LIBRARY.function("sets.equivalent", "list(T), list(T) -> bool", metered=True)
+def sets_equivalent(meter: Meter, left: list[Any], right: list[Any]) -> bool:
+    return sets_contains(meter, left, right) and sets_contains(meter, right, left)
 
 
-@LIBRARY.function("sets.intersects", "list(T), list(T) -> bool")
-def sets_intersects(left: list[Any], right: list[Any]) -> bool:
+@LIBRARY.function("sets.intersects", "list(T), list(T) -> bool", metered=True)
+def sets_intersects(meter: Meter, left: list[Any], right: list[Any]) -> bool:
     _affordable(len(left) * len(right))
-    return any(contains(right, value) for value in left)
+    return any(contains(right, value, meter) for value in left)

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, Final
 
 from app.cel.declarations import Library
-from app.cel.errors import Fault
+from app.cel.errors import Fault, shown
 from app.cel.values import Opaque
 
 LIBRARY: Final = Library()
@@ -71,10 +71,10 @@ class Cidr(Opaque):
 def _parse_address(text: str) -> IPv4Address | IPv6Address:
     """Raises ValueError."""
     if "%" in text:
-        raise ValueError(f"IP address {text!r} with zone value is not allowed")
+        raise ValueError(f"IP address {shown(text)!r} with zone value is not allowed")
     address = ip_address(text)
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        raise ValueError(f"IPv4-mapped IPv6 address {text!r} is not allowed")
+        raise ValueError(f"IPv4-mapped IPv6 address {shown(text)!r} is not allowed")
     return address
 
 
@@ -83,7 +83,7 @@ def _parse_block(text: str) -> Cidr:
     address_text, _, bits_text = text.rpartition("/")
     address = _parse_address(address_text)
     if not _BITS.fullmatch(bits_text) or int(bits_text) > address.max_prefixlen:
-        raise ValueError(f"{bits_text!r} is not the length of a prefix")
+        raise ValueError(f"{shown(bits_text)!r} is not the length of a prefix")
     return Cidr(address, int(bits_text))
 
 
@@ -103,7 +103,7 @@ def ip(text: str) -> Ip:
     try:
         return Ip(_parse_address(text))
     except ValueError as error:
-        raise Fault(f"IP Address {text!r} parse error during conversion from string: {error}") from None
+        raise Fault(f"IP Address {shown(text)!r} parse error during conversion from string: {error}") from None
 
 
 @LIBRARY.function("isIP", "string -> bool")

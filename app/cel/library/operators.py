@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from app.cel.declarations import Library
 from app.cel.equality import compare, contains
-from app.cel.errors import Fault, too_costly
+from app.cel.errors import Fault
+from app.cel.joined import count, is_list, join
 from app.cel.library.times import add_duration, add_to_timestamp, subtract_time
+from app.cel.meter import Meter, own_bytes
 from app.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -28,8 +30,8 @@ from app.cel.values import (
 
 LIBRARY: Final = Library()
 
-MAX_SIZE: Final = 10_000_000
-"""Characters or elements a value may have: building it would cost the whole budget of an evaluation."""
+_COPIED: Final = 1024
+"""How many bytes are copied per unit of work."""
 
 LIBRARY.declare("!_", "bool -> bool")
 LIBRARY.declare("_==_", "A, A -> bool")
@@ -78,12 +80,6 @@ def uint64(value: int) -> UInt:
     raise Fault("unsigned integer overflow")
 
 
-def bounded(size: int) -> None:
-    """Raises Abort for a value that takes too much memory."""
-    if size > MAX_SIZE:
-        raise too_costly()
-
-
 def _mismatch(name: str, left: Any, kinds: tuple[type, ...]) -> Fault:
     return Fault("no such overload" if left.__class__ in kinds else f"no such overload: {name}")
 
@@ -91,15 +87,15 @@ def _mismatch(name: str, left: Any, kinds: tuple[type, ...]) -> Fault:
 # --- Arithmetic -----------------------------------------------------------------------------------------------------
 
 
-@LIBRARY.share("_+_")
-def add(left: Any, right: Any) -> Any:
+@LIBRARY.share("_+_", metered=True)
+def add(meter: Meter, left: Any, right: Any) -> Any:
+    """The sum. That of long lists is made only when it is needed: the operands may be such sums, too."""
     kind, other = left.__class__, right.__class__
     if kind is other:
         if kind is int:
             return int64(left + right)
-        if kind is str or kind is list or kind is bytes:
-            bounded(len(left) + len(right))
-            return left + right
+        if kind is str or kind is bytes:
+            return _concatenated(meter, left, right)
         if kind is float:
             return left + right
         if kind is UInt:
@@ -110,7 +106,24 @@ def add(left: Any, right: Any) -> Any:
         return add_to_timestamp(left, right.nanos)
     if kind is Duration and other is Timestamp:
         return add_to_timestamp(right, left.nanos)
-    raise _mismatch("_+_", left, (int, str, list, bytes, float, UInt, Duration, Timestamp))
+    if is_list(left):
+        if is_list(right):
+            return join(left, right, meter)
+        raise Fault("no such overload")
+    raise _mismatch("_+_", left, (int, str, bytes, float, UInt, Duration, Timestamp))
+
+
+def _concatenated(meter: Meter, left: Any, right: Any) -> Any:
+    if not left or not right:
+        return left or right
+    size = own_bytes(left) + own_bytes(right)
+    if left.__class__ is str and not (left.isascii() and right.isascii()):
+        size = 4 * (len(left) + len(right))
+    meter.charge(size // _COPIED)
+    meter.room(size)
+    result = left + right
+    meter.keep(result, size)
+    return result
 
 
 @LIBRARY.share("_-_")
@@ -219,10 +232,10 @@ def negation(value: Any) -> bool:
     raise Fault("no such overload")
 
 
-@LIBRARY.share("@in")
-def is_in(value: Any, container: Any) -> bool:
+@LIBRARY.share("@in", metered=True)
+def is_in(meter: Meter, value: Any, container: Any) -> bool:
     if container.__class__ is list:
-        return contains(container, value)
+        return contains(container, value, meter)
     if isinstance(container, dict):
         return contains_key(container, value)
     raise Fault("no such overload: @in")
@@ -236,6 +249,8 @@ def size(value: Any) -> int:
     kind = value.__class__
     if kind is str or kind is list or kind is bytes or isinstance(value, dict):
         return len(value)
+    if is_list(value):
+        return count(value)
     raise Fault("no such overload: size")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from app.cel.declarations import Library
 from app.cel.equality import describe
 from app.cel.errors import Fault
-from app.cel.library.operators import bounded
+from app.cel.meter import REFERENCE, Meter, part_bytes, text_bytes
 
 LIBRARY: Final = Library()
 
@@ -23,6 +23,16 @@ _ESCAPED: Final = str.maketrans(
         "\\": "\\\\", '"': '\\"',
     }
 )  # fmt: skip
+
+
+_COPIED: Final = 1024
+"""How many bytes are copied per unit of work."""
+
+_FOUND: Final = 16
+"""How many places are dealt with per unit of work."""
+
+_AT_ONCE: Final = 65536
+_SHORT: Final = 64
 
 
 def _out_of_range(index: int) -> Fault:
@@ -51,13 +61,13 @@ def char_at(text: str, index: int) -> str:
     return text[index : index + 1]
 
 
-@LIBRARY.method("indexOf", "string, string -> int")
-def index_of(text: str, part: str) -> int:
+@LIBRARY.method("indexOf", "string, string -> int", metered=True)
+def index_of(_: Meter, text: str, part: str) -> int:
     return text.find(part)
 
 
-@LIBRARY.method("indexOf", "string, string, int -> int")
-def index_of_from(text: str, part: str, offset: int) -> int:
+@LIBRARY.method("indexOf", "string, string, int -> int", metered=True)
+def index_of_from(_: Meter, text: str, part: str, offset: int) -> int:
     if not part:
         return offset
     if offset < 0:
@@ -65,18 +75,26 @@ def index_of_from(text: str, part: str, offset: int) -> int:
     return text.find(part, offset)
 
 
-@LIBRARY.method("lastIndexOf", "string, string -> int")
-def last_index_of(text: str, part: str) -> int:
-    return text.rfind(part)
+@LIBRARY.method("lastIndexOf", "string, string -> int", metered=True)
+def last_index_of(_: Meter, text: str, part: str) -> int:
+    return _last(text, part)
 
 
-@LIBRARY.method("lastIndexOf", "string, string, int -> int")
-def last_index_of_from(text: str, part: str, offset: int) -> int:
+@LIBRARY.method("lastIndexOf", "string, string, int -> int", metered=True)
+def last_index_of_from(_: Meter, text: str, part: str, offset: int) -> int:
     if not part:
         return offset
     if offset < 0:
         raise _out_of_range(offset)
-    return text.rfind(part, 0, offset + len(part)) if offset < len(text) else -1
+    return _last(text[: offset + len(part)], part) if offset < len(text) else -1
+
+
+def _last(text: str, part: str) -> int:
+    """The last place of a part. Python's own search is slow for long parts when it goes backwards."""
+    if len(part) <= _SHORT:
+        return text.rfind(part)
+    place = text[::-1].find(part[::-1])
+    return place if place < 0 else len(text) - len(part) - place
 
 
 @LIBRARY.method("substring", "string, int -> string")
@@ -111,49 +129,81 @@ def trim(text: str) -> str:
     return text.strip(_SPACE)
 
 
-@LIBRARY.method("replace", "string, string, string -> string")
-def replace(text: str, old: str, new: str) -> str:
-    return replace_some(text, old, new, -1)
+@LIBRARY.method("replace", "string, string, string -> string", metered=True)
+def replace(meter: Meter, text: str, old: str, new: str) -> str:
+    return replace_some(meter, text, old, new, -1)
 
 
-@LIBRARY.method("replace", "string, string, string, int -> string")
-def replace_some(text: str, old: str, new: str, limit: int) -> str:
+@LIBRARY.method("replace", "string, string, string, int -> string", metered=True)
+def replace_some(meter: Meter, text: str, old: str, new: str, limit: int) -> str:
     """An empty `old` is found before every character and at the end. A negative limit is none."""
     found = text.count(old)
-    bounded(len(text) + (min(found, limit) if limit >= 0 else found) * len(new))
-    return text.replace(old, new, min(limit, found))
+    found = min(found, limit) if limit >= 0 else found
+    if not found:
+        return text
+    size = (len(text) + found * (len(new) - len(old))) * (1 if text.isascii() and new.isascii() else 4)
+    meter.charge(found // _FOUND + size // _COPIED)
+    meter.room(size)
+    return text.replace(old, new, found)
 
 
-@LIBRARY.method("split", "string, string -> list(string)")
-def split(text: str, separator: str) -> list[str]:
-    return text.split(separator) if separator else list(text)
+@LIBRARY.method("split", "string, string -> list(string)", metered=True)
+def split(meter: Meter, text: str, separator: str) -> list[str]:
+    return split_some(meter, text, separator, -1)
 
 
-@LIBRARY.method("split", "string, string, int -> list(string)")
-def split_some(text: str, separator: str, limit: int) -> list[str]:
+@LIBRARY.method("split", "string, string, int -> list(string)", metered=True)
+def split_some(meter: Meter, text: str, separator: str, limit: int) -> list[str]:
     """At most `limit` parts, the last being the rest. A negative limit is none."""
     if limit == 0:
         return []
-    if limit < 0:
-        return split(text, separator)
-    if separator:
-        return text.split(separator, min(limit, len(text) + 1) - 1)
-    return [*text[: limit - 1], text[limit - 1 :]] if limit < len(text) else list(text)
+    if not separator:
+        return _characters(meter, text, limit if limit > 0 else len(text))
+    count = text.count(separator) + 1
+    if limit > 0:
+        count = min(count, limit)
+    meter.charge(count // _FOUND)
+    parts: list[str] = []
+    size, place = 0, 0
+    while count > len(parts):
+        more = text[place:].split(separator, min(_AT_ONCE, count - len(parts) - 1))
+        if len(parts) + len(more) < count:
+            more.pop()  # the rest
+        place += sum(map(len, more)) + len(separator) * len(more)
+        size += sum(map(part_bytes, more))
+        meter.room(size)
+        parts += more
+    meter.keep(parts, size)
+    return parts
 
 
-@LIBRARY.method("join", "list(string) -> string")
-def join(parts: list[Any]) -> str:
-    return join_with(parts, "")
+def _characters(meter: Meter, text: str, limit: int) -> list[str]:
+    """The first characters, and the rest in one part."""
+    size = min(limit, len(text)) * part_bytes("a" if text.isascii() else "é")
+    meter.charge(size // _FOUND // REFERENCE)
+    meter.room(size + text_bytes(text))
+    parts = [*text[: limit - 1], text[limit - 1 :]] if limit < len(text) else list(text)
+    meter.keep(parts, size)
+    return parts
 
 
-@LIBRARY.method("join", "list(string), string -> string")
-def join_with(parts: list[Any], separator: str) -> str:
-    size = 0
+@LIBRARY.method("join", "list(string) -> string", metered=True)
+def join(meter: Meter, parts: list[Any]) -> str:
+    return join_with(meter, parts, "")
+
+
+@LIBRARY.method("join", "list(string), string -> string", metered=True)
+def join_with(meter: Meter, parts: list[Any], separator: str) -> str:
+    meter.charge(1 + len(parts) // 4)
+    size, is_ascii = 0, separator.isascii()
     for part in parts:
         if part.__class__ is not str:
             raise Fault(f"join: invalid input: {describe(part)}")
         size += len(part) + len(separator)
-    bounded(size)
+        is_ascii = is_ascii and part.isascii()
+    size *= 1 if is_ascii else 4
+    meter.charge(size // _COPIED)
+    meter.room(size)
     return separator.join(parts)
 
 

@@ -9,7 +9,8 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from app.cel.declarations import Library
-from app.cel.errors import Fault
+from app.cel.errors import Fault, shown
+from app.cel.meter import Meter
 from app.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
 
 LIBRARY: Final = Library()
@@ -19,6 +20,8 @@ _FIRST_SECOND: Final = -62135596800  # 0001-01-01T00:00:00Z
 _LAST_SECOND: Final = 253402300799  # 9999-12-31T23:59:59Z
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY: Final = 86400
+_ZONE: Final = 200
+"""Units of work to read a time zone from its file."""
 
 _TIMESTAMP: Final = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(Z|([+-])([0-9]{2}):([0-9]{2}))"
@@ -173,7 +176,7 @@ def _offset(time: Timestamp, zone: str) -> int:
     if not colon:
         return _named_offset(time, zone)
     if not re.fullmatch(r"[+-]?[0-9]{1,10}", hours) or not re.fullmatch(r"[+-]?[0-9]{1,10}", minutes):
-        raise Fault(f"invalid time zone offset {zone!r}")
+        raise Fault(f"invalid time zone offset {shown(zone)!r}")
     sign = -1 if zone[0] == "-" else 1
     return (int(hours) * 60 + sign * int(minutes)) * 60
 
@@ -186,21 +189,22 @@ def _named_offset(time: Timestamp, zone: str) -> int:
         seconds = min(max(time.nanos // _NANO, _FIRST_SECOND + _DAY), _LAST_SECOND - _DAY)
         offset = (_EPOCH + timedelta(seconds=seconds)).astimezone(ZoneInfo(zone)).utcoffset()
     except (OSError, ValueError, KeyError, OverflowError):
-        raise Fault(f"unknown time zone {zone}") from None
+        raise Fault(f"unknown time zone {shown(zone)}") from None
     return int(offset.total_seconds()) if offset is not None else 0
 
 
 def _getter(name: str, read: Callable[[int], int]) -> None:
     """Declare a getter; `read` takes seconds since 1970 of the local time."""
 
-    def get(time: Timestamp) -> int:
+    def get(_: Meter, time: Timestamp) -> int:
         return read(time.nanos // _NANO)
 
-    def get_in(time: Timestamp, zone: str) -> int:
+    def get_in(meter: Meter, time: Timestamp, zone: str) -> int:
+        meter.charge(_ZONE)
         return read(time.nanos // _NANO + _offset(time, zone))
 
-    LIBRARY.method(name, "timestamp -> int")(get)
-    LIBRARY.method(name, "timestamp, string -> int")(get_in)
+    LIBRARY.method(name, "timestamp -> int", metered=True)(get)
+    LIBRARY.method(name, "timestamp, string -> int", metered=True)(get_in)
 
 
 def _date_of(seconds: int) -> tuple[int, int, int]:
@@ -218,23 +222,24 @@ _getter("getMinutes", lambda seconds: seconds // 60 % 60)
 _getter("getSeconds", lambda seconds: seconds % 60)
 
 
-@LIBRARY.method("getMilliseconds", "timestamp -> int")
-def milliseconds(time: Timestamp) -> int:
+@LIBRARY.method("getMilliseconds", "timestamp -> int", metered=True)
+def milliseconds(_: Meter, time: Timestamp) -> int:
     return time.nanos % _NANO // 10**6
 
 
-@LIBRARY.method("getMilliseconds", "timestamp, string -> int")
-def milliseconds_in(time: Timestamp, zone: str) -> int:
+@LIBRARY.method("getMilliseconds", "timestamp, string -> int", metered=True)
+def milliseconds_in(meter: Meter, time: Timestamp, zone: str) -> int:
+    meter.charge(_ZONE)
     _offset(time, zone)
-    return milliseconds(time)
+    return milliseconds(meter, time)
 
 
 def _span(name: str, unit: int) -> None:
-    def total(span: Duration) -> int:
+    def total(_: Meter, span: Duration) -> int:
         whole = abs(span.nanos) // unit
         return -whole if span.nanos < 0 else whole
 
-    LIBRARY.method(name, "duration -> int")(total)
+    LIBRARY.method(name, "duration -> int", metered=True)(total)
 
 
 for _name, _unit in (("getHours", "h"), ("getMinutes", "m"), ("getSeconds", "s"), ("getMilliseconds", "ms")):

@@ -7,30 +7,43 @@ from typing import Final
 from app.api.semver import Semver
 from app.cel.declarations import Library
 from app.cel.errors import Fault
+from app.cel.meter import Meter
 
 LIBRARY: Final = Library()
 
-
-@LIBRARY.function("semver", "string -> Semver")
-def semver(text: str) -> Semver:
-    return semver_normalized(text, False)
+_IDENTIFIER: Final = 160
+"""Bytes that an identifier takes."""
 
 
-@LIBRARY.function("semver", "string, bool -> Semver")
-def semver_normalized(text: str, normalize: bool) -> Semver:
+@LIBRARY.function("semver", "string -> Semver", metered=True)
+def semver(meter: Meter, text: str) -> Semver:
+    return semver_normalized(meter, text, False)
+
+
+@LIBRARY.function("semver", "string, bool -> Semver", metered=True)
+def semver_normalized(meter: Meter, text: str, normalize: bool) -> Semver:
+    _affordable(meter, text)
     try:
         return Semver.parse(text, normalize)
     except ValueError as error:
         raise Fault(str(error)) from None
 
 
-@LIBRARY.function("isSemver", "string -> bool")
-def is_semver(text: str) -> bool:
-    return is_semver_normalized(text, False)
+def _affordable(meter: Meter, text: str) -> None:
+    """Each identifier of a version takes an object."""
+    identifiers = text.count(".")
+    meter.charge(identifiers)
+    meter.room(_IDENTIFIER * identifiers)
 
 
-@LIBRARY.function("isSemver", "string, bool -> bool")
-def is_semver_normalized(text: str, normalize: bool) -> bool:
+@LIBRARY.function("isSemver", "string -> bool", metered=True)
+def is_semver(meter: Meter, text: str) -> bool:
+    return is_semver_normalized(meter, text, False)
+
+
+@LIBRARY.function("isSemver", "string, bool -> bool", metered=True)
+def is_semver_normalized(meter: Meter, text: str, normalize: bool) -> bool:
+    _affordable(meter, text)
     try:
         Semver.parse(text, normalize)
     except ValueError:
