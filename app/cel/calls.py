@@ -51,7 +51,8 @@ def counted(name: str, run: Metered) -> Metered:
             meter.charge(units)
         result = run(meter, *values)
         kind = result.__class__
-        if (kind is str or kind is list or kind is bytes or kind is Map) and len(result) >= MANY:
+        is_made = kind is str or kind is list or kind is bytes or kind is Map
+        if is_made and len(result) >= MANY and result is not values[0]:
             meter.keep(result)
         return result
 
@@ -81,8 +82,11 @@ def call(operands: tuple[Evaluate, ...], run: Metered, cost: Cost | None, both: 
         return _binary(operands[0], operands[1], run, cost)
 
     def evaluate(frame: Frame) -> Any:
+        before = frame.meter.passing
         values = tuple([operand(frame) for operand in operands])
         result = run(frame.meter, *values)
+        if frame.meter.passing > before:
+            frame.meter.done(before, result)
         frame.charge(1 if cost is None else cost(values, result))
         return result
 
@@ -91,7 +95,10 @@ def call(operands: tuple[Evaluate, ...], run: Metered, cost: Cost | None, both: 
 
 def _unary(operand: Evaluate, run: Metered) -> Evaluate:
     def evaluate(frame: Frame) -> Any:
+        before = frame.meter.passing
         result = run(frame.meter, operand(frame))
+        if frame.meter.passing > before:
+            frame.meter.done(before, result)
         frame.cost += 1
         return result
 
@@ -100,6 +107,7 @@ def _unary(operand: Evaluate, run: Metered) -> Evaluate:
 
 def _binary(left: Evaluate, right: Evaluate, run: Metered, cost: Cost | None) -> Evaluate:
     def evaluate(frame: Frame) -> Any:
+        before = frame.meter.passing
         try:
             first = left(frame)
         except Fault:
@@ -107,6 +115,8 @@ def _binary(left: Evaluate, right: Evaluate, run: Metered, cost: Cost | None) ->
             raise
         second = right(frame)
         result = run(frame.meter, first, second)
+        if frame.meter.passing > before:
+            frame.meter.done(before, result)
         frame.charge(1 if cost is None else cost((first, second), result))
         return result
 
@@ -137,13 +147,15 @@ def equality(node: Call, operands: tuple[Evaluate, ...], wanted: bool, cost: Cos
     compare = equal_joined if is_sum(node.args[0]) else equal
 
     def evaluate(frame: Frame) -> bool:
+        meter = frame.meter
+        before = meter.passing
         try:
             first = left(frame)
         except Fault:
             _still_evaluate(right, frame)
             raise
         values = first, right(frame)
-        meter = frame.meter
+        meter.passing = before  # the result is a bool
         units = length(values) >> _CHARACTERS
         if units:
             meter.charge(units)

@@ -38,6 +38,8 @@ from app.cel.work import Work
 
 _COPIED: Final = 64
 """How many variables of a scope are copied per unit of work."""
+_READ: Final = 4
+"""How many characters of a qualified name are put together per unit of work."""
 
 _LITERALS: Final[dict[type, Type]] = {
     bool: BOOL, int: INT, UInt: types.UINT, float: types.DOUBLE, str: STRING, bytes: types.BYTES,
@@ -111,6 +113,7 @@ class _Checker:
     def _select(self, node: Select) -> Type:
         name = None if node.test or node.optional else dotted(node)
         if name is not None:
+            self._work.charge(len(name) // _READ)
             found = global_name(name.removeprefix("."))
             if found is not None:
                 kind, node.constant = found

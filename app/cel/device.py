@@ -202,6 +202,8 @@ def _length(value: Any) -> int:
     """The length of the longest text in a value."""
     if value.__class__ is str:
         return len(value)
+    if value.__class__ is Semver:
+        return len(value.text)
     return max(map(_length, value), default=0) if value.__class__ is list else 0
 
 

@@ -8,18 +8,15 @@ Kind = Literal["other", "missing key", "no value", "out of bounds", "overflow", 
 """What code may ask of an error; its words are upstream's, and for people."""
 
 
-_SHOWN: Final = 256
-_LONGEST: Final = 512
+LONGEST: Final = 256
+"""Characters of a message that are shown, if it has more."""
+
+_QUOTED: Final = 128
 
 
-def shown(text: str) -> str:
-    """A text of somebody else, as it may be put into an error: cut where it is long."""
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text):,} characters)"
-
-
-def _cut(message: str) -> str:
-    """A message of which some parts may not have been cut."""
-    return message if len(message) <= _LONGEST else shown(message)
+def shown(text: str, limit: int = _QUOTED) -> str:
+    """A text of somebody else as it may be put into an error: cut where it is long, with the length said."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
 class CelCompileError(ValueError):
@@ -29,7 +26,7 @@ class CelCompileError(ValueError):
     """
 
     def __init__(self, message: str, expression: str = "", offset: int | None = None, hint: str = "") -> None:
-        self.message = message = _cut(message)
+        self.message = message = shown(message, LONGEST)
         self.hint = hint
         self.offset = offset
         self.line, self.column, excerpt = _locate(expression, offset)
@@ -43,6 +40,10 @@ class CelCompileError(ValueError):
         self._arguments = message, expression, offset, hint
         super().__init__(text)
 
+    def again(self) -> CelCompileError:
+        """The same error, to be raised: one that was raised refers to all that was going on."""
+        return CelCompileError(*self._arguments)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return CelCompileError, self._arguments
 
@@ -51,9 +52,13 @@ class CelRuntimeError(Exception):
     """The selector failed for one device. `message` is in upstream's words, `hint` says what to do about it."""
 
     def __init__(self, message: str, hint: str = "") -> None:
-        self.message = message = _cut(message)
+        self.message = message = shown(message, LONGEST)
         self.hint = hint
         super().__init__(f"{message} ({hint})" if hint else message)
+
+    def again(self) -> CelRuntimeError:
+        """The same error, to be raised."""
+        return CelRuntimeError(self.message, self.hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return CelRuntimeError, (self.message, self.hint)
@@ -64,7 +69,7 @@ class Fault(Exception):
 
     def __init__(self, message: str, kind: Kind = "other") -> None:
         self.kind = kind
-        super().__init__(_cut(message))
+        super().__init__(shown(message, LONGEST))
 
 
 class Abort(Exception):
@@ -72,7 +77,7 @@ class Abort(Exception):
 
     def __init__(self, message: str, kind: Kind = "other") -> None:
         self.kind = kind
-        super().__init__(_cut(message))
+        super().__init__(shown(message, LONGEST))
 
 
 class NotFast(Exception):

@@ -8,6 +8,7 @@ from typing import Any
 from app.cel.cost import LIMIT
 from app.cel.device import DeviceView
 from app.cel.errors import Fault, too_costly
+from app.cel.joined import Joined
 from app.cel.meter import Meter
 from app.cel.work import Work
 
@@ -37,21 +38,34 @@ Evaluate = Callable[[Frame], Any]
 class Lazy:
     """A `cel.bind` variable: evaluated when first used, even if that fails."""
 
-    __slots__ = ("_evaluate", "_fault", "_value")
+    __slots__ = ("_evaluate", "_fault", "_joined", "_kept", "_value")
 
     def __init__(self, evaluate: Evaluate) -> None:
         self._evaluate: Evaluate | None = evaluate
         self._value: Any = None
         self._fault: Fault | None = None
+        self._joined: Joined | None = None
+        self._kept = 0
 
     def get(self, frame: Frame) -> Any:
         evaluate = self._evaluate
         if evaluate is not None:
             self._evaluate = None
+            before = frame.meter.passing
             try:
                 self._value = evaluate(frame)
             except Fault as fault:
-                self._fault = fault
+                self._fault = fault.with_traceback(None)  # which would keep every value on the way alive
+                frame.meter.passing = before
+            self._kept = frame.meter.remember(before)
+            if self._value.__class__ is Joined and not self._value.is_owned:
+                self._joined = self._value
+                self._joined.is_owned = True
         if self._fault is not None:
             raise self._fault
         return self._value
+
+    @property
+    def kept(self) -> int:
+        """How many bytes the value takes."""
+        return self._kept if self._joined is None else self._kept + self._joined.kept

@@ -2,7 +2,7 @@
 
 Promises: the function gives the interpreter's answer, or raises NotFast when something is out of the ordinary: an
 attribute is missing or of an unexpected type, an integer overflows. An expression with parts that the generator does
-not know, or that might be costly, has no compiled form.
+not know has no compiled form; nor has one that might be costly, which `app.cel.budget` decides.
 
 Python's `and`, `or`, `all` and `any` are those of the language as long as nothing fails. `app.cel.fragments` says which
 other parts of Python are used, and why that is safe.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from app.api.semver import Semver
-from app.cel.budget import LONGEST_LOOP, is_affordable
+from app.cel.budget import LONGEST_LOOP
 from app.cel.calls import is_sum
 from app.cel.cost import CHEAP
 from app.cel.declarations import Declarations, Function
@@ -35,8 +35,6 @@ _RESULTS: Final = {
 
 def generate(tree: Node, declarations: Declarations) -> Fast | None:
     """The function of an expression, or None if it is one for the interpreter."""
-    if not is_affordable(tree):
-        return None
     generator = _Generator(declarations)
     try:
         result = generator.condition(tree)

@@ -20,13 +20,13 @@ from app.cel.calls import (
     required,
 )
 from app.cel.cost import CALLS, LIST, MAP, MESSAGE, Constant, Cost
-from app.cel.declarations import Declarations, no_such_overload
+from app.cel.declarations import Declarations
 from app.cel.device import DeviceView
 from app.cel.equality import describe
 from app.cel.errors import Fault
 from app.cel.frame import Evaluate, Frame, Lazy
 from app.cel.joined import TAKES_JOINED, settled
-from app.cel.loops import LOOPS, sort_by
+from app.cel.loops import LOOPS, sort_by, unwrapping
 from app.cel.messages import MESSAGES
 from app.cel.meter import MANY
 from app.cel.selection import Qualifier, look_up, qualify, renewed, renewed_if_optional, tests_optional
@@ -147,7 +147,10 @@ class _Builder:
 
         def evaluate(frame: Frame) -> Any:
             frame.cost += cost
+            before = frame.meter.passing
             value, optional = qualify(frame, evaluate_base(frame), qualifiers)
+            if frame.meter.passing > before:
+                frame.meter.done(before, value)
             return Option(value) if optional else value
 
         def test(frame: Frame) -> bool:
@@ -184,11 +187,13 @@ class _Builder:
 
         def evaluate(frame: Frame) -> bool:
             fault: Fault | None = None
+            before = frame.meter.passing
             for term in terms:
                 try:
                     value = term(frame)
                 except Fault as error:
-                    fault = fault or error
+                    fault = fault or error.with_traceback(None)
+                    frame.meter.passing = before
                     continue
                 if value is decisive:
                     return bool(value)
@@ -350,7 +355,7 @@ class _Builder:
         range_ = self.build(node.range)
         arguments = self.build_all(node.arguments)
         if node.name == "optMap" or node.name == "optFlatMap":
-            return _unwrapping(node, range_, arguments[0])
+            return unwrapping(range_, node.bound[0].index, arguments[0], wrap=node.name == "optMap")
         indexes = tuple(variable.index for variable in node.bound)
         step = sum(map(weight, node.arguments))
         if node.name == "sortBy":
@@ -365,8 +370,15 @@ class _Builder:
         evaluate_body = self._joinable(node.arguments[0])
 
         def evaluate(frame: Frame) -> Any:
-            frame.values[index] = Lazy(initial)
-            return evaluate_body(frame)
+            before, variable = frame.meter.passing, Lazy(initial)
+            frame.values[index] = variable
+            result = None
+            try:
+                result = evaluate_body(frame)
+            finally:
+                frame.values[index] = None
+                frame.meter.forget(before, variable.kept, result)
+            return result
 
         return evaluate
 
@@ -374,20 +386,3 @@ class _Builder:
         Literal: _literal, Ident: _ident, Select: _selection, Index: _selection, Call: _call, Logic: _logic,
         Conditional: _conditional, ListNode: _list, MapNode: _map, Message: _message, Macro: _macro,
     }  # fmt: skip
-
-
-def _unwrapping(node: Macro, option: Evaluate, body: Evaluate) -> Evaluate:
-    index, wrap = node.bound[0].index, node.name == "optMap"
-
-    def evaluate(frame: Frame) -> Any:
-        value = option(frame)
-        if value.__class__ is not Option:
-            raise no_such_overload("hasValue", (value,))
-        frame.cost += 2
-        if value is NONE:
-            return NONE
-        frame.values[index] = value.content
-        result = body(frame)
-        return renewed(Option(result)) if wrap else renewed_if_optional(result)
-
-    return evaluate

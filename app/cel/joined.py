@@ -24,17 +24,30 @@ _COPIED: Final = 64
 class Joined:
     """The elements of one list and then those of another; either may be joined itself."""
 
-    __slots__ = ("_parts", "_whole", "size")
+    __slots__ = ("_parts", "_whole", "is_owned", "kept", "size")
 
     def __init__(self, left: Any, right: Any) -> None:
         self._parts: tuple[Any, Any] | None = (left, right)
         self._whole: list[Any] = []
+        self.is_owned = False
+        """True when it is the value of a variable, which counts what it takes."""
+        self.kept = 0
+        """How many bytes it takes since it was put together for that variable."""
         self.size = count(left) + count(right)
 
     def whole(self, meter: Meter) -> list[Any]:
-        """The list. Raises Abort when it takes too much memory."""
+        """The list; a variable's is remembered. Raises Abort when it takes too much memory."""
         if self._parts is None:
             return self._whole
+        before = meter.passing
+        elements = self._elements(meter)
+        if not self.is_owned:
+            return elements
+        self.kept = meter.remember(before)
+        self._whole, self._parts = elements, None
+        return elements
+
+    def _elements(self, meter: Meter) -> list[Any]:
         meter.room(self.size * REFERENCE)
         meter.charge(1 + self.size // _COPIED)
         pending: list[Any] = [self]
@@ -48,7 +61,6 @@ class Joined:
             else:
                 pending += reversed(part._parts)
         meter.keep(elements)
-        self._whole, self._parts = elements, None
         return elements
 
 

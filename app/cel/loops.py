@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from app.cel.cost import CALLS, LIST, is_constant
+from app.cel.declarations import no_such_overload
 from app.cel.equality import describe
 from app.cel.errors import Abort, Fault
 from app.cel.frame import Evaluate, Frame
 from app.cel.library.lists import sort_by_keys
-from app.cel.values import Map, find, key_value, keys_of, map_key, type_name
+from app.cel.selection import renewed, renewed_if_optional
+from app.cel.values import NONE, Map, Option, find, key_value, keys_of, map_key, type_name
 
 Loop = Callable[[Evaluate, tuple[int, ...], tuple[Evaluate, ...], int], Evaluate]
 """Makes a loop of what is iterated, the places of the variables, the arguments of the macro, and the work of a step."""
@@ -54,7 +56,10 @@ def _quantifier(decisive: bool) -> Loop:
         def evaluate(frame: Frame) -> bool:
             fault: Fault | None = None
             decided = False
-            for item in _iterated(frame, range_(frame), two):
+            before = frame.meter.passing
+            items = _iterated(frame, range_(frame), two)
+            during = frame.meter.passing
+            for item in items:
                 if decided:
                     frame.cost += step_cost - 1
                     break
@@ -64,13 +69,15 @@ def _quantifier(decisive: bool) -> Loop:
                 try:
                     value = predicate(frame)
                 except Fault as error:
-                    fault = fault or error
+                    fault = fault or error.with_traceback(None)
+                    frame.meter.passing = during
                     continue
                 if value is decisive:
                     decided = True
                 elif value.__class__ is not bool:
                     fault = fault or Fault("no such overload")
             frame.cost += 1
+            frame.meter.passing = before
             if fault is not None and not decided:
                 raise fault
             return decisive if decided else not decisive
@@ -85,6 +92,7 @@ def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Ev
 
     def evaluate(frame: Frame) -> bool:
         count = 0
+        before = frame.meter.passing
         for item in _iterated(frame, range_(frame), two):
             frame.work.charge(step)
             assign(frame, item)
@@ -93,6 +101,7 @@ def _exactly_one(range_: Evaluate, indexes: tuple[int, ...], arguments: tuple[Ev
                 frame.cost += 2
             frame.charge(0)
         frame.cost += 2
+        frame.meter.passing = before
         return count == 1
 
     return evaluate
@@ -210,6 +219,23 @@ def sort_by(range_: Evaluate, index: int, key: Evaluate, step: int, fragile: boo
             raise
         frame.charge(3 + CALLS["@sortByAssociatedKeys"]((values, keys), None))
         return sort_by_keys(frame.meter, values, keys)
+
+    return evaluate
+
+
+def unwrapping(option: Evaluate, index: int, body: Evaluate, wrap: bool) -> Evaluate:
+    """`optMap` and, without `wrap`, `optFlatMap`: a round for what is in an optional, if anything is."""
+
+    def evaluate(frame: Frame) -> Any:
+        value = option(frame)
+        if value.__class__ is not Option:
+            raise no_such_overload("hasValue", (value,))
+        frame.cost += 2
+        if value is NONE:
+            return NONE
+        frame.values[index] = value.content
+        result = body(frame)
+        return renewed(Option(result)) if wrap else renewed_if_optional(result)
 
     return evaluate
 

@@ -1,16 +1,17 @@
 """What one evaluation uses: work, which is charged to the caller's allowance, and memory, which has a limit.
 
 The limit goes for all values that are alive at one time. Values smaller than `SMALL` are not looked at: what upstream
-counts as costs bounds how many of them there can be. Of the others the meter keeps a list; when they might exceed the
-limit, those that nothing else refers to are given up, and what is left is what is alive.
+counts as costs bounds how many of them there can be. Of the others, some are variables' (`kept`) and go with them, and
+the rest is `passing`: when a part of an expression has been evaluated, what was made on the way is gone if the result
+is a number or bool, and all but the result if it is a text. Of other results anything may be a part.
 """
 
 from __future__ import annotations
 
-from sys import getrefcount
 from typing import Any, Final
 
 from app.cel.errors import Abort
+from app.cel.values import UInt
 from app.cel.work import Work, unlimited
 
 LIMIT: Final = 64 * 2**20
@@ -26,13 +27,12 @@ TEXT: Final = 56
 
 _ENTRY: Final = 120
 _SIZED: Final[frozenset[Any]] = frozenset((str, bytes, list))
-_SWEPT: Final = 16
-"""How many values are looked at per unit of work."""
+_PLAIN: Final[frozenset[Any]] = frozenset((bool, int, UInt, float, type(None)))
 
 
-def text_bytes(text: str, length: int | None = None) -> int:
-    """The most that a text takes; or one of another length with the same characters."""
-    return (len(text) if length is None else length) * (1 if text.isascii() else 4)
+def text_bytes(text: str) -> int:
+    """The most that the characters of a text take."""
+    return len(text) * (1 if text.isascii() else 4)
 
 
 def own_bytes(value: Any) -> int:
@@ -55,12 +55,12 @@ def part_bytes(text: str) -> int:
 class Meter:
     """See the module."""
 
-    __slots__ = ("_held", "_taken", "work")
+    __slots__ = ("kept", "passing", "work")
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self._held: list[tuple[Any, int]] = []
-        self._taken = 0
+        self.kept = 0
+        self.passing = 0
 
     def charge(self, units: int) -> None:
         """Take off some units of work. Raises TooMuch when there are not as many left."""
@@ -68,44 +68,37 @@ class Meter:
 
     def room(self, size: int) -> None:
         """Make sure that a value of so many bytes may be made. Raises Abort."""
-        if size >= SMALL and self._taken + size > LIMIT:
-            self._make_room(size)
+        if size >= SMALL and self.kept + self.passing + size > LIMIT:
+            raise too_large()
 
     def keep(self, value: Any, size: int | None = None) -> None:
         """Count a value that was made; its size is that of its own if it is not given. Raises Abort."""
         if size is None:
             size = own_bytes(value)
-        if size < SMALL:
-            return
-        self._held.append((value, size))
-        self._taken += size
-        if self._taken > 2 * LIMIT:
-            self._make_room(0)
+        if size >= SMALL:
+            self.room(size)
+            self.passing += size
 
-    def _make_room(self, size: int) -> None:
-        """Give up what only the meter refers to, at the latest when twice the limit is taken. Raises Abort."""
-        if size > LIMIT:
-            raise too_large()
-        if self._taken + size <= 2 * LIMIT:
-            return
-        self.charge(1 + len(self._held) // _SWEPT)
-        values: dict[int, tuple[Any, int]] = {}
-        while self._held:  # what contains others was made after them, and goes first
-            value, bytes_ = self._held.pop()
-            values[id(value)] = value, max(bytes_, values.get(id(value), (None, 0))[1])
-        alive = []
-        for identity in list(values):
-            value, bytes_ = values.pop(identity)
-            if getrefcount(value) > _OURS:
-                alive.append((value, bytes_))
-        self._held = alive[::-1]
-        self._taken = sum(bytes_ for _, bytes_ in alive)
-        if self._taken + size > LIMIT:
-            raise too_large()
+    def done(self, before: int, result: Any) -> None:
+        """A part has been evaluated; `before` is what was `passing` when that began."""
+        kind = result.__class__
+        if kind in _PLAIN:
+            self.passing = before
+        elif kind is str or kind is bytes:
+            self.passing = min(self.passing, before + own_bytes(result))
 
+    def remember(self, before: int) -> int:
+        """What has been made since `before` is a variable's from now on. Returns how many bytes."""
+        size = self.passing - before
+        self.passing = before
+        self.kept += size
+        return size
 
-_OURS: Final = 2
-"""References to a value that nothing but `_make_room` knows: its variable, and the argument of `getrefcount`."""
+    def forget(self, before: int, size: int, result: Any) -> None:
+        """A variable with so many bytes is gone; the result of its body, begun at `before`, may have parts of them."""
+        self.kept -= size
+        self.passing += size
+        self.done(before, result)
 
 
 class _Free(Meter):

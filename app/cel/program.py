@@ -7,10 +7,11 @@ frames, more than Python allows by default, so a process that compiles selectors
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from cachetools import LRUCache
 
+from app.cel.budget import affordable_work
 from app.cel.checker import check
 from app.cel.device import DeviceView
 from app.cel.environment import CelGates, environment
@@ -22,13 +23,16 @@ from app.cel.interpreter import Interpreter
 from app.cel.meter import Meter
 from app.cel.parser import parse
 from app.cel.paths import collect_reads
-from app.cel.syntax import weight
 from app.cel.validation import check_result, fold, validate
 from app.cel.values import NONE, Option, type_name
 from app.cel.work import Work, unlimited
 from app.unexpected import unexpected
 
-_CACHE_SIZE: Final = 4096
+REMEMBERED: Final = 64 * 2**20
+"""Bytes that programs and refusals take which are remembered, by the most that expressions of their lengths take."""
+
+_BYTES: Final = 2_000
+_BYTES_PER_CHARACTER: Final = 220
 _COMPILING: Final = 4
 """Units of work that a character costs."""
 
@@ -36,7 +40,7 @@ _COMPILING: Final = 4
 class Program:
     """A compiled selector. `reads` is what it reads of a device: devices that agree in that get the same answer."""
 
-    __slots__ = ("_fast", "_interpreter", "_weight", "expression", "gates", "reads")
+    __slots__ = ("_fast", "_interpreter", "_worst", "expression", "gates", "reads")
 
     def __init__(self, expression: str, gates: CelGates, work: Work | None = None) -> None:
         work = unlimited() if work is None else work
@@ -51,16 +55,17 @@ class Program:
         self.expression = expression
         self.gates = gates
         self.reads = collect_reads(tree)
-        self._fast = generate(tree, language.declarations)
+        worst = affordable_work(tree)
+        self._fast = None if worst is None else generate(tree, language.declarations)
         self._interpreter = Interpreter(tree, language.declarations)
-        self._weight = weight(tree)
+        self._worst = worst or 0
 
     def evaluate(self, view: DeviceView, work: Work | None = None) -> bool:
         """True when the device matches. Raises CelRuntimeError, and TooMuch when `work` does not suffice."""
         fast = self._fast
         if fast is not None and view.modest:
             if work is not None:
-                work.charge(self._weight)
+                work.charge(self._worst)
             try:
                 return fast(view)
             except NotFast:
@@ -78,7 +83,7 @@ class Program:
     def evaluate_exactly(self, view: DeviceView, work: Work | None = None) -> tuple[bool, int]:
         """True when the device matches, and the cost of finding out. Raises CelRuntimeError and TooMuch."""
         if view.poison is not None:
-            raise view.poison.with_traceback(None)
+            raise view.poison.again()
         try:
             value, cost = self._interpreter.evaluate(view, unlimited() if work is None else work)
             while value.__class__ is Option and value is not NONE:  # of dynamic type, counts as what is in it
@@ -95,7 +100,12 @@ class Program:
         return value, cost
 
 
-_programs: LRUCache[tuple[str, CelGates], Program | CelCompileError] = LRUCache(maxsize=_CACHE_SIZE)
+class _Remembered(NamedTuple):
+    outcome: Program | CelCompileError
+    size: int
+
+
+_programs: LRUCache[tuple[str, CelGates], _Remembered] = LRUCache(maxsize=REMEMBERED, getsizeof=lambda one: one.size)
 
 
 def compile_selector(expression: str, gates: CelGates = CelGates(), work: Work | None = None) -> Program:
@@ -106,18 +116,19 @@ def compile_selector(expression: str, gates: CelGates = CelGates(), work: Work |
     key = (expression, gates)
     known = _programs.get(key)
     if known is None:
-        known = _programs[key] = _compile(expression, gates, work)
-    if isinstance(known, CelCompileError):
-        raise known.with_traceback(None)
-    return known
+        known = _Remembered(_compile(expression, gates, work), _BYTES + _BYTES_PER_CHARACTER * len(expression))
+        if known.size <= REMEMBERED:
+            _programs[key] = known
+    if isinstance(known.outcome, CelCompileError):
+        raise known.outcome.again()
+    return known.outcome
 
 
 def _compile(expression: str, gates: CelGates, work: Work | None) -> Program | CelCompileError:
     try:
         return Program(expression, gates, work)
     except CelCompileError as error:
-        error.__context__ = None  # with what it was raised for, all of the compilation would be remembered
-        return error.with_traceback(None)
+        return error.again()
     except RecursionError as error:
         unexpected("selector", error, expression=expression)
         return CelCompileError("the expression is nested too deeply")

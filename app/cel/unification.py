@@ -43,7 +43,7 @@ class Bindings:
 
     def _attempt(self, left: tuple[Type, ...], right: tuple[Type, ...]) -> bool:
         before = self._bound
-        self._work.charge(1 + len(before) // _COPIED)
+        self._work.charge(1 + len(left) + len(before) // _COPIED)
         self._bound = dict(before)
         if self._all_assignable(left, right):
             return True
@@ -81,7 +81,6 @@ class Bindings:
     def _assignable(self, left: Type, right: Type) -> bool:
         if left is right:
             return True
-        self._work.charge(1)
         if right.kind == "param":
             valid, bound = self._substitutable(left, right)
             if valid:
@@ -101,6 +100,7 @@ class Bindings:
         if left.kind == "type":
             return right.kind == "type"
         if left.kind in _PARAMETRIC:
+            self._work.charge(1 + len(left.params))
             return (
                 left.kind == right.kind
                 and left.name == right.name

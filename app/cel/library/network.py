@@ -103,7 +103,9 @@ def ip(text: str) -> Ip:
     try:
         return Ip(_parse_address(text))
     except ValueError as error:
-        raise Fault(f"IP Address {shown(text)!r} parse error during conversion from string: {error}") from None
+        raise Fault(
+            f"IP Address {shown(text)!r} parse error during conversion from string: {shown(str(error))}"
+        ) from None
 
 
 @LIBRARY.function("isIP", "string -> bool")
@@ -165,7 +167,7 @@ def cidr(text: str) -> Cidr:
     try:
         return _parse_block(text)
     except ValueError as error:
-        raise Fault(f"network address parse error during conversion from string: {error}") from None
+        raise Fault(f"network address parse error during conversion from string: {shown(str(error))}") from None
 
 
 @LIBRARY.function("isCIDR", "string -> bool")

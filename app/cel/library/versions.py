@@ -7,7 +7,7 @@ from typing import Final
 from app.api.semver import Semver
 from app.cel.declarations import Library
 from app.cel.errors import Fault
-from app.cel.meter import Meter
+from app.cel.meter import Meter, text_bytes
 
 LIBRARY: Final = Library()
 
@@ -22,18 +22,21 @@ def semver(meter: Meter, text: str) -> Semver:
 
 @LIBRARY.function("semver", "string, bool -> Semver", metered=True)
 def semver_normalized(meter: Meter, text: str, normalize: bool) -> Semver:
-    _affordable(meter, text)
+    size = _affordable(meter, text)
     try:
-        return Semver.parse(text, normalize)
+        version = Semver.parse(text, normalize)
     except ValueError as error:
         raise Fault(str(error)) from None
+    meter.keep(version, size)
+    return version
 
 
-def _affordable(meter: Meter, text: str) -> None:
-    """Each identifier of a version takes an object."""
+def _affordable(meter: Meter, text: str) -> int:
+    """How many bytes the version takes: each of its identifiers is an object."""
     identifiers = text.count(".")
     meter.charge(identifiers)
     meter.room(_IDENTIFIER * identifiers)
+    return _IDENTIFIER * identifiers + text_bytes(text)
 
 
 @LIBRARY.function("isSemver", "string -> bool", metered=True)
