@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PURE = ("api", "cel", "devices", "allocation")
+PURE = ("api", "cel", "devices", "allocation", "placement")
 
 BREACHES = {
     "rooms": [

@@ -7,7 +7,7 @@ cache. `over` asks the same of a hypothetical state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Final
 
@@ -17,9 +17,10 @@ from app.allocation.allocator import Allocator
 from app.allocation.cache.lens import Focus, Lens, focus
 from app.allocation.cache.reduction import Reads, Reduction, reads_of
 from app.allocation.cache.verdicts import Search, Table, Verdicts
+from app.allocation.choice import Chooser, least
 from app.allocation.explanation import explain
 from app.allocation.plan import NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
-from app.allocation.requests import Filter, PreparedClaims, prepare
+from app.allocation.requests import Filter, PreparedClaims, class_names, prepare
 from app.allocation.result import ShareIDs
 from app.allocation.score import PrioritizedList, Scorer
 from app.api.resource import ResourceClaim
@@ -67,6 +68,7 @@ class Decisions:
         self.scorer = scorer
         self._cluster = cluster
         self._step_budget = step_budget
+        self._share_ids = share_ids
         self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
         self._memory = _Memory()
         self._overlay = Overlay(cluster)
@@ -108,7 +110,7 @@ class Decisions:
         classes = self._cluster.inventory.classes
         signature = (
             tuple(digest(claim.spec) for claim in claims),
-            tuple(classes.stamp(name) for name in _class_names(claims)),
+            tuple(classes.stamp(name) for name in class_names(claims)),
         )
         scorer = self.scorer if scored and (self.scorer.reads_use or self.scorer.attributes) else None
         tables = self._memory.tables if scorer is None else self._memory.scored_tables
@@ -155,9 +157,22 @@ class Decisions:
 
     # --- one node ----------------------------------------------------------------------------------------------------
 
-    def plan(self, claims: Sequence[ResourceClaim], node: str) -> Plan | Unfit | Failure:
-        """How to allocate the claims on the node now."""
-        return self._allocate(self._prepare(claims), node)[0]
+    def plan(
+        self, claims: Sequence[ResourceClaim], node: str, chooser: Chooser | None = None
+    ) -> Plan | Unfit | Failure:
+        """How to allocate the claims on the node now: with the first devices that fit, or those that cost least."""
+        prepared = self._prepare(claims)
+        found = self._allocate(prepared, node)[0]
+        if chooser is None or not isinstance(found, Plan) or isinstance(prepared, Failure):
+            return found
+        return self._least(prepared, node, found, chooser)
+
+    def _least(self, prepared: PreparedClaims, node: str, first: Plan, chooser: Chooser) -> Plan:
+        def attempt(view: NodeView, budget: int) -> Plan | Unfit | Failure:
+            allocator = Allocator(step_budget=budget, share_ids=self._share_ids)
+            return allocator.allocate(prepared, view, self._holdings(view))
+
+        return least(first, chooser.orders(prepared, self._view(node)), chooser.cost, attempt, self._step_budget)
 
     def explain(self, claims: Sequence[ResourceClaim], node: str) -> Explanation:
         """Why the node can or cannot have the claims."""
@@ -188,13 +203,3 @@ class Decisions:
     def _holdings(self, view: NodeView) -> NodeHoldings:
         holdings = self._overlay.holdings
         return NodeHoldings(view, {pool.id: held for pool in view.pools if (held := holdings(pool.id))})
-
-
-def _class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
-    """The classes that the requests name, in order."""
-    for claim in claims:
-        for request in claim.spec.devices.requests:
-            if request.exactly is not None:
-                yield request.exactly.device_class_name
-            for alternative in request.first_available:
-                yield alternative.device_class_name

@@ -8,7 +8,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -255,3 +255,18 @@ def _ask(
     if source.allocation_mode not in ("ExactCount", "All"):
         raise _Invalid(f"{where}: unsupported count mode {source.allocation_mode}")
     return Ask(request, source, device_class, constraints, features)
+
+
+def class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
+    """The classes that the requests name, in order."""
+    for claim in claims:
+        for request in claim.spec.devices.requests:
+            if request.exactly is not None:
+                yield request.exactly.device_class_name
+            for alternative in request.first_available:
+                yield alternative.device_class_name
+
+
+def filter_of(device_class: DeviceClass, features: FeatureGates) -> Filter:
+    """The filter of a request for the class that says nothing else."""
+    return _filter(_expressions(device_class.spec.selectors), (), (), (), features)

@@ -18,6 +18,8 @@ class Classes(Mapping[str, DeviceClass]):
         self._classes: dict[str, DeviceClass] = {}
         self._stamps: dict[str, int] = {}
         self._next = count(1)
+        self.version = 0
+        """Grows with every change of a spec."""
 
     def __getitem__(self, name: str) -> DeviceClass:
         return self._classes[name]
@@ -40,6 +42,7 @@ class Classes(Mapping[str, DeviceClass]):
         if before is not None and before.spec == device_class.spec:
             return False
         self._stamps[name] = next(self._next)
+        self.version += 1
         return True
 
     def drop(self, name: str) -> bool:
@@ -47,4 +50,5 @@ class Classes(Mapping[str, DeviceClass]):
         if self._classes.pop(name, None) is None:
             return False
         del self._stamps[name]
+        self.version += 1
         return True

@@ -81,6 +81,19 @@ def pool_holdings(uses: Mapping[str, Iterable[PartUse]]) -> PoolHoldings:
     return PoolHoldings(owned, shared)
 
 
+def together(first: PoolHoldings | None, second: PoolHoldings) -> PoolHoldings:
+    """What is held when both are."""
+    if first is None:
+        return second
+    shared = dict(first.shared)
+    for name, amounts in second.shared.items():
+        sums = dict(shared.get(name, NO_AMOUNTS))
+        for capacity, amount in amounts.items():
+            sums[capacity] = sums.get(capacity, 0) + amount
+        shared[name] = sums
+    return PoolHoldings(first.owned | second.owned, shared)
+
+
 class NodeHoldings:
     """Holdings as masks and amounts over one node view. Immutable.
 

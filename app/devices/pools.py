@@ -6,6 +6,7 @@ Promises: immutable. A pool that cannot be used keeps its place, flagged, withou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from itertools import chain
 from typing import Any, Final
 
@@ -79,6 +80,16 @@ class Pool:
         self.invalid = invalid
         self.late = any(block.late for block in blocks)
         """Pools with binding conditions are searched last."""
+
+    def reordered(self, order: Sequence[int]) -> Pool:
+        """The same pool with its devices in another order, given by their present positions."""
+        found = copy(self)
+        found.names = tuple(self.names[position] for position in order)
+        found.models = tuple(self.models[position] for position in order)
+        found.selections = tuple(self.selections[position] for position in order)
+        found.elsewhere = sum((self.elsewhere >> old & 1) << new for new, old in enumerate(order))
+        found.unmatchable = {new: self.unmatchable[old] for new, old in enumerate(order) if old in self.unmatchable}
+        return found
 
     @property
     def devices(self) -> tuple[PooledDevice, ...]:

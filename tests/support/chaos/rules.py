@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from app.allocation.choice import Chooser
 from app.allocation.plan import Plan
 from app.api.core import Pod
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
@@ -35,8 +36,8 @@ class Rules:
         """Compare each plan with what the service's watch has brought at that moment."""
         plan = service.decisions.plan
 
-        def overseen(claims: Sequence[ResourceClaim], node: str) -> Any:
-            made = plan(claims, node)
+        def overseen(claims: Sequence[ResourceClaim], node: str, chooser: Chooser | None = None) -> Any:
+            made = plan(claims, node, chooser)
             if isinstance(made, Plan):
                 watch = service.watch
                 known = offered(watch.seen(DeviceClass), watch.seen(ResourceSlice))

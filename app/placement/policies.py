@@ -1,0 +1,125 @@
+"""Policies: what taking devices, CPU and memory from a node costs.
+
+Promises: pure and deterministic. A policy compares states of nodes; it never decides what fits. `pack` and `spread` are
+MostAllocated and LeastAllocated of NodeResourcesFit with devices as one more resource: the mean of the used parts of
+devices, CPU and memory, where a node has them.
+
+`fragmentation` is a weighted loss: how much less the node is worth afterwards to the pods seen so far (`workload`).
+Descended from Fragmentation Gradient Descent (Weng et al., USENIX ATC 2023); different from there are weights by
+scarcity, devices that CPU and memory cannot feed, and exact costs.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Protocol, get_args
+
+from app.placement.state import State
+from app.placement.stock import Stock
+from app.placement.workload import FED_PART, Use, Weights, uses, worth
+
+PolicyName = Literal["first-fit", "pack", "spread", "fragmentation"]
+POLICIES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
+
+REMEMBERED: Final = 200_000
+
+Cost = tuple[float, float]
+"""Less is better; the second decides between devices of one node where the first is equal."""
+
+
+class Policy(Protocol):
+    """`version` changes when costs may."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    def cost(self, before: State, after: State) -> Cost:
+        """Of leaving the node like this."""
+
+
+def used_part(state: State) -> float:
+    """The mean of the used parts of what the node has, 0 to 1."""
+    parts: list[float] = []
+    if state.stock.whole:
+        parts.append(1 - state.stock.free / state.stock.whole)
+    if state.whole.cpu:
+        parts.append(1 - state.cpu / state.whole.cpu)
+    if state.whole.memory:
+        parts.append(1 - state.memory / state.whole.memory)
+    return sum(parts) / len(parts) if parts else 0.0
+
+
+class Pack:
+    """The fullest node, and there the device that has least left."""
+
+    name: Final = "pack"
+    version: Final = 0
+
+    def cost(self, before: State, after: State) -> Cost:
+        return -used_part(after), after.stock.evenness
+
+
+class Spread:
+    """The emptiest node, and there the device that has most left."""
+
+    name: Final = "spread"
+    version: Final = 0
+
+    def cost(self, before: State, after: State) -> Cost:
+        return used_part(after), -after.stock.evenness
+
+
+class Worths:
+    """What nodes are good for by their states, remembered. `evaluations` counts what had to be found out."""
+
+    def __init__(self, fed_part: float = FED_PART) -> None:
+        self.evaluations = 0
+        self._fed_part = fed_part
+        self._weights: Weights = ()
+        self._uses: dict[Stock, tuple[Use, ...]] = {}
+        self._known: dict[tuple[Stock, float, float], float] = {}
+
+    def weigh(self, weights: Weights) -> None:
+        """What shapes count from now on."""
+        self._weights = weights
+        self._uses.clear()
+        self._known.clear()
+
+    def of(self, state: State) -> float:
+        """What the node is good for."""
+        key = state[:3]
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self.evaluations += 1
+            found = self._known[key] = worth(self._used(state.stock), state.cpu, state.memory, self._fed_part)
+        return found
+
+    def _used(self, stock: Stock) -> tuple[Use, ...]:
+        found = self._uses.get(stock)
+        if found is None:
+            if len(self._uses) >= REMEMBERED:
+                self._uses.clear()
+            found = self._uses[stock] = uses(stock, self._weights)
+        return found
+
+
+class Fragmentation:
+    """The node and device that the workload loses least with."""
+
+    name: Final = "fragmentation"
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.worths = Worths()
+
+    def weigh(self, weights: Weights) -> None:
+        """What shapes count from now on."""
+        self.version += 1
+        self.worths.weigh(weights)
+
+    def cost(self, before: State, after: State) -> Cost:
+        return self.worths.of(before) - self.worths.of(after), after.stock.evenness

@@ -1,0 +1,219 @@
+"""Units: the things that devices are made of, each with what is left of it.
+
+A unit is a device of its own, with or without shares taken from it, or everything that counters tie together: a GPU
+with all partitions that it can be cut into. Units that offer the same are one object, wherever they are, so what a
+filter says of one is found out once.
+
+Promises: pure. What a unit offers is an estimate for comparing choices, exact for a request on its own; whether a pod
+fits is for the allocator to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from app.allocation.requests import Filter
+from app.allocation.selection import suitability
+from app.devices.holdings import Amounts
+from app.devices.models import DeviceModel
+
+Used = tuple[tuple[str, int], ...]
+"""Capacity name and nano units that shares consume, sorted."""
+
+REMEMBERED: Final = 20_000
+
+
+class Rate(NamedTuple):
+    """What a unit is to a filter. `touch`: how much of the unit the filter can get at; `copies`: how many
+    devices or shares it could still give; `after`: what may become of the unit when it gives one, each outcome once.
+    """
+
+    touch: float
+    copies: int
+    after: tuple[Unit, ...]
+
+
+_NOTHING: Final = Rate(0.0, 0, ())
+
+
+class Unit:
+    """See the module. `part`: how much of it is left, 0 to 1; `free` is that times what the unit counts, `whole`.
+    `number` tells units apart.
+    """
+
+    __slots__ = ("_rates", "free", "number", "part", "whole")
+
+    def __init__(self, number: int, part: float, whole: float) -> None:
+        self.number = number
+        self.part = part
+        self.whole = whole
+        self.free = part * whole
+        self._rates: dict[Filter, Rate] = {}
+
+    def rate(self, filter: Filter) -> Rate:
+        """Remembered."""
+        found = self._rates.get(filter)
+        if found is None:
+            if len(self._rates) >= REMEMBERED:
+                self._rates.clear()
+            found = self._rates[filter] = self._rate(filter)
+        return found
+
+    @property
+    def once(self) -> bool:
+        """True when one request cannot take two devices of it."""
+        return True
+
+    def _rate(self, filter: Filter) -> Rate:
+        return _NOTHING
+
+
+class DeviceUnit(Unit):
+    """A device that consumes no counters. `used`: what shares take of it, None when there are none."""
+
+    __slots__ = ("_model", "_shared", "_units", "_used")
+
+    def __init__(self, number: int, units: Units, model: DeviceModel, used: Used | None, *, shared: bool) -> None:
+        super().__init__(number, _left(model, used or ()), units.weight(model))
+        self._units = units
+        self._model = model
+        self._used = used
+        self._shared = shared
+
+    def _rate(self, filter: Filter) -> Rate:
+        found = suitability(self._model, filter)
+        if found.lost is not None or not found.selected:
+            return _NOTHING
+        if not self._shared:
+            return Rate(self.free, 1, (self._units.gone(self.whole),))
+        takes, used = found.takes or (), dict(self._used or ())
+        capacity = self._model.traits.capacity
+        copies = min(
+            ((capacity[name].value.nano - used.get(name, 0)) // amount.nano for name, amount in takes if amount.nano),
+            default=1,
+        )
+        if copies <= 0:
+            return _NOTHING
+        for name, amount in takes:
+            used[name] = used.get(name, 0) + amount.nano
+        return Rate(self.free, copies, (self._units.device(self._model, tuple(sorted(used.items())), shared=True),))
+
+
+def _left(model: DeviceModel, used: Used) -> float:
+    """The scarcest capacity counts."""
+    capacity = model.traits.capacity
+    parts = [
+        1 - amount / total for name, amount in used if name in capacity and (total := capacity[name].value.nano) > 0
+    ]
+    return max(0.0, min(parts, default=1.0))
+
+
+class Member(NamedTuple):
+    """A partition: its model, what it consumes as (number of the counter, nano units), and whether it is to be had."""
+
+    model: DeviceModel
+    charge: tuple[tuple[int, int], ...]
+
+
+class CountedUnit(Unit):
+    """Devices that share counters. `members` are those that nobody has, in search order; `left` is what the counters
+    still offer, of `total`.
+    """
+
+    __slots__ = ("_left", "_members", "_total", "_units")
+
+    def __init__(
+        self,
+        number: int,
+        units: Units,
+        members: tuple[Member, ...],
+        left: tuple[int, ...],
+        total: tuple[int, ...],
+        whole: float,
+    ) -> None:
+        parts = [max(0, amount) / whole for amount, whole in zip(left, total, strict=True) if whole > 0]
+        super().__init__(number, sum(parts) / len(parts) if parts else 1.0, whole)
+        self._units = units
+        self._members = members
+        self._left = left
+        self._total = total
+
+    @property
+    def once(self) -> bool:
+        return False
+
+    def _rate(self, filter: Filter) -> Rate:
+        if any(amount < 0 for amount in self._left):
+            return _NOTHING
+        wanted = [
+            index
+            for index, member in enumerate(self._members)
+            if _selected(member.model, filter) and self._fits(member)
+        ]
+        if not wanted:
+            return _NOTHING
+        left, copies = list(self._left), 0
+        for index in wanted:
+            charge = self._members[index].charge
+            if all(left[counter] >= amount for counter, amount in charge):
+                copies += 1
+                for counter, amount in charge:
+                    left[counter] -= amount
+        after = {(unit := self._without(index)).number: unit for index in wanted}
+        return Rate(self.free, copies, tuple(after.values()))
+
+    def _fits(self, member: Member) -> bool:
+        return all(self._left[counter] >= amount for counter, amount in member.charge)
+
+    def _without(self, index: int) -> Unit:
+        left = list(self._left)
+        for counter, amount in self._members[index].charge:
+            left[counter] -= amount
+        members = self._members[:index] + self._members[index + 1 :]
+        return self._units.counted(members, tuple(left), self._total, self.whole)
+
+
+def _selected(model: DeviceModel, filter: Filter) -> bool:
+    found = suitability(model, filter)
+    return found.selected and found.lost is None
+
+
+class Units:
+    """All units by what they offer. `weight`: what a device of a model counts."""
+
+    def __init__(self, weight: Callable[[DeviceModel], float]) -> None:
+        self.weight = weight
+        self._by_content: dict[Hashable, Unit] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def gone(self, whole: float) -> Unit:
+        """What somebody has for himself."""
+        found = self._by_content.get(whole)
+        return found or self._keep(whole, Unit(self._count, 0.0, whole))
+
+    def device(self, model: DeviceModel, used: Used | None, *, shared: bool) -> Unit:
+        """A device without counters that nobody owns."""
+        key = model, used, shared
+        found = self._by_content.get(key)
+        return found or self._keep(key, DeviceUnit(self._count, self, model, used, shared=shared))
+
+    def counted(self, members: Sequence[Member], left: tuple[int, ...], total: tuple[int, ...], whole: float) -> Unit:
+        """Devices tied together by counters. Members that can no longer be had make no difference."""
+        able = tuple(member for member in members if all(left[counter] >= amount for counter, amount in member.charge))
+        key = able, left, total, whole
+        found = self._by_content.get(key)
+        return found or self._keep(key, CountedUnit(self._count, self, able, left, total, whole))
+
+    def _keep(self, key: Hashable, unit: Unit) -> Unit:
+        self._by_content[key] = unit
+        self._count += 1
+        return unit
+
+
+def used_of(amounts: Amounts | Mapping[str, int]) -> Used:
+    """What shares consume, in the form of a unit."""
+    return tuple(sorted((name, amount) for name, amount in amounts.items()))

@@ -1,0 +1,79 @@
+"""What holds for every policy: it changes neither what fits nor which rules count, and never chooses worse devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from app.allocation.choice import Chooser
+from app.allocation.decisions import Decisions
+from app.allocation.plan import Failure, Plan, Unfit
+from app.allocation.scenario import Scenario
+from app.api.core import Pod
+from app.api.decoding import convert, to_builtins
+from app.devices.cluster import Cluster, Watched
+from app.placement.placement import Placement
+from app.placement.policies import PolicyName
+from app.placement.strategy import Strategy
+from tests.support.allocation.checking import violations
+from tests.support.allocation.strategies import scenarios
+
+POD = convert(Pod, {"metadata": {"name": "p", "uid": "p"}})
+Answer = Plan | Unfit | Failure
+
+
+def world(case: dict[str, Any], policy: PolicyName) -> tuple[Scenario, Decisions, Placement]:
+    parts = Scenario(case)
+    cluster = Cluster(parts.features)
+    objects: tuple[Watched, ...] = (*parts.classes.values(), parts.node, *parts.slices, *parts.rules, *parts.allocated)
+    for obj in objects:
+        cluster.apply(obj)
+    shares = iter(range(10**6))
+    decisions = Decisions(cluster, share_ids=lambda: f"share-{next(shares)}")
+    return parts, decisions, Placement(cluster, Strategy(policy=policy))
+
+
+def decided(case: dict[str, Any], policy: PolicyName) -> tuple[Answer, Answer, Chooser | None]:
+    """With the first devices that fit, with those of the policy, and who chose them."""
+    parts, decisions, placement = world(case, policy)
+    placement.learn(POD, parts.claims)
+    chooser = placement.chooser(POD, parts.claims, parts.node.name)
+    first = decisions.plan(parts.claims, parts.node.name)
+    return first, decisions.plan(parts.claims, parts.node.name, chooser), chooser
+
+
+def devices(answer: Answer) -> list[tuple[str, ...]]:
+    if not isinstance(answer, Plan):
+        return []
+    return [(result.request, *result.id) for item in answer.allocations for result in item.devices.results]
+
+
+@pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
+@settings(max_examples=150)
+@given(case=scenarios())
+def test_a_policy_chooses_among_solutions_and_never_a_worse_one(policy: PolicyName, case: dict[str, Any]) -> None:
+    first, chosen, chooser = decided(case, policy)
+    assert type(first) is type(chosen)
+    if isinstance(first, Plan) and isinstance(chosen, Plan):
+        assert violations(case, [to_builtins(allocation) for allocation in chosen.allocations]) == []
+        if chooser is not None:
+            assert chooser.cost(chosen) <= chooser.cost(first)
+            assert chosen.steps >= first.steps
+    else:
+        assert first == chosen
+
+
+@pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
+@settings(max_examples=50)
+@given(case=scenarios())
+def test_equal_inputs_give_equal_choices(policy: PolicyName, case: dict[str, Any]) -> None:
+    assert devices(decided(case, policy)[1]) == devices(decided(case, policy)[1])
+
+
+@given(case=scenarios())
+def test_first_fit_has_no_opinion(case: dict[str, Any]) -> None:
+    parts, _, placement = world(case, "first-fit")
+    assert placement.chooser(POD, parts.claims, parts.node.name) is None
+    assert placement.choose(POD, parts.claims, [parts.node.name]) == ""
