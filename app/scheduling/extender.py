@@ -27,11 +27,12 @@ from app.api.extender import (
 from app.api.resource import ResourceClaim
 from app.api.salvage import Salvaged
 from app.devices.cluster import Cluster
+from app.placement.placement import Placement
 from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.binder import Binder
 from app.scheduling.bind.holds import Holds
 from app.scheduling.changes import Changes
-from app.scheduling.claims import Refusal, named_claims
+from app.scheduling.claims import Refusal, find, named_claims
 from app.scheduling.extended import existing_claim
 from app.scheduling.idle import IdleAllocations
 from app.scheduling.intake import Intake, Watched
@@ -77,6 +78,7 @@ class Extender:
         limits: Limits | None = None,
         clock: Clock | None = None,
         observer: Observer | None = None,
+        placement: Placement | None = None,
     ) -> None:
         limits, clock, observer = limits or Limits(), clock or SystemClock(), observer or Silent()
         binding: dict[str, str] = {}
@@ -95,6 +97,7 @@ class Extender:
             binding=MappingProxyType(binding),
             clearing=clearing,
             settled=idle.is_settled,
+            placement=placement,
         )
         self._leading: Callable[[], bool] = lambda: True
         self._intake = Intake(
@@ -105,6 +108,7 @@ class Extender:
             idle=idle,
             unseen=unseen,
             resources=resources,
+            placement=placement,
         )
         clearer = Clearer(ports=ports, intake=self._intake, wakeups=self.wakeups, observer=observer, clearing=clearing)
         self._unblocker = Unblocker(self.view, clearer)
@@ -186,6 +190,16 @@ class Extender:
         self.reservations.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)
         self._filter.forget(pod_uid)
+
+    def recall(self) -> Iterator[None]:
+        """Learn the workload from the pods that run, one at a step: after a restart nobody else tells of it."""
+        view = self.view
+        for pod in view.pods if view.placement is not None and view.placement.learns else ():
+            if pod.spec.node_name and pod.spec.resource_claims and view.placement is not None:
+                claims = find(pod, view.ledger.get, view.features)
+                if not isinstance(claims, Refusal):
+                    view.placement.learn(pod, claims)
+                yield
 
     def claims_in_use(self, obj: Watched) -> Iterator[ResourceClaim]:
         """The allocated claims that this change is about: the claim itself, or those of a pod that is bound."""

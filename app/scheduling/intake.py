@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import msgspec
 
-from app.api.core import Pod
+from app.api.core import Node, Pod
 from app.api.resource import DeviceClass, ResourceClaim
 from app.api.salvage import Salvaged
 from app.devices.cluster import Cluster
 from app.devices.cluster import Watched as ClusterWatched
+from app.placement.placement import Placement
 from app.scheduling.changes import Changes
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.idle import IdleAllocations
@@ -35,6 +36,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
     idle: IdleAllocations
     unseen: Unseen
     resources: ResourceNames
+    placement: Placement | None = None
 
     # --- from the watches -------------------------------------------------------------------------------------------
 
@@ -43,6 +45,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(obj, Pod):
             before = self.pods.get(obj.metadata.uid)
             self.pods.apply(obj)
+            self._place(obj)
             self.changes.notify(obj.metadata.uid)
             if obj.spec.node_name and (before is None or not before.spec.node_name) and self._ends_doubt(obj):
                 self.wakeups.improved()
@@ -52,6 +55,8 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             self.idle.observe(obj, after_gap=after_gap)
             return
         improved = self.cluster.apply(obj)
+        if isinstance(obj, Node) and self.placement is not None:
+            self.placement.put(obj)
         if isinstance(obj, DeviceClass):
             self.resources.class_seen(obj)
         if improved:
@@ -61,6 +66,8 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         """A deleted object."""
         if isinstance(obj, Pod):
             self.pods.remove(obj)
+            if self.placement is not None:
+                self.placement.drop(obj)
             self.changes.notify(obj.metadata.uid)
             return
         improved = self.cluster.remove(obj)
@@ -96,6 +103,11 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         claims = (self.cluster.ledger.get(pod.metadata.namespace, name) for name, _ in names)
         return any(claim is not None and self.cluster.ledger.is_unverifiable(claim) for claim in claims)
 
+    def _place(self, pod: Pod) -> None:
+        """The newest version of the pod counts on its node."""
+        if self.placement is not None and (known := self.pods.get(pod.metadata.uid)) is not None:
+            self.placement.put(known)
+
     # --- from replies -----------------------------------------------------------------------------------------------
 
     def learn(self, claim: ResourceClaim) -> None:
@@ -105,6 +117,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
     def learn_pod(self, pod: Pod) -> None:
         """The reply to a read of ours; the watch may be ahead of it."""
         self.pods.learn(pod)
+        self._place(pod)
 
     def gone(self, claim: ResourceClaim) -> None:
         """A read or write of ours found the claim gone."""

@@ -186,6 +186,15 @@ def groups(
     return found
 
 
+def typical(view: View, subject: Subject, names: Sequence[str]) -> tuple[Sequence[ResourceClaim], Sequence[str]]:
+    """The claims to allocate on most of these nodes, and those nodes: all that are known, but for pods with extended
+    resources that devices provide on some of them only.
+    """
+    if subject.wanted is None:
+        return subject.claims.pending, names
+    return max(groups(view, subject, names, {}), key=lambda group: len(group[1]), default=((), ()))
+
+
 def pending_on(subject: Subject, node: Node) -> Pending | Unfit:
     """What has to be allocated for the pod on the node."""
     if subject.wanted is None:
@@ -241,7 +250,8 @@ def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decis
         return pending
     allocations: tuple[AllocationResult, ...] = ()
     if pending.claims:
-        plan = view.decisions.plan(pending.claims, name)
+        chooser = view.placement.chooser(subject.pod, pending.claims, name) if view.placement is not None else None
+        plan = view.decisions.plan(pending.claims, name, chooser)
         if not isinstance(plan, Plan):
             return plan
         allocations = plan.allocations

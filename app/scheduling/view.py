@@ -17,6 +17,7 @@ from app.api.features import FeatureGates
 from app.api.resource import DeviceClass, ResourceClaim
 from app.devices.overlay import Overlay
 from app.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
+from app.placement.placement import Placement
 from app.scheduling import extended
 from app.scheduling.limits import Limits
 from app.scheduling.ports import Clock
@@ -60,6 +61,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """By pod UID: the node of a bind that is under way."""
     clearing: Set[str] = _NOT_CLEARING
     """UIDs of claims whose allocation is being taken back."""
+    placement: Placement | None = None
+    """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
     settled: Callable[[ResourceClaim], bool] = lambda claim: False
     """True when no bind relies on the claim's allocation any more, not even one of another replica."""
 

@@ -10,6 +10,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
+from itertools import chain
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ from app.kube.discovery import Served
 from app.kube.events import EventRecorder
 from app.kube.watches import Watches
 from app.kube.writer import Writer
+from app.placement.placement import Placement
 from app.scheduling.extender import Extender
 from app.service.audit import Audit
 from app.service.following import Following
@@ -34,7 +36,7 @@ from app.unexpected import unexpected
 log = structlog.get_logger(__name__)
 
 _PORTION = 100
-"""Nodes looked at in one go, a few milliseconds."""
+"""Nodes and pods looked at in one go, a few milliseconds."""
 
 
 class Engine:
@@ -47,7 +49,14 @@ class Engine:
         self.events = EventRecorder(client, settings.replica)
         self.writer = Writer(client, served, self.events, settings.bell)
         self.decisions = Decisions(self.cluster, step_budget=settings.step_budget, share_ids=lambda: str(uuid.uuid4()))
-        self.extender = Extender(self.cluster, self.decisions, self.writer, limits=settings.limits, observer=metrics)
+        self.extender = Extender(
+            self.cluster,
+            self.decisions,
+            self.writer,
+            limits=settings.limits,
+            observer=metrics,
+            placement=Placement(self.cluster, settings.strategy),
+        )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
         self.audit = Audit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
         self._known = asyncio.Event()
@@ -96,10 +105,13 @@ class Engine:
                     work = None
 
     async def _look_around(self) -> None:
-        """Look at every node once, between other work: the first filter would look at thousands in one go."""
+        """Look at every node and every pod that runs once, between other work: the first filter would look at thousands
+        in one go.
+        """
         await self._known.wait()
         try:
-            for number, _ in enumerate(self.cluster.inventory.nodes.look(), start=1):
+            steps = chain(self.cluster.inventory.nodes.look(), self.extender.recall())
+            for number, _ in enumerate(steps, start=1):
                 if number % _PORTION == 0:
                     await asyncio.sleep(0)
         except Exception as problem:  # decisions will look by themselves

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     YamlConfigSettingsSource,
@@ -29,7 +30,10 @@ from app.api.features import FeatureGates
 from app.kube.credentials import ClientSettings
 from app.kube.lease import LeaseSettings
 from app.kube.writer import Doorbell
+from app.placement.policies import PolicyName
+from app.placement.strategy import Strategy
 from app.scheduling.limits import Limits
+from app.service.scoring import ScoringStrategy, block, strategy
 
 PREFIX = "DRA_EXTENDER_"
 """Kubernetes itself sets DRA_EXTENDER_PORT... and DRA_EXTENDER_SERVICE_... in pods: no setting may be called so."""
@@ -145,6 +149,20 @@ class Settings(BaseSettings):
         description="per cent of the nodes offered to the scheduler when they fit, at least 100 nodes; 0: as many as "
         "kube-scheduler looks for by default, which is faster on thousands of nodes",
     )
+    placement: PolicyName = Field(
+        "first-fit",
+        description="how nodes and devices are chosen where several fit: first-fit, pack, spread or fragmentation "
+        "(docs/placement.md); pods and device classes may say otherwise by annotation",
+    )
+    scoring_strategy: Annotated[ScoringStrategy | None, NoDecode, BeforeValidator(block)] = Field(
+        None,
+        description="the same in the words of NodeResourcesFit, and what devices of a class count: "
+        "{type: Fragmentation, resources: [{deviceClass: gpu, weight: 3}]}",
+    )
+    placement_only_chosen: bool = Field(
+        False,
+        description="filter offers only the node that the policy chose: kube-scheduler's own scores have no say",
+    )
     scheduler_names: str = Field(
         "",
         description="schedulers that call this service, comma separated: pods of others are not bound, their claims "
@@ -199,6 +217,8 @@ class Settings(BaseSettings):
             raise ValueError("allowed_clients names nobody: leave it empty to allow every client of tls_client_ca")
         if self.client_names and not self.tls_client_ca:
             raise ValueError("allowed_clients needs tls_client_ca: without it clients show no certificate")
+        if self.scoring_strategy is not None and self.placement not in ("first-fit", self.strategy.policy):
+            raise ValueError(f"placement {self.placement} and scoring_strategy {self.scoring_strategy.type} differ")
         self._require_protection()
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise ValueError("lease_duration must exceed renew_deadline, which must exceed retry_period")
@@ -262,6 +282,11 @@ class Settings(BaseSettings):
     @property
     def bell(self) -> Doorbell:
         return Doorbell(self.namespace, self.doorbell)
+
+    @property
+    def strategy(self) -> Strategy:
+        """How nodes and devices are chosen."""
+        return strategy(self.placement, self.scoring_strategy, only_chosen=self.placement_only_chosen)
 
     @property
     def limits(self) -> Limits:

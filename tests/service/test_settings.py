@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.allocation.plan import STEP_BUDGET
+from app.placement.strategy import Strategy
 from app.service.settings import (
     CONFIG_VARIABLE,
     PREFIX,
@@ -201,3 +202,49 @@ def test_the_step_budget_is_that_of_allocation_itself() -> None:
 
 def test_a_replica_without_a_name_gets_one_of_its_own() -> None:
     assert str(os.getpid()) in load().replica
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ({}, Strategy()),
+        ({"placement": "pack"}, Strategy(policy="pack")),
+        ({"placement": "pack", "placement_only_chosen": True}, Strategy(policy="pack", only_chosen=True)),
+        ({"scoring_strategy": "{type: LeastAllocated}"}, Strategy(policy="spread")),
+        ({"scoring_strategy": {"type": "MostAllocated"}, "placement": "pack"}, Strategy(policy="pack")),
+        (
+            {"scoring_strategy": "{type: Fragmentation, resources: [{deviceClass: gpu, weight: 3}, {deviceClass: n}]}"},
+            Strategy(policy="fragmentation", weights={"gpu": 3.0, "n": 1.0}),
+        ),
+    ],
+)
+def test_placement_is_set_by_name_or_in_the_words_of_noderesourcesfit(
+    flags: dict[str, Any], expected: Strategy
+) -> None:
+    assert load(flags).strategy == expected
+
+
+def test_a_scoring_strategy_reads_back_from_the_file_it_prints_and_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "{type: MostAllocated, resources: [{deviceClass: gpu, weight: 2}]}"
+    file = tmp_path / "settings.yaml"
+    file.write_text(load({"scoring_strategy": text}).yaml())
+    assert load(config=file).strategy == Strategy(policy="pack", weights={"gpu": 2.0})
+    monkeypatch.setenv("DRA_EXTENDER_SCORING_STRATEGY", text)
+    assert load().strategy == Strategy(policy="pack", weights={"gpu": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ({"placement": "best"}, "placement"),
+        ({"scoring_strategy": "{type: RequestedToCapacityRatio}"}, "scoring_strategy.type"),
+        ({"scoring_strategy": "{"}, "scoring_strategy"),
+        ({"scoring_strategy": "{type: Fragmentation, resources: [{deviceClass: gpu, weight: 0}]}"}, "weight"),
+        ({"scoring_strategy": "{type: Fragmentation}", "placement": "pack"}, "placement pack and scoring_strategy"),
+    ],
+)
+def test_a_placement_that_does_not_exist_or_contradicts_itself_is_refused(flags: dict[str, Any], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        load(flags)

@@ -21,7 +21,7 @@ from app.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
 from app.scheduling import extended
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.intake import Intake
-from app.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of
+from app.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of, typical
 from app.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from app.scheduling.ports import ClaimWriter, Observer
 from app.scheduling.refusals import Refusals, signature
@@ -139,8 +139,10 @@ class Filter:
             self._observer.count(FILTER_RESULTS, "repeated")
             return ExtenderFilterResult(FailedAndUnresolvableNodes=known)
         subject = subject_of(self._view, pod, found)
+        if self._view.placement is not None and isinstance(subject, Subject):
+            self._view.placement.learn(pod, typical(self._view, subject, names)[0])
         judgement = judge(self._view, subject, names)
-        offered = self._offers.choose(subject, judgement.fits, len(names))
+        offered = self._offers.choose(subject, judgement.fits, len(names), self._memory.reservations.others(uid))
         if isinstance(subject, Subject) and offered:
             self._passed(subject, offered)
         else:

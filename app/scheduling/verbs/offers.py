@@ -4,7 +4,8 @@ By default all of them are. Where that costs too much, `Limits.offered_percent` 
 choice than kube-scheduler gives itself by default, out of all nodes instead of the first ones it finds.
 
 Promises: nodes with a better score (an earlier alternative of a prioritized list) come first; who is offered takes
-turns, so that no node is left out for long. With fewer than 100 fitting nodes everything is offered.
+turns, so that no node is left out for long. With fewer than 100 fitting nodes everything is offered. What a placement
+policy would choose is always offered, and alone where the settings say so: then nobody can choose another one.
 
 Every offered node costs kube-scheduler a score of each of its plugins, and us a line in two messages: on 5,000 nodes
 that is most of what a pod costs. Nodes that fit and are not offered get no line: kube-scheduler takes them as it takes
@@ -16,10 +17,12 @@ are called, so nodes with devices may never be tried; that is why the scheduler 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
 from app.allocation.plan import Failure
 from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Subject
-from app.scheduling.verbs.prioritize import raw_scores
+from app.scheduling.verbs.prioritize import chosen_of, raw_scores
 from app.scheduling.view import View
 
 LEAST = 100
@@ -41,15 +44,32 @@ class Offers:
         self._view = view
         self._next = 0
 
-    def choose(self, subject: Subject | Refusal | Failure, fits: list[str], asked: int) -> list[str]:
-        """The nodes to offer, of those that fit; `asked` is how many the scheduler asked about."""
+    def choose(
+        self, subject: Subject | Refusal | Failure, fits: list[str], asked: int, avoid: Collection[str] = ()
+    ) -> list[str]:
+        """The nodes to offer, of those that fit; `asked` is how many the scheduler asked about. On those to `avoid`
+        another pod is expected.
+        """
         most = enough(asked, self._view.limits.offered_percent)
-        if len(fits) <= most or not isinstance(subject, Subject):
+        placement = self._view.placement
+        alone = placement is not None and placement.strategy.only_chosen
+        if (len(fits) <= most and not alone) or len(fits) < 2 or not isinstance(subject, Subject):
+            return fits
+        scores = raw_scores(self._view, subject, fits)
+        chosen = self._chosen(subject, fits, scores, avoid)
+        if chosen and alone:
+            return [chosen]
+        if len(fits) <= most:
             return fits
         start = self._next % len(fits)
         self._next = start + most
         turn = fits[start:] + fits[:start]
-        scores = raw_scores(self._view, subject, turn)
-        if scores:
-            turn.sort(key=lambda name: -scores.get(name, 0))
+        if scores or chosen:
+            turn.sort(key=lambda name: (name != chosen, -scores.get(name, 0)))
         return turn[:most]
+
+    def _chosen(self, subject: Subject, fits: Sequence[str], scores: Mapping[str, int], avoid: Collection[str]) -> str:
+        """The node that a policy chooses of the best ones; empty without a policy."""
+        best = max(scores.values(), default=0)
+        likely = [name for name in fits if scores.get(name, 0) == best]
+        return chosen_of(self._view, subject, [name for name in likely if name not in avoid] or likely)

@@ -5,7 +5,8 @@ allocates by itself and only wants advice, because it would choose the same devi
 
 Rules: Kubernetes 1.36, computeScore in pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go: the
 earlier the chosen alternative of a prioritized list, the better. In addition a node scores 0 when the pod fits there
-only as long as another pod, which is probably about to be bound there, does not take its devices.
+only as long as another pod, which is probably about to be bound there, does not take its devices. Where a placement
+policy is in force, the node it chooses of the best ones gets 10 and all others 0, for pods without devices as well.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Sequence
 
 from app.allocation.plan import Plan
 from app.api.extender import ExtenderArgs, HostPriority
-from app.scheduling.judgement import Decision, Pending, Subject, decide, groups, pending_on, subject_of
+from app.scheduling.judgement import Decision, Pending, Subject, decide, groups, pending_on, subject_of, typical
 from app.scheduling.reservations import Reservations, Tentative
 from app.scheduling.view import View
 
@@ -33,7 +34,11 @@ def prioritize(view: View, args: ExtenderArgs, reservations: Reservations | None
             _prefer_better_alternatives(view, subject, scores)
             if reservations is not None:
                 _avoid_contested(view, reservations, subject, scores)
+            _prefer_by_policy(view, subject, scores)
+            if reservations is not None:
                 _expect_best(view, reservations, subject, scores)
+    elif view.placement is not None and (chosen := view.placement.choose(args.Pod, (), names)):
+        scores[chosen] = MOST
     return [HostPriority(Host=name, Score=score) for name, score in scores.items()]
 
 
@@ -45,6 +50,25 @@ def _prefer_better_alternatives(view: View, subject: Subject, scores: dict[str, 
     best = max(raw.values(), default=0)
     if best > 0:
         scores.update({name: score * MOST // best for name, score in raw.items()})
+
+
+def _prefer_by_policy(view: View, subject: Subject, scores: dict[str, int]) -> None:
+    """Where a policy is in force it chooses among the nodes with the best score, and only its choice keeps a score:
+    0 to 10 is too coarse to say more.
+    """
+    best = max(scores.values(), default=0)
+    chosen = chosen_of(view, subject, [name for name, score in scores.items() if score == best])
+    if chosen:
+        scores.update(dict.fromkeys(scores, 0))
+        scores[chosen] = MOST
+
+
+def chosen_of(view: View, subject: Subject, names: Sequence[str]) -> str:
+    """The node that the pod's policy chooses of these, on which the pod fits; empty when there is no policy."""
+    if view.placement is None:
+        return ""
+    claims, nodes = typical(view, subject, names)
+    return view.placement.choose(subject.pod, claims, nodes)
 
 
 def raw_scores(view: View, subject: Subject, names: Sequence[str]) -> dict[str, int]:

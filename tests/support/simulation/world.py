@@ -16,6 +16,8 @@ from app.api.core import Node, Pod
 from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult
 from app.api.features import FeatureGates
 from app.devices.cluster import Cluster
+from app.placement.placement import Placement
+from app.placement.strategy import Strategy
 from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
 from app.scheduling.outcomes import STEPS, L, Outcome, Step
@@ -31,13 +33,22 @@ T = TypeVar("T")
 class Service:
     """One replica: its scheduling, its connection, its watch and its background work."""
 
-    def __init__(self, world: World, lag: float, limits: Limits, features: FeatureGates) -> None:
+    def __init__(self, world: World, lag: float, limits: Limits, features: FeatureGates, strategy: Strategy) -> None:
         self.client = Client(world.api)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.cluster = cluster = Cluster(features)
         serial = iter(range(10**9))
         self.decisions = Decisions(cluster, share_ids=lambda: f"00000000-0000-4000-8000-{next(serial):012d}")
-        self.extender = Extender(cluster, self.decisions, self.client, limits=limits, clock=world.clock, observer=self)
+        self.placement = Placement(cluster, strategy)
+        self.extender = Extender(
+            cluster,
+            self.decisions,
+            self.client,
+            limits=limits,
+            clock=world.clock,
+            observer=self,
+            placement=self.placement,
+        )
         self.watch = Watch(world.api, self.extender, lag)
         world.api.watches.append(self.watch)
         self._world = world
@@ -101,8 +112,9 @@ class World:
         lag: float = 0.002,
         limits: Limits | None = None,
         features: FeatureGates | None = None,
+        strategy: Strategy | None = None,
     ) -> Service:
-        made = Service(self, lag, limits or Limits(), features or FeatureGates())
+        made = Service(self, lag, limits or Limits(), features or FeatureGates(), strategy or Strategy())
         self.services.append(made)
         return made
 
