@@ -61,6 +61,10 @@ bench-cluster: $(VENV)/dev.stamp controlplane ## Measure pods/s on a real contro
 bench-backlog: $(VENV)/dev.stamp controlplane ## Measure 500 refused pods and 100 updates/s for 5 minutes on a real control plane: which pods wait, which are forgotten (BENCH_ARGS="--seconds 60")
 	@$(BIN)/python -m bench.backlog $(BENCH_ARGS)
 
+.PHONY: bench-placement
+bench-placement: $(VENV)/dev.stamp ## Measure how full each placement policy makes a cluster; writes docs/placement.md (TRACE=DIR, BENCH_ARGS="--seeds 10")
+	@$(BIN)/python -m bench.placement $(if $(TRACE),--trace $(TRACE)) $(BENCH_ARGS)
+
 .PHONY: loadtest
 loadtest: $(VENV)/dev.stamp ## Measure 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes (LOADTEST_ARGS="--users 8")
 	@$(BIN)/python -m loadtest $(LOADTEST_ARGS)

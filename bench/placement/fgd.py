@@ -1,0 +1,38 @@
+"""Fragmentation Gradient Descent as it was published: the yardstick.
+
+Rules: Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), and the published simulator: memory does not count,
+pods without GPUs do, the distribution is known from the start, scores are rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import exp
+from typing import Final
+
+import msgspec
+
+from app.placement.podshape import PodShape
+from app.placement.policies import Cost, Worths
+from app.placement.state import State
+from app.placement.workload import plain
+
+
+class FGD:
+    """`frequencies`: of typical pods with GPUs, of all typical pods."""
+
+    name: Final = "FGD"
+    version: Final = 0
+
+    def __init__(self, frequencies: Mapping[PodShape, float]) -> None:
+        self._worths = Worths(fed_part=0.0)
+        self._worths.weigh(
+            plain((msgspec.structs.replace(shape, memory=0), part) for shape, part in frequencies.items())
+        )
+
+    def cost(self, before: State, after: State) -> Cost:
+        return -float(int(100 / (1 + exp(self._fragments(after) - self._fragments(before))))), 0.0
+
+    def _fragments(self, state: State) -> float:
+        """GPUs that are free and of no use, by the distribution of pods."""
+        return state.stock.free - self._worths.of(state)

@@ -1,0 +1,189 @@
+"""A cluster with the nodes of a workload, and pods put into it through the verbs of the extender.
+
+Each GPU is a device that allows multiple allocations, with 1000 milli; a pod with GPUs has one claim. Only the API
+server is left out: what a bind would write is applied at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any, cast
+
+import msgspec
+
+from app.allocation.decisions import Decisions
+from app.api.core import Node, Pod
+from app.api.decoding import convert
+from app.api.extender import ExtenderArgs
+from app.api.features import FeatureGates
+from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.devices.cluster import Cluster
+from app.placement.placement import Placement
+from app.placement.podshape import PodShape
+from app.placement.strategy import Strategy
+from app.scheduling.extender import Extender
+from app.scheduling.judgement import Decision, decide, subject_of
+from app.scheduling.ports import Ports
+from bench.placement.trace import WHOLE, Job, Machine
+
+DRIVER = "gpu.example.com"
+CLASS = "gpu"
+NAMESPACE = "bench"
+
+
+class Nobody:
+    """There is no API server, and nothing here asks one."""
+
+    def __getattr__(self, name: str) -> Any:
+        async def refuse(*args: object) -> None:
+            raise AssertionError(f"{name} of the API server is asked")
+
+        return refuse
+
+
+class World:
+    """Nodes by position. Names begin with a random number, so that ties are settled in another order each time."""
+
+    def __init__(self, machines: Sequence[Machine], strategy: Strategy, random: Random) -> None:
+        order = random.sample(range(len(machines)), len(machines))
+        self.names = [f"{place:04d}-{machine.name}" for place, machine in zip(order, machines, strict=True)]
+        self._positions = {name: position for position, name in enumerate(self.names)}
+        cluster = Cluster(FeatureGates())
+        self.placement = Placement(cluster, strategy)
+        decisions = Decisions(cluster, share_ids=self._share_id)
+        self.extender = Extender(cluster, decisions, cast(Ports, Nobody()), placement=self.placement)
+        self._numbers = 0
+        self._shares = 0
+        self._specs: dict[Job, Any] = {}
+        self.extender.apply(
+            convert(
+                DeviceClass,
+                {"metadata": {"name": CLASS}, "spec": {"selectors": [_selector("device.driver == 'gpu.example.com'")]}},
+            )
+        )
+        for name, machine in zip(self.names, machines, strict=True):
+            self.extender.apply(_node(name, machine))
+            self.extender.apply(_slice(name, machine))
+
+    def _share_id(self) -> str:
+        self._shares += 1
+        return f"share-{self._shares}"
+
+    # --- one pod ----------------------------------------------------------------------------------------------------
+
+    def arrive(self, job: Job) -> Pod:
+        """A pod comes, with its claim."""
+        self._numbers += 1
+        name = f"pod-{self._numbers}"
+        if job.gpus:
+            self.extender.apply(self._claim(name, job))
+        pod = self._pod(name, job, "")
+        self.extender.apply(pod)
+        return pod
+
+    def shape(self, job: Job) -> PodShape:
+        """What such a pod looks like to a policy."""
+        claims = (self._claim("example", job),) if job.gpus else ()
+        found = self.placement.shape(self._pod("example", job, ""), claims)
+        assert found is not None, job
+        return found
+
+    async def fits(self, pod: Pod, nodes: Sequence[int]) -> list[int]:
+        """Those of the nodes on which it can have its devices, as `filter` says."""
+        result = await self.extender.filter(ExtenderArgs(pod, tuple([self.names[node] for node in nodes])))
+        if result.Error:
+            raise RuntimeError(result.Error)
+        return [self._positions[name] for name in result.NodeNames]
+
+    def favourite(self, pod: Pod, nodes: Sequence[int]) -> int | None:
+        """The only one with the best score of `prioritize`; None when it has no favourite."""
+        scores = self.extender.prioritize(ExtenderArgs(pod, tuple([self.names[node] for node in nodes])))
+        best = max(item.Score for item in scores)
+        if not best:
+            return None
+        (found,) = [item.Host for item in scores if item.Score == best]
+        return self._positions[found]
+
+    def bind(self, pod: Pod, node: int) -> None:
+        """The pod runs there from now on."""
+        view, name = self.extender.view, self.names[node]
+        decision = decide(view, subject_of(view, pod), name)
+        if not isinstance(decision, Decision):
+            raise RuntimeError(f"{pod.metadata.name} does not fit on {name}: {decision}")
+        reserved = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}]
+        for claim, allocation in zip(decision.pending, decision.allocations, strict=True):
+            self._numbers += 1
+            status = msgspec.structs.replace(
+                claim.status,
+                allocation=allocation,
+                reserved_for=convert(type(claim.status), {"reservedFor": reserved}).reserved_for,
+            )
+            metadata = msgspec.structs.replace(claim.metadata, resource_version=str(self._numbers))
+            self.extender.apply(msgspec.structs.replace(claim, metadata=metadata, status=status))
+        self.extender.apply(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=name)))
+
+    def leave(self, pod: Pod) -> None:
+        """The pod is gone, with its claim."""
+        self.extender.remove(pod)
+        for entry in pod.spec.resource_claims:
+            claim = self.extender.view.ledger.get(NAMESPACE, entry.resource_claim_name or "")
+            if claim is not None:
+                self.extender.remove(claim)
+
+    def _claim(self, name: str, job: Job) -> ResourceClaim:
+        kind = job._replace(cpu=0, memory=0)
+        spec = self._specs.get(kind)
+        if spec is None:
+            spec = self._specs[kind] = convert(
+                ResourceClaim, {"metadata": {"name": "", "namespace": ""}, "spec": _spec(job)}
+            ).spec
+        metadata = {"name": name, "namespace": NAMESPACE, "uid": f"claim-{name}", "resourceVersion": str(self._numbers)}
+        return msgspec.structs.replace(convert(ResourceClaim, {"metadata": metadata}), spec=spec)
+
+    def _pod(self, name: str, job: Job, node: str) -> Pod:
+        metadata = {"name": name, "namespace": NAMESPACE, "uid": name, "resourceVersion": str(self._numbers)}
+        requests = {"cpu": f"{job.cpu}m", "memory": f"{job.memory}Mi"}
+        spec: dict[str, Any] = {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": requests}}]}
+        if job.gpus:
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": name}]
+        return convert(Pod, {"metadata": metadata, "spec": spec})
+
+
+def _selector(expression: str) -> dict[str, Any]:
+    return {"cel": {"expression": expression}}
+
+
+def _spec(job: Job) -> dict[str, Any]:
+    exactly: dict[str, Any] = {
+        "deviceClassName": CLASS,
+        "allocationMode": "ExactCount",
+        "count": job.gpus,
+        "capacity": {"requests": {"milli": str(job.milli)}},
+    }
+    if job.models:
+        listed = ", ".join(f'"{model}"' for model in job.models)
+        exactly["selectors"] = [_selector(f'device.attributes["{DRIVER}"].model in [{listed}]')]
+    return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+
+
+def _node(name: str, machine: Machine) -> Node:
+    amounts = {"cpu": f"{machine.cpu}m", "memory": f"{machine.memory}Mi", "pods": "1001"}
+    return convert(Node, {"metadata": {"name": name}, "status": {"allocatable": amounts}})
+
+
+def _slice(name: str, machine: Machine) -> ResourceSlice:
+    devices = [
+        {
+            "name": f"gpu-{index}",
+            "attributes": {"model": {"string": machine.model}},
+            "capacity": {"milli": {"value": str(WHOLE)}},
+            "allowMultipleAllocations": True,
+        }
+        for index in range(machine.gpus)
+    ]
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "pool": pool, "nodeName": name, "devices": devices}
+    return convert(
+        ResourceSlice, {"metadata": {"name": f"{name}-gpus", "uid": name, "resourceVersion": "1"}, "spec": spec}
+    )
