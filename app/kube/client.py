@@ -155,6 +155,9 @@ class KubeClient:
                     yield line
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
             raise _transport_error(problem, "GET", path) from None
+        except (RuntimeError, AssertionError):
+            self._raise_if_closed("GET", path)
+            raise
 
     async def _once(
         self, method: str, path: str, params: Params | None, body: bytes | None, content_type: str, timeout: float
@@ -180,10 +183,14 @@ class KubeClient:
                 return reply.status, reply.headers, await reply.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
             raise _transport_error(problem, method, path) from None
-        except (RuntimeError, AssertionError):  # how aiohttp says that the session was closed before or meanwhile
-            if self._session.closed:
-                raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
+        except (RuntimeError, AssertionError):
+            self._raise_if_closed(method, path)
             raise
+
+    def _raise_if_closed(self, method: str, path: str) -> None:
+        """aiohttp raises a RuntimeError or an AssertionError when the session was closed before or meanwhile."""
+        if self._session.closed:
+            raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
 
     async def _options(self, params: Params | None, timeout: aiohttp.ClientTimeout) -> dict[str, Any]:
         authorization = await self.credentials.authorization()

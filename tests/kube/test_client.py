@@ -180,6 +180,17 @@ async def test_a_closed_client_sends_nothing(server: ScriptedServer, client: Kub
     assert server.asked == []
 
 
+async def test_a_watch_ends_when_its_client_is_closed_between_two_lines(
+    server: ScriptedServer, client: KubeClient, watch_lines: Lines
+) -> None:
+    server.on("GET", "/x", watch_lines(b"one\n", hold=True), watch=True)
+    lines = client.stream("/x", {"watch": "1"})
+    assert await anext(lines) == b"one"
+    await client.close()
+    with pytest.raises(UnreachableError, match="closed"):
+        await anext(lines)
+
+
 @pytest.mark.parametrize(
     ("environment", "asks"),
     [
