@@ -32,7 +32,7 @@ REMEMBERED: Final = 64 * 2**20
 """Bytes that programs and refusals take which are remembered, by the most that expressions of their lengths take."""
 
 _BYTES: Final = 2_000
-_BYTES_PER_CHARACTER: Final = 220
+_BYTES_PER_CHARACTER: Final = 250
 _COMPILING: Final = 4
 """Units of work that a character costs."""
 
@@ -108,6 +108,11 @@ class _Remembered(NamedTuple):
 _programs: LRUCache[tuple[str, CelGates], _Remembered] = LRUCache(maxsize=REMEMBERED, getsizeof=lambda one: one.size)
 
 
+def remembered_bytes(expression: str) -> int:
+    """The most memory that the program of an expression takes."""
+    return _BYTES + _BYTES_PER_CHARACTER * len(expression)
+
+
 def compile_selector(expression: str, gates: CelGates = CelGates(), work: Work | None = None) -> Program:
     """The program of a selector. Raises CelCompileError, and TooMuch when `work` does not suffice.
 
@@ -116,7 +121,7 @@ def compile_selector(expression: str, gates: CelGates = CelGates(), work: Work |
     key = (expression, gates)
     known = _programs.get(key)
     if known is None:
-        known = _Remembered(_compile(expression, gates, work), _BYTES + _BYTES_PER_CHARACTER * len(expression))
+        known = _Remembered(_compile(expression, gates, work), remembered_bytes(expression))
         if known.size <= REMEMBERED:
             _programs[key] = known
     if isinstance(known.outcome, CelCompileError):

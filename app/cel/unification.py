@@ -115,7 +115,8 @@ class Bindings:
             return True, True
         bound = self._bound.get(variable.name)
         if bound is not None:
-            self._work.charge(min(kind.weight, bound.weight))
+            if kind is not bound:
+                self._work.charge(min(kind.weight, bound.weight))
             if kind == bound:
                 return True, True
             if not self._assignable(kind, bound):

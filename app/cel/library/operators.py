@@ -11,7 +11,7 @@ from math import copysign, inf, isnan, nan
 from typing import Any, Final
 
 from app.cel.declarations import Library
-from app.cel.equality import compare, contains
+from app.cel.equality import compare, compared, contains
 from app.cel.errors import Fault
 from app.cel.joined import count, is_list, join
 from app.cel.library.times import add_duration, add_to_timestamp, subtract_time
@@ -213,10 +213,13 @@ def _divide_doubles(left: float, right: float) -> float:
 
 
 def _relation(name: str, holds: Callable[[int, int], bool]) -> None:
-    def relate(left: Any, right: Any) -> bool:
+    def relate(meter: Meter, left: Any, right: Any) -> bool:
+        kind = left.__class__
+        if kind is str or kind is bytes:
+            meter.charge(compared(left))
         return holds(compare(left, right, name), 0)
 
-    LIBRARY.share(name)(relate)
+    LIBRARY.share(name, metered=True)(relate)
 
 
 for _name, _holds in (("_<_", operator.lt), ("_<=_", operator.le), ("_>_", operator.gt), ("_>=_", operator.ge)):

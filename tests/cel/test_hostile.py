@@ -1,0 +1,266 @@
+"""Selectors that were made, or measured, to hold up or fill up a process. Work is counted, never timed."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector, unlimited
+from app.cel import program as programs
+from app.cel.errors import LONGEST
+from app.cel.library import regexes, strings
+from app.cel.meter import FREE
+from app.cel.program import Program
+
+LOOP = 20_000
+"""Units of work that an event loop allows."""
+
+
+def grown(count: int) -> str:
+    """A text of count × count characters."""
+    return f"'{'a' * count}'.replace('a', '{'b' * count}')"
+
+
+def bound(first: str, step: Callable[[str], str], levels: int, body: Callable[[str], str]) -> str:
+    """Variables that are each made of the one before."""
+    opening = "".join(f"cel.bind(v{i}, {step(f'v{i - 1}') if i else first}, " for i in range(levels))
+    return opening + body(f"v{levels - 1}") + ")" * levels
+
+
+def doubled(levels: int, body: Callable[[str], str]) -> str:
+    return bound("[1]", lambda v: f"{v} + {v}", levels, body)
+
+
+def calls(action: Callable[[], object]) -> int:
+    """How many functions of Python and of C an action calls."""
+    count = 0
+
+    def profile(_: FrameType, event: str, __: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def charged(program: Program, view: DeviceView) -> int:
+    work = unlimited()
+    before = work.left
+    program.evaluate(view, work)
+    return before - work.left
+
+
+# --- What was measured ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [245, 540])
+def test_finding_all_places_in_a_grown_text_is_no_more_than_reading_it(view: DeviceView, count: int) -> None:
+    """539 bytes that took 27 s, and 1,142 bytes that took 80 s."""
+    program = compile_selector(f"{grown(count)}.findAll('').size() > 0")
+    assert charged(program, view) < LOOP
+    assert calls(lambda: program.evaluate(view)) < 1000
+
+
+def test_finding_many_parts_takes_work_for_each(view: DeviceView) -> None:
+    program = compile_selector(f"{grown(540)}.findAll('b').size() == 291600")
+    with pytest.raises(TooMuch):
+        program.evaluate(view, Work(LOOP))
+    assert program.evaluate(view)
+
+
+def test_a_list_doubled_by_variables_takes_no_memory(view: DeviceView) -> None:
+    """Estimated cost 720; it took 3 GiB."""
+    program = compile_selector(doubled(40, lambda v: f"{v}.size() == 549755813888"))
+    tracemalloc.start()
+    try:
+        assert program.evaluate(view, Work(LOOP))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_many_long_sums_with_a_common_part_are_an_error_before_they_fill_the_memory(view: DeviceView) -> None:
+    opening = "".join(f"cel.bind(v{i}, a + [{i}], " for i in range(60))
+    used = " && ".join(f"v{i}.exists(x, x == 0)" for i in range(60))
+    program = compile_selector(f"cel.bind(a, lists.range(200000), {opening}{used}{')' * 61}")
+    with pytest.raises(CelRuntimeError, match="64 MiB"):
+        program.evaluate(view)
+
+
+@pytest.mark.parametrize("key", [grown(2100), f"{grown(2100)} + 'é'"])
+def test_a_missing_key_of_megabytes_is_named_by_its_beginning_and_its_length(view: DeviceView, key: str) -> None:
+    with pytest.raises(CelRuntimeError, match=r"no such key: b+… \(4,410,00[01] characters\)") as failed:
+        compile_selector(f"{{'a': 1}}[{key}] == 1").evaluate(view)
+    assert len(str(failed.value)) < 2 * LONGEST
+
+
+def test_a_nested_loop_within_the_limit_of_costs_is_not_for_an_event_loop(view: DeviceView) -> None:
+    program = compile_selector("lists.range(300).all(x, lists.range(300).all(y, x + y >= 0))")
+
+    def refused() -> None:
+        with pytest.raises(TooMuch):
+            program.evaluate(view, Work(LOOP))
+
+    assert calls(refused) < 20 * LOOP
+    assert program.evaluate(view)
+
+
+COSTLY = {
+    "types that double": bound("{}", lambda v: f"{{{v}: {v}}}", 10, lambda v: " && ".join([f"{v} == {v}"] * 800)),
+    "a list of types that double": bound("{}", lambda v: f"{{{v}: {v}}}", 9, lambda v: f"[{v}{f',{v}' * 2500}] == []"),
+    "sums of lists": "&&".join(["[]" + "+[]" * 240 + "==[]"] * 13),
+    "nested lists": "&&".join(["[" * 240 + "]" * 240 + "==" + "[" * 240 + "]" * 240] * 10),
+    "empty maps": "[" + ",".join(["{}"] * 3300) + "] == []",
+    "selections": "||".join(["device.attributes" + ".a" * 200 + "==1"] * 23),
+    "patterns": "&&".join([r"'a'.matches('\\pL{99}')"] * 400),
+    "terms": "&&".join(["true"] * 1700),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", COSTLY.values(), ids=COSTLY)
+def test_a_large_expression_is_compiled_elsewhere(expression: str) -> None:
+    """One claim of a megabyte with a hundred selectors took 46 s."""
+
+    def refused() -> None:
+        with pytest.raises(TooMuch):
+            Program(expression, CelGates(), Work(LOOP))
+
+    assert calls(refused) < 20 * LOOP
+    work = unlimited()
+    before = work.left
+    Program(expression, CelGates(), work)
+    assert before - work.left < 2_000_000
+
+
+# --- What else takes more than linear time ------------------------------------------------------------------------
+
+SLOW_ONCE = {
+    "numbers with a letter behind": (f"double({grown(1000)}.replace('b', '1') + 'x') == 1.0", "conversion"),
+    "backslashes as a pattern": (rf"'a'.matches({grown(300)}.replace('b', '\\'))", ""),
+    "names of zones": ("timestamp(0).getHours('Etc/' + " + grown(500) + ") == 1", "time zone"),
+    "addresses": (f"ip({grown(1000)}) == ip('::1')", "parse error"),
+}
+
+
+@pytest.mark.parametrize(("expression", "problem"), SLOW_ONCE.values(), ids=SLOW_ONCE)
+def test_long_texts_that_are_no_values_are_refused_in_linear_time(
+    view: DeviceView, expression: str, problem: str
+) -> None:
+    """Each would not end within an hour if it took quadratic time."""
+    program = compile_selector(expression)
+    if not problem:
+        assert program.evaluate(view) is False
+        return
+    with pytest.raises(CelRuntimeError, match=problem) as failed:
+        program.evaluate(view)
+    assert len(str(failed.value)) < 2 * LONGEST
+
+
+def test_the_last_place_of_a_long_part_is_found_in_linear_time(view: DeviceView) -> None:
+    assert compile_selector(f"{grown(1000)}.lastIndexOf('c' + {grown(700)}) == -1").evaluate(view)
+    assert compile_selector(f"('c' + {grown(700)} + 'c').lastIndexOf({grown(600)}) == 130001").evaluate(view)
+
+
+def found_one_by_one(text: str, regex: str) -> list[str]:
+    """All matches as upstream finds them: an empty match right after another match does not count."""
+    compiled = regexes.pattern(regex, FREE).regex
+    matched: list[str] = []
+    place, previous = 0, -1
+    while place <= len(text):
+        found = compiled.search(text, place)
+        if found is None:
+            break
+        start, end = found.span()
+        if end != start or start != previous:
+            matched.append(text[start:end])
+        place, previous = (end if end > place else place + 1), end
+    return matched
+
+
+@given(
+    st.text("abé€😀 \n", max_size=12),
+    st.sampled_from(["", "a", "a*", "a|b*", "é?", "(é|a)*", ".", "[^a]", r"\b", "^", "$", "(?m)^", "a??", "b|"]),
+    st.integers(-1, 4),
+)
+def test_all_matches_are_those_of_one_search_after_the_other(text: str, regex: str, limit: int) -> None:
+    wanted = found_one_by_one(text, regex)
+    assert regexes.find_some(FREE, text, regex, limit) == (wanted if limit < 0 else wanted[:limit])
+
+
+@given(st.text("ab,", max_size=12), st.sampled_from([",", "a", "ab", ""]), st.integers(-1, 6))
+def test_a_text_is_split_as_python_does_whatever_is_split_at_once(text: str, separator: str, limit: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strings, "_AT_ONCE", 2)
+        parts = strings.split_some(FREE, text, separator, limit)
+    if limit == 0:
+        assert parts == []
+    elif separator:
+        assert parts == text.split(separator, limit - 1 if limit > 0 else -1)
+    else:
+        assert "".join(parts) == text
+        assert len(parts) == (len(text) if limit < 0 else min(limit, len(text)))
+
+
+# --- What is remembered -----------------------------------------------------------------------------------------------
+
+LARGE = {
+    "sums": "&&".join(["0" + "+1" * 240 + ">0"] * 4),
+    "loops": "&&".join(["[1].all(x,x>0)"] * 100),
+    "types": bound("{}", lambda v: f"{{{v}: {v}}}", 10, lambda v: " && ".join([f"{v} == {v}"] * 80)),
+    "attributes": " && ".join(["device.attributes.d.x==device.attributes.d.y"] * 200),
+}
+
+
+@pytest.mark.parametrize("expression", LARGE.values(), ids=LARGE)
+def test_a_program_takes_no_more_memory_than_is_reckoned_for_its_length(expression: str) -> None:
+    Program(expression, CelGates())
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        program = Program(expression, CelGates())
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken <= programs.remembered_bytes(program.expression)
+
+
+def test_programs_are_remembered_up_to_a_number_of_bytes() -> None:
+    filler = "true //" + "x" * 10_000
+    for number in range(40):
+        compile_selector(f"{filler}{number}")
+    taken = sum(programs.remembered_bytes(expression) for expression, _ in programs._programs)
+    assert programs._programs.currsize == taken <= programs.REMEMBERED
+
+
+def test_a_remembered_refusal_refers_to_nothing_of_its_compilation() -> None:
+    expression = "int('x') == 1 || nope"
+    with pytest.raises(CelCompileError):
+        compile_selector(expression)
+    error = programs._programs[expression, CelGates()].outcome
+    assert isinstance(error, CelCompileError)
+    assert (error.__traceback__, error.__context__, error.__cause__) == (None, None, None)
+
+
+def test_patterns_are_remembered_up_to_a_number_of_bytes() -> None:
+    for number in range(300):
+        regexes.pattern(f"a{{{number}}}b", FREE)
+    assert regexes._patterns.currsize <= regexes._patterns.maxsize == 48 * 2**20
+    assert len(regexes._patterns) < 200
+
+
+def test_errors_that_quote_an_expression_are_cut() -> None:
+    for expression in ("n" * 10_000, "'a'." + "n" * 10_000 + "()", "1 " + "'" + "n" * 9_000 + "'"):
+        with pytest.raises(CelCompileError, match="characters") as refused:
+            compile_selector(expression)
+        assert len(str(refused.value)) < 1000

@@ -1,0 +1,169 @@
+"""The memory of values is bounded, and the work that is charged is not less than what is done."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.cel import (
+    CelCompileError,
+    CelRuntimeError,
+    DeviceView,
+    Program,
+    TooMuch,
+    Work,
+    compile_selector,
+    interpreter,
+    unlimited,
+)
+from app.cel import meter as meters
+from app.cel.frame import Frame
+from tests.cel.expressions import SELECTORS
+
+VIEW = DeviceView.build("ab", {}, {})
+
+
+def outcome(program: Program, work: Work) -> str:
+    """The answer or the text of the error."""
+    try:
+        return str(program.evaluate(VIEW, work))
+    except CelRuntimeError as error:
+        return str(error)
+
+
+def charged(program: Program) -> int:
+    """The units of work that an evaluation takes."""
+    work = unlimited()
+    before = work.left
+    outcome(program, work)
+    return before - work.left
+
+
+def compiled(expression: str) -> Program | None:
+    """Hypothesis also makes patterns that are none."""
+    try:
+        return compile_selector(expression)
+    except CelCompileError:
+        return None
+
+
+@settings(max_examples=50)
+@given(SELECTORS, st.integers(0, 100_000))
+def test_more_allowance_never_changes_the_answer(expression: str, allowed: int) -> None:
+    program = compiled(expression)
+    if program is None:
+        return
+    answer = outcome(program, unlimited())
+    try:
+        assert outcome(program, Work(allowed)) == answer
+    except TooMuch:
+        assert charged(program) > allowed
+    else:
+        assert charged(program) <= allowed
+    try:
+        assert str(program.evaluate_exactly(VIEW)[0]) == answer
+    except CelRuntimeError as error:
+        assert str(error) == answer
+
+
+class Watched(Frame):
+    """Frames that can be looked at when their evaluation is over."""
+
+    __slots__ = ()
+    last: Frame
+
+    def __init__(self, view: DeviceView, variables: int, work: Work) -> None:
+        super().__init__(view, variables, work)
+        Watched.last = self
+
+
+@settings(max_examples=50)
+@given(SELECTORS)
+def test_after_an_answer_no_value_counts_any_more(expression: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "Frame", Watched)
+        program = compiled(expression)
+        try:
+            if program is None:
+                return
+            program.evaluate_exactly(VIEW, Work(200_000))
+        except (CelRuntimeError, TooMuch):
+            return
+        meter = Watched.last.meter
+        assert (meter.kept, meter.passing) == (0, 0)
+
+
+@pytest.fixture
+def measured() -> Iterator[None]:
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
+
+
+def peak(program: Program, work: Work) -> int:
+    """The most bytes that an evaluation has taken at a time, as far as it comes."""
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    try:
+        outcome(program, work)
+    except TooMuch:
+        pass
+    return tracemalloc.get_traced_memory()[1] - before
+
+
+MIB = 2**20
+PASSING = 3
+"""An operation may hold its operand, a copy in another encoding and its result."""
+
+
+@settings(max_examples=40)
+@given(expression=SELECTORS)
+@pytest.mark.usefixtures("measured")
+def test_value_sizes_are_bounded(expression: str) -> None:
+    program = compiled(expression)
+    if program is not None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(meters, "LIMIT", MIB // 4)
+            assert peak(program, Work(200_000)) < PASSING * MIB // 4 + MIB // 2
+
+
+@settings(max_examples=40)
+@given(expression=SELECTORS)
+@pytest.mark.usefixtures("measured")
+def test_what_is_charged_is_in_proportion_to_the_memory_that_is_taken(expression: str) -> None:
+    program, work = compiled(expression), Work(50_000)
+    if program is not None:
+        assert peak(program, work) < 4096 * (50_000 - work.left) + MIB // 2
+
+
+def calls(program: Program, work: Work) -> int:
+    """How many functions of Python and of C are called by an evaluation, as far as it comes."""
+    count = 0
+
+    def profile(_: FrameType, event: str, __: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(profile)
+    try:
+        outcome(program, work)
+    except TooMuch:
+        pass
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@settings(max_examples=40)
+@given(SELECTORS)
+def test_what_is_charged_is_in_proportion_to_the_calls_that_are_made(expression: str) -> None:
+    program, work = compiled(expression), Work(10_000)
+    if program is not None:
+        assert calls(program, work) < 20 * (10_000 - work.left) + 2000
