@@ -81,9 +81,15 @@ flakes: $(VENV)/dev.stamp ## Quick tests 5 times and end-to-end tests 3 times on
 contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree scheduler compete for 16 devices with 2,000 pods (CONTENTION_ARGS="--pods 500")
 	@$(BIN)/python -m tests.support.contention $(CONTENTION_ARGS)
 
+# With E2E=1 it takes the real control plane, which it has to be built for.
+.PHONY: hostile
+hostile: $(VENV)/dev.stamp $(if $(E2E),$(if $(KUBEBUILDER_ASSETS),,controlplane)) ## 200 hostile inputs for a running service: stalls of its loop, pods lost, memory kept (HOSTILE_ARGS="--seed 1 --only memory"; E2E=1: on the real control plane)
+	@E2E=$(E2E) $(BIN)/python -m tests.support.hostile $(HOSTILE_ARGS)
+
 .PHONY: fuzz
-fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs: no crash, no 500, flat memory
+fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs, 50,000 damaged objects for the watches: no crash, no 500, flat memory
 	@$(BIN)/python -m tests.support.http.fuzzing $(FUZZ_ARGS)
+	@$(BIN)/python -m tests.support.kube.fuzzing $(FUZZ_WATCH_ARGS)
 
 .PHONY: unit
 unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop

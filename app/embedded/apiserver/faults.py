@@ -2,7 +2,7 @@
 
 A `Fault` says which requests it hits (verb, resource, name, user agent, chance, how often) and what happens to
 them: latency, an error status, or a connection that breaks, before or after the request took effect. Watches can be
-cut, expired, delayed and made to repeat events.
+cut, expired, delayed, made to repeat events and to bring any line.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class Faults:
         self._lags: dict[str, float] = {}
         self._repeats: dict[str, float] = {}
         self._end: Callable[[str, bool], int] = lambda resource, expired: 0
+        self._tell: Callable[[str, bytes], int] = lambda resource, line: 0
 
     def add(self, fault: Fault) -> Fault:
         """Put a rule in force; returns it, so that `hits` can be read and `remove` called."""
@@ -182,9 +183,11 @@ class Faults:
             return lines
         return [line for line in lines for _ in range(2 if self._random.random() < chance else 1)]
 
-    def connect(self, end: Callable[[str, bool], int]) -> None:
-        """The server sets how its watches are ended: `end(resource pattern, with 410)` returns how many."""
-        self._end = end
+    def connect(self, end: Callable[[str, bool], int], tell: Callable[[str, bytes], int]) -> None:
+        """The server sets how its watches are ended: `end(resource pattern, with 410)` returns how many. `tell` writes
+        a line into them.
+        """
+        self._end, self._tell = end, tell
 
     def cut_watches(self, resource: str = "*") -> int:
         """Break the connections of matching watches; returns how many."""
@@ -193,3 +196,7 @@ class Faults:
     def expire_watches(self, resource: str = "*") -> int:
         """End matching watches with a 410 ERROR event; returns how many."""
         return self._end(resource, True)
+
+    def tell_watches(self, line: bytes, resource: str = "*") -> int:
+        """Write a line, whatever it is, into matching watches; returns into how many."""
+        return self._tell(resource, line)

@@ -93,7 +93,7 @@ class EmbeddedAPIServer:
         )
         self._watches: dict[Streaming, web.BaseRequest] = {}
         self._runner: web.ServerRunner | None = None
-        self.faults.connect(self._end_watches)
+        self.faults.connect(self._end_watches, self._tell_watches)
         for name in FIRST_NAMESPACES:
             self.store.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
@@ -205,6 +205,12 @@ class EmbeddedAPIServer:
                 else:
                     _abort(request)
         return ended
+
+    def _tell_watches(self, pattern: str, line: bytes) -> int:
+        told = [each for each in self._watches if fnmatchcase(each.resource.kind.plural, pattern)]
+        for streaming in told:
+            streaming.watcher.say(line)
+        return len(told)
 
 
 def _make_request(message, payload, protocol, writer, task) -> web.BaseRequest:  # type: ignore[no-untyped-def]

@@ -88,6 +88,10 @@ class Watcher:
             self.close()
         self._wake()
 
+    def say(self, line: bytes) -> None:
+        """Queue a line that stands for no event of ours: a fault."""
+        self._queue(line)
+
     def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> None:
         """Queue a bookmark: how far the client is."""
         metadata: JSON = {"resourceVersion": str(revision)}

@@ -137,6 +137,15 @@ async def test_events_can_come_twice(client: Client) -> None:
         assert await watch.told(4) == [("ADDED", "a"), ("ADDED", "a"), ("ADDED", "b"), ("ADDED", "b")]
 
 
+async def test_watches_bring_any_line_they_are_told_to(client: Client) -> None:
+    async with client.watch(PODS) as watch:
+        await client.post(PODS, pod("a"))
+        assert await watch.told(1) == [("ADDED", "a")]
+        assert client.server.faults.tell_watches(b'{"type":"ODD","object":{"metadata":{}}}\n', "pods") == 1
+        assert client.server.faults.tell_watches(b"7\n", "configmaps") == 0
+        assert await watch.told(1) == [("ODD", "")]
+
+
 async def test_lagging_watches_deliver_everything_in_order(client: Client) -> None:
     client.server.faults.lag(0.05, "pods")
     async with client.watch(PODS) as watch:

@@ -1,0 +1,46 @@
+"""What is fed in: enough, from a seed, and what an API server takes."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from app.demo.show import selector_problem
+from tests.support.hostile.catalogue import catalogue
+from tests.support.hostile.selectors import LONGEST, NAMED, Grammar
+from tests.support.hostile.things import MOST_BYTES, Objects
+
+
+def test_there_are_more_than_120_things_and_half_of_them_are_generated() -> None:
+    things = catalogue(1)
+    assert len(things) >= 120
+    assert sum(thing.generated for thing in things) >= len(things) / 2
+
+
+def test_the_same_seed_makes_the_same_things_and_another_one_others() -> None:
+    assert msgspec.json.encode(catalogue(3, each=2)) == msgspec.json.encode(catalogue(3, each=2))
+    assert msgspec.json.encode(catalogue(3, each=2)) != msgspec.json.encode(catalogue(4, each=2))
+
+
+def test_no_object_is_too_large_for_etcd_and_no_name_comes_twice() -> None:
+    things = catalogue(1)
+    objects = [body for thing in things if isinstance(thing.act, Objects) for body in thing.act.bodies]
+    assert max(len(msgspec.json.encode(body)) for body in objects) <= MOST_BYTES
+    names = [thing.name for thing in things]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_the_539_byte_selector_has_539_bytes() -> None:
+    assert len(NAMED["the 539-byte selector"][1]) == 539
+    assert len(NAMED["the 1,142-byte selector"][1]) == 1142
+
+
+@pytest.mark.parametrize("family", Grammar(random.Random(0)).families)
+def test_what_the_grammar_makes_is_a_selector_that_type_checks(family: str) -> None:
+    grammar = Grammar(random.Random(7))
+    expressions = [grammar.expression(family) for _ in range(20)]
+    assert max(map(len, expressions)) <= LONGEST
+    refused = [text for text in expressions if selector_problem(text)]
+    assert len(refused) <= 2, refused  # two repetitions may be too large for a pattern of RE2
