@@ -179,7 +179,8 @@ async def real(directory: Path, *, memory: int = 0) -> AsyncIterator[Ground]:
         async with await KubeClient.connect(settings) as client:
             await _furnish(client)
             kubeconfig = plane.service_account_kubeconfig("dra-system", "dra-extender")
-            shipped = Extender(directory / "logs", "dra-extender-0", plane.credentials, kubeconfig)
+            # Probes need no token, and nothing else is asked of the insight address.
+            shipped = Extender(directory / "logs", "dra-extender-0", plane.credentials, kubeconfig, reader="")
             service = Service(shipped.url, shipped.insight, (), shipped.environment, shipped.log, memory)
             certificate, key = plane.credentials.client("dra-scheduler-client", "dra-scheduler")
             files = str(plane.credentials.ca_file), str(certificate), str(key)
