@@ -79,6 +79,10 @@ class OutcomeUnknownError(ApiError):
     """
 
 
+class TooLargeError(ApiError):
+    """The answer is larger than the caller has room for; it was not read to its end. `status` is that of the answer."""
+
+
 class UnreachableError(ApiError):
     """No connection came about, so the request never left: nothing was done. `status` is 0."""
 

@@ -18,7 +18,14 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import msgspec
 
-from app.api.errors import ApiError, OutcomeUnknownError, ThrottledError, UnreachableError, error_from_status
+from app.api.errors import (
+    ApiError,
+    OutcomeUnknownError,
+    ThrottledError,
+    TooLargeError,
+    UnreachableError,
+    error_from_status,
+)
 from app.kube.connections import Connections
 from app.kube.credentials import ClientSettings, Credentials, load
 
@@ -88,8 +95,11 @@ class KubeClient:
         """The URL of the API server."""
         return self.credentials.server
 
-    async def get(self, path: str, params: Params | None = None, *, timeout: float | None = None) -> bytes:
-        return await self.request("GET", path, params=params, timeout=timeout)
+    async def get(
+        self, path: str, params: Params | None = None, *, timeout: float | None = None, most: int | None = None
+    ) -> bytes:
+        """With `most`, an answer of more bytes raises TooLargeError before it is all there."""
+        return await self.request("GET", path, params=params, timeout=timeout, most=most)
 
     async def create(self, path: str, body: bytes, *, timeout: float | None = None) -> bytes:
         """POST. A 429 goes to the caller, who decides whether the object is still wanted."""
@@ -117,6 +127,7 @@ class KubeClient:
         content_type: str = JSON,
         timeout: float | None = None,
         repeat_when_throttled: bool = True,
+        most: int | None = None,
     ) -> bytes:
         """One request, repeated only when refused with 429. Raises ApiError and its subclasses, nothing else."""
         loop = asyncio.get_running_loop()
@@ -124,7 +135,8 @@ class KubeClient:
         attempt = 0
         while True:
             try:
-                return await self._once(method, path, params, body, content_type, max(deadline - loop.time(), 0.01))
+                left = max(deadline - loop.time(), 0.01)
+                return await self._once(method, path, params, body, content_type, left, most)
             except ThrottledError as refusal:
                 pause = refusal.retry_after * random.uniform(1.0, 1.5) * (1 + attempt / 2)
                 if not repeat_when_throttled or loop.time() + pause >= deadline:
@@ -160,19 +172,33 @@ class KubeClient:
             raise
 
     async def _once(
-        self, method: str, path: str, params: Params | None, body: bytes | None, content_type: str, timeout: float
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        content_type: str,
+        timeout: float,
+        most: int | None,
     ) -> bytes:
-        status, headers, data = await self._send(method, path, params, body, content_type, timeout)
+        status, headers, data = await self._send(method, path, params, body, content_type, timeout, most)
         if status == _UNAUTHORIZED:
             # Refused before anything was done: a token may just have expired.
             await self.credentials.refresh()
-            status, headers, data = await self._send(method, path, params, body, content_type, timeout)
+            status, headers, data = await self._send(method, path, params, body, content_type, timeout, most)
         if not _is_success(status):
             raise _failure(status, headers, data)
         return data
 
     async def _send(
-        self, method: str, path: str, params: Params | None, body: bytes | None, content_type: str, timeout: float
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        content_type: str,
+        timeout: float,
+        most: int | None,
     ) -> tuple[int, Mapping[str, str], bytes]:
         options = await self._options(params, aiohttp.ClientTimeout(total=timeout))
         if body is not None:
@@ -180,7 +206,8 @@ class KubeClient:
             options["headers"]["Content-Type"] = content_type
         try:
             async with self._session.request(method, self.credentials.server + path, **options) as reply:
-                return reply.status, reply.headers, await reply.read()
+                data = await (reply.read() if most is None else _read(reply, most))
+                return reply.status, reply.headers, data
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
             raise _transport_error(problem, method, path) from None
         except (RuntimeError, AssertionError):
@@ -208,6 +235,17 @@ def _is_proxied(server: str) -> bool:
     """True when the environment (HTTPS_PROXY, NO_PROXY) wants a proxy between us and the server."""
     url = urlsplit(server)
     return url.scheme in getproxies() and not proxy_bypass(url.hostname or "")
+
+
+async def _read(reply: aiohttp.ClientResponse, most: int) -> bytes:
+    """The whole body. Raises TooLargeError once there are more bytes than that, and the connection is closed."""
+    parts, size = [], 0
+    async for chunk in reply.content.iter_any():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > most:
+            raise TooLargeError(reply.status, "TooLarge", f"the answer has more than {most} bytes")
+    return b"".join(parts)
 
 
 async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:

@@ -45,6 +45,13 @@ _event = msgspec.json.Decoder(_Event)
 _status = msgspec.json.Decoder(_Status)
 
 
+class _Unreadable(msgspec.Struct, frozen=True):
+    """Why an object cannot be used, and what it holds all the same."""
+
+    problem: str
+    salvaged: Salvaged | None = None
+
+
 def _ignore(_name: str) -> None:
     return None
 
@@ -88,7 +95,7 @@ class Mirror(Generic[T]):
         self._known: dict[str, T] = {}
         self._poisoned: dict[str, tuple[str, Salvaged | None]] = {}
         self._listed: set[str] = set()
-        self._changed: list[tuple[msgspec.Raw, Identity]] = []
+        self._changed: list[tuple[Identity, T | _Unreadable]] = []
 
     def __len__(self) -> int:
         return len(self._known)
@@ -102,19 +109,21 @@ class Mirror(Generic[T]):
         self._listed, self._changed = set(), []
 
     def listed(self, items: Sequence[msgspec.Raw]) -> None:
-        """Some objects of a list in progress. Those already known at the same version are only ticked off."""
+        """Some objects of a list in progress. They are decoded here, so that the step that reports them is a short one.
+        Those already known at the same version are only ticked off.
+        """
         for raw in items:
             identity = identify(raw)
             self._listed.add(identity.key)
             known = self._known.get(identity.key)
             if known is None or not _same_version(known.metadata, identity) or identity.key in self._poisoned:
-                self._changed.append((raw, identity))
+                self._changed.append((identity, self._read(raw, identity)))
 
     def report(self) -> None:
         """Apply what `listed` has found so far."""
         changed, self._changed = self._changed, []
-        for raw, identity in changed:
-            self._apply(raw, identity, listed=True)
+        for identity, found in changed:
+            self._take(found, identity, listed=True)
 
     def end_list(self, version: str) -> None:
         """The list is complete: report what has changed and what is gone, in one step."""
@@ -136,26 +145,35 @@ class Mirror(Generic[T]):
             raise _watch_error(event.object)
         identity = identify(event.object)
         if event.type in ("ADDED", "MODIFIED"):
-            self._apply(event.object, identity)
+            self._take(self._read(event.object, identity), identity)
         elif event.type == "DELETED":
             self._heal(identity.key)
             self._remove(identity.key)
         if identity.resource_version:
             self.version = identity.resource_version
 
-    def _apply(self, raw: msgspec.Raw, identity: Identity, *, listed: bool = False) -> None:
-        key = identity.key
+    def _read(self, raw: msgspec.Raw, identity: Identity) -> T | _Unreadable:
         try:
-            obj = self._resource.decode(raw)
-            known = self._known.get(key)
-            if known is not None and known.metadata.uid != obj.metadata.uid:
-                self._remove(key)  # deleted and created again between two watches
-            self._known[key] = self._keep(obj)
-            (self._callbacks.on_jump if listed or key in self._poisoned else self._callbacks.on_apply)(obj)
+            return self._resource.decode(raw)
         except DecodeError as problem:
             salvage = self._resource.salvage
-            self._poison(key, problem.problem, salvage(raw) if salvage is not None else None)
+            return _Unreadable(problem.problem, salvage(raw) if salvage is not None else None)
         except Exception as problem:  # one object must never stop the others
+            unexpected("object", problem, kind=self._resource.kind, name=identity.key)
+            return _Unreadable(f"{type(problem).__name__}: {problem}")
+
+    def _take(self, found: T | _Unreadable, identity: Identity, *, listed: bool = False) -> None:
+        key = identity.key
+        if isinstance(found, _Unreadable):
+            self._poison(key, found.problem, found.salvaged)
+            return
+        try:
+            known = self._known.get(key)
+            if known is not None and known.metadata.uid != found.metadata.uid:
+                self._remove(key)  # deleted and created again between two watches
+            self._known[key] = self._keep(found)
+            (self._callbacks.on_jump if listed or key in self._poisoned else self._callbacks.on_apply)(found)
+        except Exception as problem:  # as above
             unexpected("object", problem, kind=self._resource.kind, name=key)
             self._poison(key, f"{type(problem).__name__}: {problem}")
         else:

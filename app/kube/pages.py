@@ -1,7 +1,9 @@
 """Lists in pages, their items not decoded yet.
 
 Promises: all pages are of one consistent list; whatever goes wrong is an ApiError, an answer that is no list
-included. An item that no decoder can pass over, because it is nested too deeply, is an item like the others.
+included. An item that no decoder can pass over, because it is nested too deeply, is an item like the others. A page has
+at most `SIZE` items and, unless a single one is larger, `BYTES` bytes: who fills a namespace with objects as large as
+they may be gets more pages, not a process without memory.
 """
 
 from __future__ import annotations
@@ -13,13 +15,16 @@ from typing import Any
 import msgspec
 
 from app.api.decoding import UNDECODABLE
-from app.api.errors import ApiError
+from app.api.errors import ApiError, TooLargeError
 from app.api.meta import Object
 from app.api.outline import Outline, OutlineError
 from app.kube.client import KubeClient
 from app.kube.resources import Resource
 
 SIZE = 500
+BYTES = 2**24
+_FEWER = 8
+"""A page that is too large is asked for again with so many times fewer items."""
 _TIMEOUT = 60.0
 
 
@@ -41,10 +46,15 @@ _meta = msgspec.json.Decoder(_ListMeta)
 
 async def list_pages(client: KubeClient, resource: Resource[Any], selector: Mapping[str, str]) -> AsyncIterator[Page]:
     """At least one page. `selector` holds fieldSelector and labelSelector. Raises ApiError."""
-    token = ""
+    token, size = "", SIZE
     while True:
-        params = {**selector, "limit": str(SIZE)} | ({"continue": token} if token else {})
-        page = await _decoded(resource, await client.get(resource.path(), params, timeout=_TIMEOUT))
+        params = {**selector, "limit": str(size)} | ({"continue": token} if token else {})
+        try:
+            data = await client.get(resource.path(), params, timeout=_TIMEOUT, most=BYTES if size > 1 else None)
+        except TooLargeError:
+            size = max(1, size // _FEWER)
+            continue
+        page = await _decoded(resource, data)
         yield page
         token = page.metadata.continue_
         if not token:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
@@ -32,7 +32,9 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T", bound=Named)
 
 _BREATH = 100
-"""Objects decoded in one go before other work on the event loop gets a turn."""
+"""Objects decoded in one go before other work on the event loop gets a turn, unless they are large:"""
+_MOUTHFUL = 2**20
+"""bytes in one go, and what one more object has."""
 _QUIET = 30.0
 """Seconds between log lines about the same problem."""
 _STEADY = 5.0
@@ -161,8 +163,8 @@ class Reflector(Generic[T]):
         version = ""
         async for page in list_pages(self._client, self.resource, self._selector):
             items, version = page.items or [], page.metadata.resource_version
-            for start in range(0, len(items), _BREATH):
-                self._mirror.listed(items[start : start + _BREATH])
+            for portion in portioned(items):
+                self._mirror.listed(portion)
                 if not self._synced:
                     self._mirror.report()
                 await asyncio.sleep(0)
@@ -248,3 +250,13 @@ class Reflector(Generic[T]):
             problem=problem.message,
         )
         self._mirror.version = ""
+
+
+def portioned(items: Sequence[msgspec.Raw]) -> Iterator[Sequence[msgspec.Raw]]:
+    """All of them, in order, as many at a time as can be decoded in one go."""
+    start = size = 0
+    for end, item in enumerate(items, start=1):
+        size += len(memoryview(item))
+        if size >= _MOUTHFUL or end - start == _BREATH or end == len(items):
+            yield items[start:end]
+            start, size = end, 0

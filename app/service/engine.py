@@ -75,6 +75,7 @@ class Engine:
         yield self._work()
         yield self._look_around()
         yield self._audit()
+        yield self._memory.give_back()
 
     def fence(self, leading: Callable[[], bool]) -> None:
         """What to ask before every write of a bind: whether this replica still leads, by its own clock."""

@@ -1,12 +1,19 @@
-"""The garbage collector of a process that is ours alone.
+"""The garbage collector and the heap of a process that is ours alone.
 
 Promises: what is kept for as long as the cluster is followed is not looked through at every collection, which would
-cost pauses for nothing. In a process of others nothing is tuned.
+cost pauses for nothing; memory that was let go is given back to the system. In a process of others nothing is tuned.
 """
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import gc
+from collections.abc import Callable
+from typing import Final
+
+PERIOD: Final = 10.0
+"""Seconds between attempts to give memory back: a tenth of a millisecond when there is none, ten for 100 MB."""
 
 
 class Memory:
@@ -26,3 +33,33 @@ class Memory:
         if self._own:
             gc.unfreeze()
         self.keep()
+
+    async def give_back(self) -> None:
+        """For ever: let the system have what the C library keeps between pieces that are still in use. Otherwise the
+        process stays as large as the largest objects that were ever listed have made it.
+        """
+        while True:
+            await asyncio.sleep(PERIOD)
+            if self._own:
+                await asyncio.to_thread(trim)
+
+
+def _no_trim(_keep: int) -> int:
+    return 0
+
+
+def _found() -> Callable[[int], int]:
+    """glibc has it, musl and macOS have not."""
+    try:
+        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return _no_trim
+    return found
+
+
+_malloc_trim: Final = _found()
+
+
+def trim() -> bool:
+    """Give back what can be; true when there was something. Other threads go on meanwhile."""
+    return bool(_malloc_trim(0))

@@ -84,6 +84,23 @@ def test_a_second_list_reports_only_differences(mirror: Mirror[Node], seen: Seen
     assert seen.log == [("apply", "changed", "8"), ("apply", "new", "9"), ("remove", "gone", "1")]
 
 
+def test_a_list_is_decoded_as_it_comes_and_reported_in_one_step(seen: Seen) -> None:
+    """The step has to be a short one, however large the objects are."""
+    decoded: list[str] = []
+
+    def decode(data: bytes | msgspec.Raw) -> Node:
+        node = NODES.decode(data)
+        decoded.append(node.name)
+        return node
+
+    mirror = Mirror(msgspec.structs.replace(NODES, decode=decode), seen.callbacks())
+    mirror.begin_list()
+    mirror.listed(raws(node("a"), node("b")))
+    assert (decoded, seen.log) == (["a", "b"], [])
+    mirror.end_list("7")
+    assert (decoded, seen.log) == (["a", "b"], [("apply", "a", "1"), ("apply", "b", "1")])
+
+
 def test_an_object_made_anew_between_two_lists_is_removed_first(mirror: Mirror[Node], seen: Seen) -> None:
     relist(mirror, "7", node("a", 1, uid="old"))
     seen.log.clear()

@@ -10,7 +10,7 @@ from aiohttp import web
 from app.api.decoding import encode
 from app.api.errors import ApiError
 from app.kube.client import KubeClient
-from app.kube.pages import SIZE
+from app.kube.pages import BYTES, SIZE, list_pages
 from app.kube.resources import NODES
 from app.kube.snapshot import list_all
 from tests.support.kube.scripted import ScriptedServer
@@ -74,3 +74,28 @@ async def test_a_malformed_list_is_an_error(server: ScriptedServer, client: Kube
     server.on("GET", PATH, (200, ["<html>"]))
     with pytest.raises(ApiError, match="list of nodes"):
         await list_all(client, NODES)
+
+
+async def test_a_page_that_is_too_large_is_asked_for_again_with_fewer_items(
+    server: ScriptedServer, client: KubeClient
+) -> None:
+    """Five hundred claims of a megabyte each are more than the memory of a container."""
+    large = {**node("large"), "note": "x" * (BYTES // 3)}
+
+    async def page(request: web.Request) -> web.Response:
+        start, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
+        items = [large] * 10
+        more = {"continue": str(start + limit)} if start + limit < len(items) else {}
+        return web.json_response({"metadata": more, "items": items[start : start + limit]})
+
+    server.on("GET", PATH, page)
+    pages = [page async for page in list_pages(client, NODES, {})]
+    assert sum(len(page.items or ()) for page in pages) == 10
+    limits = [int(request.query["limit"]) for request in server.requests("GET", PATH)]
+    assert limits[:4] == [500, 62, 7, 1]
+    assert set(limits[4:]) == {1}
+
+
+async def test_one_item_may_be_as_large_as_it_is(server: ScriptedServer, client: KubeClient) -> None:
+    server.on("GET", PATH, (200, {"metadata": {}, "items": [{**node("large"), "note": "x" * BYTES}]}))
+    assert [len(page.items or ()) async for page in list_pages(client, NODES, {})] == [1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
@@ -14,7 +15,7 @@ from app.kube.backoff import Backoff
 from app.kube.client import KubeClient
 from app.kube.mirror import Callbacks
 from app.kube.pages import SIZE
-from app.kube.reflector import Reflector
+from app.kube.reflector import Reflector, portioned
 from app.kube.resources import NODES
 from app.service.following import Following
 from tests.support.kube.scripted import Lines, ScriptedServer
@@ -309,3 +310,12 @@ async def test_a_run_survives_a_watch_that_ends_at_once_again_and_again(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert harness.reflector.progress().lists == 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "portions"),
+    [([], []), ([1] * 250, [100, 100, 50]), ([2**19] * 5, [2, 2, 1]), ([2**21, 1, 2**21], [1, 2]), ([1], [1])],
+)
+def test_large_objects_are_decoded_a_few_at_a_time(sizes: list[int], portions: list[int]) -> None:
+    items = [msgspec.Raw(b"x" * size) for size in sizes]
+    assert [len(portion) for portion in portioned(items)] == portions

@@ -26,6 +26,7 @@ def _all(dice: random.Random, each: int) -> Iterator[Thing]:
     yield from shapes.claims(dice)
     yield from shapes.published(dice)
     yield from shapes.searches(dice)
+    yield from shapes.lists(dice)
     yield from shapes.bombs(dice)
     yield from lines.things(dice)
     yield from connections.things(dice)

@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import aiohttp
 import msgspec
 
 from app.api.errors import ApiError, NotFoundError
 from app.embedded import manifests
+from tests.e2e.components import metric
 from tests.support.hostile.connections import Siege
 from tests.support.hostile.ground import Ground
 from tests.support.hostile.observer import trust
@@ -26,6 +28,9 @@ _GONE: Final = 30.0
 """Seconds within which what is deleted has to be gone."""
 _MOMENT: Final = 1.0
 """Seconds for what nobody answers: a line in a watch."""
+_PAGE: Final = 60.0
+_RELIST: Final = 5.0
+"""Seconds in which everything of a kind is listed again."""
 PENDING: Final = ("is being evaluated", "is being compiled", "is under way", "connection refuse")
 """Parts of reasons that are not the last word."""
 
@@ -50,8 +55,8 @@ class Feeding:
     async def feed(self, thing: Thing) -> Fed:
         """Do it, wait for what comes of it, undo it."""
         match thing.act:
-            case Objects(bodies):
-                return await self._objects(thing, bodies)
+            case Objects() as objects:
+                return await self._objects(thing, objects)
             case Lines(resource, lines):
                 return await self._lines(thing, resource, lines)
             case Burst(writes):
@@ -59,9 +64,9 @@ class Feeding:
             case Attack() as attack:
                 return await self._attack(thing, attack)
 
-    async def _objects(self, thing: Thing, bodies: tuple[Body, ...]) -> Fed:
-        pods = [body for body in bodies if body["kind"] == "Pod"]
-        others = [body for body in bodies if body["kind"] != "Pod"]
+    async def _objects(self, thing: Thing, objects: Objects) -> Fed:
+        pods = [body for body in objects.bodies if body["kind"] == "Pod"]
+        others = [body for body in objects.bodies if body["kind"] != "Pod"]
         try:
             try:
                 await _all(map(self._create, others))
@@ -70,7 +75,13 @@ class Feeding:
                 if not 400 <= problem.status < 500:
                     raise
                 return Fed(thing, refused=problem.message)
-            return Fed(thing, told=await self._told({pod["metadata"]["name"] for pod in pods}))
+            told = await self._told({pod["metadata"]["name"] for pod in pods})
+            if objects.relisted and await self._ground.faults.expire(objects.relisted):
+                await asyncio.sleep(_RELIST)
+            for page in objects.pages if self._ground.open_insight else ():
+                answer = await fetched(self._ground.service.insight + page)
+                told = (*told, f"{page.partition('?')[0]}: {answer[:200].decode(errors='replace')}")
+            return Fed(thing, told=told)
         finally:
             await self._delete_all(pods, others)
 
@@ -115,9 +126,18 @@ class Feeding:
         if not watches:
             return Fed(thing, refused="this API server writes no such lines")
         await asyncio.sleep(_MOMENT)
+        reported = await self._left_out()
+        # A new list knows nothing of what was only told.
         await self._ground.faults.expire(resource)
-        await asyncio.sleep(_MOMENT)
-        return Fed(thing, told=("the watch goes on",))
+        async with _at_most(_GONE):
+            while left := await self._left_out():
+                await asyncio.sleep(_LOOK)
+        return Fed(thing, told=(f"objects left out: {reported}, after a new list: {left}",), left=left)
+
+    async def _left_out(self) -> int:
+        """Objects that the service has reported as undecodable."""
+        page = (await fetched(f"{self._ground.service.insight}/metrics")).decode()
+        return int(metric(page, "dra_extender_undecodable_objects"))
 
     async def _burst(self, thing: Thing, writes: int) -> Fed:
         body = claim("burst", request())
@@ -136,6 +156,13 @@ class Feeding:
         context = trust(*files) if url.scheme == "https" else None
         opened = await Siege(url.hostname or "", url.port or 0, context).lay(attack)
         return Fed(thing, told=(f"{opened} of {attack.connections} connections opened",))
+
+
+async def fetched(url: str) -> bytes:
+    """A page of the embedded ground's service: plain HTTP."""
+    timeout = aiohttp.ClientTimeout(total=_PAGE)
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
+        return await answer.read()
 
 
 def verdict(pod: dict[str, Any]) -> str:

@@ -23,6 +23,7 @@ from tests.e2e.controlplane import ControlPlane
 from tests.e2e.extender import SCHEDULER_GATES, Extender, scheduler_configuration
 from tests.support.contention.contest import Cluster
 from tests.support.hostile.cluster import Answer, Command
+from tests.support.hostile.observer import trust
 from tests.support.hostile.service import ROOT, Service
 from tests.support.hostile.shapes import NODES
 from tests.support.hostile.things import DRIVER, HOSTILE, ORDINARY, SCHEDULER, device_class
@@ -54,6 +55,8 @@ class Ground:
     def __init__(self, client: KubeClient, service: Service, faults: Faulty, files: tuple[str, str, str]) -> None:
         self.client, self.service, self.faults = client, service, faults
         self.authorities, self.certificate, self.key = files
+        self.open_insight = not self.authorities
+        """True when everybody may ask for its pages."""
         self.nodes = [hardware.node_name(index) for index in range(NODES)]
 
     async def create(self, body: manifests.Manifest) -> None:
@@ -181,9 +184,10 @@ async def real(directory: Path, *, memory: int = 0) -> AsyncIterator[Ground]:
             kubeconfig = plane.service_account_kubeconfig("dra-system", "dra-extender")
             # Probes need no token, and nothing else is asked of the insight address.
             shipped = Extender(directory / "logs", "dra-extender-0", plane.credentials, kubeconfig, reader="")
-            service = Service(shipped.url, shipped.insight, (), shipped.environment, shipped.log, memory)
             certificate, key = plane.credentials.client("dra-scheduler-client", "dra-scheduler")
             files = str(plane.credentials.ca_file), str(certificate), str(key)
+            environment = shipped.environment
+            service = Service(shipped.url, shipped.insight, (), environment, shipped.log, memory, trust(*files))
             async with Cluster(client):
                 try:
                     await service.start()

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tests.support.hostile.things import DRIVER, Body, Objects, Thing, claim, request, with_pod
+from tests.support.hostile.things import DRIVER, HOSTILE, Body, Objects, Thing, claim, request, with_pod
 
 A: Final = f'device.attributes["{DRIVER}"]'
 LONGEST: Final = 10 * 1024
@@ -79,6 +79,9 @@ def named() -> Iterator[Thing]:
     yield Thing("texts in errors", "a missing domain of 4.5 MB", _missing("domain", 2120, 2120, claims=1))
     yield Thing("size", "1 MB of 100 selectors in one claim", with_pod("many", _many_selectors(100, 10_200)))
     yield Thing("time", "nested loops on every device", with_pod("all", _on_all("nested loops")))
+    explained = with_pod("explained", claim("explained", request("r", NAMED["the 539-byte selector"][1])))
+    pages = (f"/insight/explain?pod={HOSTILE}/explained", "/insight/inventory", "/insight/problems")
+    yield Thing("time", "the 539-byte selector, explained", Objects(explained.bodies, pages=pages))
 
 
 def _on_all(name: str) -> Body:

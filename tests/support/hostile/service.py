@@ -7,6 +7,7 @@ import contextlib
 import os
 import resource
 import signal
+import ssl
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,15 +25,23 @@ class Service:
     """One process at a time; whoever finds it dead starts it again. `starts` counts.
 
     `memory`: bytes of address space that it gets, as a container's limit would; what its workers get is its own affair.
+    `trust` is for its addresses, if they have TLS.
     """
 
     def __init__(
-        self, verbs: str, insight: str, flags: Sequence[str], environment: Mapping[str, str], log: Path, memory: int = 0
+        self,
+        verbs: str,
+        insight: str,
+        flags: Sequence[str],
+        environment: Mapping[str, str],
+        log: Path,
+        memory: int = 0,
+        trust: ssl.SSLContext | None = None,
     ) -> None:
         self.verbs, self.insight = verbs, insight
         self.starts = 0
         self._flags, self._environment = tuple(flags), dict(environment)
-        self._log, self._memory = log, memory
+        self._log, self._memory, self._trust = log, memory, trust
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -61,7 +70,8 @@ class Service:
     async def _ready(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + LONGEST
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LONGEST)) as session:
+        connector = aiohttp.TCPConnector(ssl=self._trust or True)
+        async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=LONGEST)) as session:
             while True:
                 if self.dead() or loop.time() > deadline:
                     raise AssertionError(f"the service does not get ready:\n{self.tail()}")

@@ -125,6 +125,18 @@ def published(dice: random.Random) -> Iterator[Thing]:
         yield Thing(thing.family, thing.name, thing.act, generated=True)
 
 
+def lists(dice: random.Random) -> Iterator[Thing]:
+    """Kinds that are large when they are listed again, all at once."""
+    large = [_large(f"large-{i}") for i in range(80)]
+    yield Thing("lists", "80 claims of 1.3 MB", Objects(tuple(large), "resourceclaims"))
+    full = [_full(f"full-{i}", 1 + i % NODES) for i in range(150)]
+    yield Thing("lists", "150 slices of 128 devices with 32 attributes", Objects(tuple(full), "resourceslices"))
+    small = [claim(f"small-{i}", request()) for i in range(3_000)]
+    yield Thing("lists", "3,000 claims", Objects(tuple(small), "resourceclaims"))
+    mixed = [_random_claim(dice, f"listed-{i}") for i in range(300)]
+    yield Thing("lists", "300 generated claims", Objects(tuple(mixed), "resourceclaims"), generated=True)
+
+
 def searches(dice: random.Random) -> Iterator[Thing]:
     """Decisions that are hard: on every node, with devices in different order, so that no two nodes share a verdict."""
     for number, (proof, case) in enumerate(DECIDED_BY.items()):
@@ -164,6 +176,19 @@ def _tolerant() -> Body:
         for i in range(32)
     ]
     return claim("tolerant", *made)
+
+
+def _large(name: str) -> Body:
+    """As large as etcd takes it."""
+    texts = [f"device.driver != '{'x' * 10_000}{i}'" for i in range(72)]
+    config = [{"opaque": {"driver": DRIVER, "parameters": {"a": "x" * 9_900}}}] * 32
+    made = claim(name, *(request(f"r{i}", *texts[i * 24 : i * 24 + 24]) for i in range(3)), config=config)
+    made["metadata"]["annotations"] = {f"note-{i}": "x" * 2_500 for i in range(100)}
+    return made
+
+
+def _full(name: str, node: int) -> Body:
+    return resource_slice(name, f"node-{node}", [_device(i, attributes=32) for i in range(128)])
 
 
 def _deep(depth: int) -> Any:

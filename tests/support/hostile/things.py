@@ -22,9 +22,13 @@ MOST_BYTES: Final = 3 * 2**19
 
 
 class Objects(msgspec.Struct, frozen=True):
-    """Objects to create in this order; their pods are asked afterwards what they were told."""
+    """Objects to create in this order; their pods are asked afterwards what they were told. While they are there, the
+    watches of `relisted` end, so that all objects of that kind are listed, and these pages of insight are asked for.
+    """
 
     bodies: tuple[Body, ...]
+    relisted: str = ""
+    pages: tuple[str, ...] = ()
 
 
 class Lines(msgspec.Struct, frozen=True):

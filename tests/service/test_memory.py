@@ -1,0 +1,48 @@
+"""The memory of a process that is ours alone."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from app.service import memory
+from app.service.memory import Memory
+from tests.support.patience import until
+
+HOLES = """
+from app.service.memory import trim
+from tests.support.hostile.service import resident
+import os
+full = [b"x" * 50_000 for _ in range(4_000)]
+peak = resident(os.getpid())
+del full[1::2], full[: -1]
+trim()
+print(peak - resident(os.getpid()) > 150_000_000)
+"""
+
+
+@pytest.mark.skipif(memory._malloc_trim is memory._no_trim, reason="this C library has no malloc_trim")
+def test_what_was_let_go_is_given_back_although_something_behind_it_is_in_use() -> None:
+    done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_memory_is_given_back_again_and_again_in_a_process_of_ours(
+    own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trimmed: list[None] = []
+    monkeypatch.setattr(memory, "PERIOD", 0.0)
+    monkeypatch.setattr(memory, "trim", lambda: trimmed.append(None))
+    job = asyncio.create_task(Memory(own=own).give_back())
+    if own:
+        await until(lambda: len(trimmed) >= 2)
+    else:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not trimmed
+    job.cancel()
+    await asyncio.gather(job, return_exceptions=True)
