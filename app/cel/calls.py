@@ -33,8 +33,7 @@ _SLOW: Final = {
 _SIMPLE: Final = frozenset(
     (
         "!_", "_<_", "_<=_", "_>_", "_>=_", "-_", "_-_", "_*_", "_/_", "_%_", "type", "dyn", "hasValue", "value",
-        "optional.of", "first", "last", "isGreaterThan", "isLessThan", "compareTo", "major", "minor", "patch", "sign",
-        "isInteger", "asInteger",
+        "optional.of", "first", "last", "major", "minor", "patch", "sign", "isInteger", "asInteger",
     )
 )  # fmt: skip
 """Functions that take no time worth mentioning whatever the sizes of their arguments."""

@@ -91,18 +91,20 @@ def _membership(args: Arguments, _: Any) -> int:
 
 
 def _elements(args: Arguments, _: Any) -> int:
-    return _deep(args[0])
+    return _deep(args[0], {})
 
 
-def _deep(value: Any) -> int:
-    """The traversal of a value as a tree."""
+def _deep(value: Any, known: dict[int, int]) -> int:
+    """The traversal of a value as a tree. Parts that are there many times are looked at once: `known` has theirs."""
     if value.__class__ is str or value.__class__ is bytes:
         return int(len(value) * _TRAVERSAL)
-    if value.__class__ is list:
-        return sum(map(_deep, value))
-    if isinstance(value, dict):
-        return sum(_deep(key) + _deep(entry) for key, entry in value.items())
-    return 1
+    if value.__class__ is not list and not isinstance(value, dict):
+        return 1
+    found = known.get(id(value))
+    if found is None:
+        parts = [part for entry in value.items() for part in entry] if isinstance(value, dict) else value
+        found = known[id(value)] = sum(_deep(part, known) for part in parts)
+    return found
 
 
 def _allocated(_: Arguments, result: Any) -> int:

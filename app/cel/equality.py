@@ -7,7 +7,7 @@ from typing import Any, Final
 from app.api.quantity import Quantity
 from app.api.semver import Semver
 from app.cel.errors import Abort, Fault, shown
-from app.cel.meter import FREE, Meter
+from app.cel.meter import FREE, Meter, length
 from app.cel.values import (
     NONE,
     Duration,
@@ -26,11 +26,16 @@ _NUMBERS: Final = frozenset((int, UInt, float))
 _MAX_COMPARISONS: Final = 1_000_000
 _CHARACTERS: Final = 4096
 """How many characters are compared per unit of work."""
+_INNER: Final = 64
+"""How many are if they are not those of a text."""
 
 
 def compared(value: Any) -> int:
     """The work of comparing a value, without its elements, with another one."""
-    return 1 + len(value) // _CHARACTERS if value.__class__ is str or value.__class__ is bytes else 1
+    kind = value.__class__
+    if kind is str or kind is bytes:
+        return 1 + len(value) // _CHARACTERS
+    return 1 if kind is list or kind in _NUMBERS else 1 + length((value,)) // _INNER
 
 
 def equal(left: Any, right: Any, meter: Meter = FREE) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from app.api.semver import Semver
 from app.cel.errors import Abort
-from app.cel.values import UInt
+from app.cel.values import Opaque, Option, UInt
 from app.cel.work import Work, unlimited
 
 LIMIT: Final = 64 * 2**20
@@ -120,9 +121,25 @@ def length(values: tuple[Any, ...]) -> int:
     """How many characters and elements there are in the values, without those of elements."""
     total = 0
     for value in values:
-        if value.__class__ in _SIZED:
+        kind = value.__class__
+        if kind in _SIZED:
             total += len(value)
+        elif kind not in _PLAIN:
+            total += _extent(value)
     return total
+
+
+def _extent(value: Any) -> int:
+    """The characters in a version, an optional or a value of an extension type."""
+    kind = value.__class__
+    while kind is Option:
+        value = value.value
+        kind = value.__class__
+    if kind is Semver:
+        return len(value.text)
+    if isinstance(value, Opaque):
+        return value.extent
+    return len(value) if kind in _SIZED else 0
 
 
 def too_large() -> Abort:

@@ -129,6 +129,8 @@ class Opaque:
     __slots__ = ()
     type_name: str = ""
     hashable: bool = True
+    extent: int = 0
+    """How many characters it has, as far as it takes time to deal with them."""
 
     @property
     def identity(self) -> Hashable:

@@ -172,6 +172,34 @@ def test_the_last_place_of_a_long_part_is_found_in_linear_time(view: DeviceView)
     assert compile_selector(f"('c' + {grown(700)} + 'c').lastIndexOf({grown(600)}) == 130001").evaluate(view)
 
 
+REPEATED = {
+    "versions": ("semver('1.0.0-' + {}.replace('b', 'a.') + 'a')", "v.isLessThan(v)"),
+    "equal versions": ("semver('1.0.0-' + {}.replace('b', 'a.') + 'a')", "v == v"),
+    "urls": ("url('http://h/' + {})", "v == v"),
+    "parts of urls": ("url('http://h/' + {})", "v.getEscapedPath() == 'x'"),
+    "optionals": ("optional.of({})", "v == v"),
+    "lists of lists": ("lists.range(100).map(i, lists.range(100).map(j, j))", "v.indexOf([i]) == 3"),
+}
+
+
+@pytest.mark.parametrize(("value", "step"), REPEATED.values(), ids=REPEATED)
+def test_each_round_of_a_loop_is_charged_for_the_size_of_its_operands(view: DeviceView, value: str, step: str) -> None:
+    rounds = [
+        charged(
+            compile_selector(f"cel.bind(v, {value.format(grown(100))}, lists.range({count}).all(i, {step} || true))"),
+            view,
+        )
+        for count in (10, 20)
+    ]
+    assert rounds[1] - rounds[0] > 10 * 100
+
+
+def test_the_cost_of_a_search_in_a_list_of_shared_parts_is_found_part_by_part(view: DeviceView) -> None:
+    nested = bound("[1]", lambda v: f"[{v}, {v}]", 60, lambda v: f"dyn({v}).indexOf(1) == -1")
+    with pytest.raises(CelRuntimeError, match="cost limit"):
+        compile_selector(nested).evaluate(view, Work(LOOP))
+
+
 def found_one_by_one(text: str, regex: str) -> list[str]:
     """All matches as upstream finds them: an empty match right after another match does not count."""
     compiled = regexes.pattern(regex, FREE).regex

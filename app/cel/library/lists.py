@@ -42,6 +42,19 @@ def _look_at(values: list[Any], meter: Meter, times: int = 1) -> None:
     meter.charge(times * sum(map(compared, values)))
 
 
+def _look_into(values: list[Any], meter: Meter) -> None:
+    """Charge for a look at all parts of values: what upstream's cost of a call depends on."""
+    pending: list[Any] = [values]
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            meter.charge(1 + len(value))
+            parts = value.values() if isinstance(value, dict) else value
+            pending += [part for part in parts if part.__class__ is list or isinstance(part, dict)]
+
+
 # --- Parts and order ------------------------------------------------------------------------------------------------
 
 
@@ -209,13 +222,15 @@ for _kind, _zero in (("int", 0), ("uint", UInt(0)), ("double", 0.0), ("duration"
 
 @LIBRARY.method("indexOf", "list(A), A -> int", metered=True)
 def index_of(meter: Meter, values: list[Any], wanted: Any) -> int:
-    meter.charge(1 + len(values) * compared(wanted))
+    _look_into(values, meter)
+    meter.charge(len(values) * compared(wanted))
     return next((index for index, value in enumerate(values) if _same(value, wanted, meter)), -1)
 
 
 @LIBRARY.method("lastIndexOf", "list(A), A -> int", metered=True)
 def last_index_of(meter: Meter, values: list[Any], wanted: Any) -> int:
-    meter.charge(1 + len(values) * compared(wanted))
+    _look_into(values, meter)
+    meter.charge(len(values) * compared(wanted))
     return next((index for index in range(len(values) - 1, -1, -1) if _same(values[index], wanted, meter)), -1)
 
 

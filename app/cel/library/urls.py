@@ -27,6 +27,8 @@ _BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PORT: Final = re.compile(r"(?::[0-9]*)?")
 _USERINFO: Final = re.compile(r"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
 _MAX_QUERY_PARAMETERS: Final = 10_000
+_PER_CHARACTER: Final = 8
+"""A character of a URL takes as much time as so many of a text."""
 
 
 class Parts(NamedTuple):
@@ -42,14 +44,23 @@ class Parts(NamedTuple):
 class Url(Opaque):
     """A URL; equal to another when both are written alike."""
 
-    __slots__ = ("parts",)
+    __slots__ = ("_written", "extent", "parts")
     type_name = "kubernetes.URL"
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self._written = ""
+        self.extent = _PER_CHARACTER * sum(len(part) for part in parts if part)
 
     def same(self, other: Any) -> bool:
-        return _written(self.parts) == _written(other.parts)
+        return bool(self.written == other.written)
+
+    @property
+    def written(self) -> str:
+        """The URL as text, put together once."""
+        if not self._written:
+            self._written = _written(self.parts)
+        return self._written
 
 
 # --- Escapes --------------------------------------------------------------------------------------------------------
