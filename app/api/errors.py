@@ -83,8 +83,23 @@ class TooLargeError(ApiError):
     """The answer is larger than the caller has room for; it was not read to its end. `status` is that of the answer."""
 
 
+class UndecodableError(OutcomeUnknownError):
+    """A success whose object cannot be decoded: what was asked is done, and what is stored now cannot be told. Asking
+    again brings the same until somebody changes the object. `status` is 0.
+    """
+
+
 class UnreachableError(ApiError):
     """No connection came about, so the request never left: nothing was done. `status` is 0."""
+
+
+def is_passing(error: ApiError) -> bool:
+    """True when the server did not decide, and the same question may be answered a moment later. What cannot be decoded
+    stays so until somebody changes it, what is refused until somebody allows it.
+    """
+    if isinstance(error, UndecodableError):
+        return False
+    return isinstance(error, OutcomeUnknownError | ThrottledError | UnreachableError)
 
 
 def error_from_status(

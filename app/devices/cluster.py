@@ -50,11 +50,11 @@ class Cluster:
         """An object as the watch shows it. True when a pod that was refused may fit now. `after_gap`: versions of the
         object before this one may have been missed.
         """
-        self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None)
+        healed = self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None) is not None
         match obj:
             case ResourceClaim():
                 improved = self._observe(obj, watched=True, after_gap=after_gap)
-                return self._stand_ins.drop(obj.metadata.key) or improved
+                return self._stand_ins.drop(obj.metadata.key) or improved or healed
             case ResourceSlice():
                 return self.inventory.put_slice(obj)
             case Node():
@@ -91,8 +91,8 @@ class Cluster:
         """An object that could not be read can be again, or is gone: there is nothing to say about it any more. True
         when a pod that was refused may fit now.
         """
-        self._unreadable.pop(ObjectKey(kind, key), None)
-        return kind == ResourceClaim.__name__ and self._stand_ins.drop(key)
+        known = self._unreadable.pop(ObjectKey(kind, key), None) is not None
+        return kind == ResourceClaim.__name__ and (self._stand_ins.drop(key) or known)
 
     def claim(self, key: str) -> ResourceClaim | None:
         """A claim that somebody made, by `namespace/name`, as it could be read last."""

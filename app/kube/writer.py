@@ -2,7 +2,8 @@
 
 `Writer` promises: a claim is changed only at the UID and resourceVersion it was decided on, a pod is bound only under
 its UID; patches touch exactly the fields they are about, so fields of newer API versions survive; replies come back
-as structs. What goes wrong is one of `app.api.errors`. A lost reply is an `OutcomeUnknownError`: nothing is guessed.
+as structs. What goes wrong is one of `app.api.errors`. A lost reply is an `OutcomeUnknownError`, one that cannot be
+decoded an `UndecodableError`: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from app.api.core import ObjectReference, Pod
 from app.api.decoding import DecodeError, encode
-from app.api.errors import NotFoundError, OutcomeUnknownError
+from app.api.errors import NotFoundError, UndecodableError
 from app.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from app.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from app.kube.discovery import Served
@@ -201,8 +202,8 @@ def _at(claim: ResourceClaim) -> dict[str, Any]:
 
 
 def _decoded(resource: Resource[T], data: bytes) -> T:
-    """The object in a reply. A reply that cannot be read says nothing about what was stored."""
+    """The object in a reply. One that cannot be decoded says nothing about what is stored now."""
     try:
         return resource.decode(data)
     except DecodeError as problem:
-        raise OutcomeUnknownError(0, "Malformed", str(problem)) from None
+        raise UndecodableError(0, "Malformed", str(problem)) from None

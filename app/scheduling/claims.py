@@ -158,6 +158,11 @@ def in_flight_reason(claim: ResourceClaim) -> str:
     return f"resource claim {claim.metadata.key} is in the process of being allocated"
 
 
+def unreadable_reason(claim: ResourceClaim) -> str:
+    """Why the claim cannot be decided on until somebody corrects it."""
+    return f"resource claim {claim.metadata.key} cannot be read"
+
+
 def full_reason(claim: ResourceClaim) -> str:
     """Why nobody can join the claim."""
     return f"resource claim {claim.metadata.key} is used by {MAX_CONSUMERS} consumers, which is the maximum"

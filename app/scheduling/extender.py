@@ -9,7 +9,7 @@ only slower to recover.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -27,10 +27,12 @@ from app.api.extender import (
 from app.api.resource import ResourceClaim
 from app.api.salvage import Salvaged
 from app.devices.cluster import Cluster
+from app.devices.problems import Problem
 from app.placement.placement import Placement
 from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.binder import Binder
 from app.scheduling.bind.holds import Holds
+from app.scheduling.bind.unfinished import Unfinished
 from app.scheduling.changes import Changes
 from app.scheduling.claims import Refusal, find, named_claims
 from app.scheduling.extended import existing_claim
@@ -110,7 +112,7 @@ class Extender:
             resources=resources,
             placement=placement,
         )
-        clearer = Clearer(ports=ports, intake=self._intake, wakeups=self.wakeups, observer=observer, clearing=clearing)
+        self._clearer = clearer = Clearer(self.view, ports, self._intake, self.wakeups, observer, clearing)
         self._unblocker = Unblocker(self.view, clearer)
         self._sweeper = Sweeper(self.view, ports, self._intake, clearer, idle, unseen, observer)
         memory = Memory(
@@ -130,11 +132,17 @@ class Extender:
             observer=observer,
             leading=lambda: self._leading(),
         )
-        self._binder = Binder(actions, binding)
+        self.unfinished = Unfinished(pods, ports, clock, limits, observer)
+        self._binder = Binder(actions, self.unfinished, binding)
 
     @property
     def binds_under_way(self) -> int:
         return len(self._binder)
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What could not be taken back as yet, and why."""
+        return [*self.unfinished.problems, *self._clearer.problems]
 
     def fence(self, leading: Callable[[], bool]) -> None:
         """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
@@ -224,6 +232,7 @@ class Extender:
             group.create_task(self.wakeups.run(), name="doorbell")
             group.create_task(self._do_chores(self._unblocker.work, CHORES_SECONDS), name="unblocker")
             group.create_task(self._do_chores(self._sweeper.work, 5 * CHORES_SECONDS), name="sweeper")
+            group.create_task(self._do_chores(self.unfinished.work, CHORES_SECONDS), name="unfinished binds")
 
     async def _do_chores(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:

@@ -19,7 +19,7 @@ from app.api.core import Node, Pod
 from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.nodeselector import NodeSelectorError, parse
 from app.scheduling import extended, readiness
-from app.scheduling.claims import PodClaims, Refusal, examine, find
+from app.scheduling.claims import PodClaims, Refusal, examine, find, unreadable_reason
 from app.scheduling.outcomes import FilterResult
 from app.scheduling.view import View
 
@@ -109,6 +109,9 @@ def subject_of(
             if existing.allocation is None or existing.metadata.deletion_timestamp:
                 return Refusal(extended.CANNOT_SCHEDULE)
             found = (*found, existing)
+    unreadable = next(filter(view.is_unreadable, found), None)
+    if unreadable is not None:
+        return Refusal(unreadable_reason(unreadable))
     claims = examine(found, pod, in_flight=view.in_flight, classes=view.cluster.classes, features=view.features)
     if not isinstance(claims, PodClaims):
         return claims

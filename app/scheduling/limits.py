@@ -61,6 +61,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     retry_most_seconds: float = 5.0
 
+    again_seconds: float = 5.0
+    """What the API server has refused for good, as far as one can see, is tried again after this time, then after
+    twice as much, up to `again_most_seconds`.
+    """
+
+    again_most_seconds: float = 60.0
+
     remembered_pods: int = 20_000
     """How many refused pods, answers and finished binds are kept."""
 

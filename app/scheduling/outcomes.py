@@ -38,7 +38,17 @@ FILTER_RESULTS: Final = Outcome[FilterResult](
 )
 
 BindResult = Literal[
-    "bound", "replayed", "joined", "refused", "conflict", "failed", "waiting", "cancelled", "late", "broken"
+    "bound",
+    "replayed",
+    "joined",
+    "refused",
+    "conflict",
+    "failed",
+    "waiting",
+    "cancelled",
+    "late",
+    "unfinished",
+    "broken",
 ]
 
 BIND_RESULTS: Final = Outcome[BindResult](
@@ -55,6 +65,7 @@ BIND_RESULTS: Final = Outcome[BindResult](
         "waiting": "for devices to become ready",
         "cancelled": "the pod is gone, or another replica leads",
         "late": "out of time",
+        "unfinished": "and what was written could not be taken back at once",
         "broken": "a bug",
     },
 )
@@ -81,7 +92,7 @@ UNANSWERED_WRITES: Final = Outcome[Write](
     {"claim": "finalizer or status", "claim_creation": "", "binding": ""},
 )
 
-UndoResult = Literal["deallocated", "unreserved", "fenced", "left", "gone", "failed"]
+UndoResult = Literal["deallocated", "unreserved", "fenced", "left", "gone"]
 
 CLAIM_WRITES_UNDONE: Final = Outcome[UndoResult](
     "claim_writes_undone_total",
@@ -93,7 +104,19 @@ CLAIM_WRITES_UNDONE: Final = Outcome[UndoResult](
         "fenced": "a write still on its way will be refused",
         "left": "it belongs to another writer by now",
         "gone": "nothing was stored",
-        "failed": "",
+    },
+)
+
+UndecidedReason = Literal["refused", "undecodable", "unanswered"]
+
+UNDOS_PUT_OFF: Final = Outcome[UndecidedReason](
+    "undos_put_off_total",
+    "failed binds that could not take back what they wrote; it is tried again, and the devices stay held meanwhile",
+    "reason",
+    {
+        "refused": "by the API server, for want of a permission for example",
+        "undecodable": "a reply of the API server",
+        "unanswered": "the API server could not be reached for long",
     },
 )
 
@@ -138,6 +161,7 @@ OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
     CONFLICTS,
     UNANSWERED_WRITES,
     CLAIM_WRITES_UNDONE,
+    UNDOS_PUT_OFF,
     DOORBELL_RINGS,
     ALLOCATIONS_CLEARED,
     CLEAR_ERRORS,

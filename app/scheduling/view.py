@@ -14,6 +14,7 @@ import msgspec
 from app.allocation.decisions import Decisions
 from app.api.core import Pod
 from app.api.features import FeatureGates
+from app.api.meta import ObjectKey
 from app.api.resource import DeviceClass, ResourceClaim
 from app.devices.overlay import Overlay
 from app.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
@@ -116,6 +117,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def classes_unreadable(self) -> bool:
         """True when a device class cannot be read: nobody knows which resource it stands behind."""
         return any(key.kind == DeviceClass.__name__ for key in self.cluster.unreadable)
+
+    def is_unreadable(self, claim: ResourceClaim) -> bool:
+        """True when the claim as stored now cannot be decoded: what is known of it is older."""
+        unreadable = self.cluster.unreadable
+        return bool(unreadable) and ObjectKey(ResourceClaim.__name__, claim.metadata.key) in unreadable
 
     def uses_devices(self, pod: Pod) -> bool:
         """True when there is anything to decide for the pod."""

@@ -37,7 +37,14 @@ class Insight:
         """What is wrong, and what to do about each, in small steps."""
         engine = self._engine
         yield from engine.cluster.inventory.check_pools()
-        return list(problems(engine.cluster, engine.audit.current, self._status.missing_permissions))
+        return list(
+            problems(
+                engine.cluster,
+                engine.extender.problems,
+                engine.audit.current,
+                self._status.missing_permissions,
+            )
+        )
 
     @property
     def _engine(self) -> Engine:

@@ -1,7 +1,7 @@
 """What is wrong in the cluster and what to do about each, from all who know of something.
 
-Promises: one entry per object and problem: objects that cannot be read or used, claims that hold what others hold,
-permissions that the service lacks. Pure.
+Promises: one entry per object and problem: objects that cannot be read or used, pods and claims of which something
+could not be taken back as yet, claims that hold what others hold, permissions that the service lacks. Pure.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from app.http.reports import Problem
 
 
 def problems(
-    cluster: ReadOnlyCluster, violations: Iterable[Violation], missing_permissions: Iterable[str]
+    cluster: ReadOnlyCluster,
+    not_taken_back: Iterable[ObjectProblem],
+    violations: Iterable[Violation],
+    missing_permissions: Iterable[str],
 ) -> Iterator[Problem]:
     """All of them, in this order."""
     yield from map(_object, cluster.problems)
+    yield from map(_object, not_taken_back)
     yield from map(_conflict, violations)
     yield from map(_missing_permission, missing_permissions)
 

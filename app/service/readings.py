@@ -24,6 +24,7 @@ def readings(status: Status, gate: Gate) -> Iterator[Reading]:
 
 def _of_engine(engine: Engine) -> Iterator[Reading]:
     yield Reading("binds_in_flight", engine.extender.binds_under_way)
+    yield Reading("binds_unfinished", len(engine.extender.unfinished))
     yield Reading("pods_known", len(engine.extender.view.pods))
     yield Reading("events_queued", engine.events.waiting)
     yield Reading("allocation_searches_total", engine.decisions.searches)

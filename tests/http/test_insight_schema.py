@@ -63,7 +63,7 @@ class Scripted:
     def problems(self) -> Generator[None, None, Sequence[Problem]]:
         yield
         twice = Violation("device", f"{DRIVER}/n1/a", ("default/bound", "other/thief"), "allocated twice")
-        return list(problems(self.view.cluster, [twice], ["patch resourceclaims/status"]))
+        return list(problems(self.view.cluster, [], [twice], ["patch resourceclaims/status"]))
 
     def live(self) -> Sequence[Check]:
         return [Check(name="tasks", ok=True)]

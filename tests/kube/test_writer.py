@@ -9,7 +9,7 @@ import pytest
 
 from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from app.api.decoding import decode
-from app.api.errors import ConflictError, NotFoundError, OutcomeUnknownError
+from app.api.errors import ConflictError, NotFoundError, OutcomeUnknownError, UndecodableError, is_passing
 from app.api.meta import ObjectMeta
 from app.api.resource import (
     FINALIZER,
@@ -145,8 +145,10 @@ async def test_a_binding_carries_the_pods_uid_and_the_node(server: ScriptedServe
 
 async def test_a_reply_that_cannot_be_read_leaves_the_outcome_unknown(server: ScriptedServer, writer: Writer) -> None:
     server.on("PATCH", f"{CLAIMS}/c", (200, {"metadata": 7}))
-    with pytest.raises(OutcomeUnknownError):
+    with pytest.raises(UndecodableError) as raised:
         await writer.add_finalizer(CLAIM)
+    assert isinstance(raised.value, OutcomeUnknownError)
+    assert not is_passing(raised.value)
 
 
 async def test_what_does_not_exist_reads_as_none(writer: Writer) -> None:

@@ -5,6 +5,7 @@ Promises
 - Order of writes: finalizer, status of each claim, binding. Before the binding our own writes have come back on the
   watch and no rival was there before us, all claims are allocated and reserved for the pod, all devices are ready.
 - "Bound" is said only when the API server has the binding. As long as it may have it, nothing is taken back.
+- It ends, whatever the API server does: what cannot be told or taken back goes to `Unfinished`, with the devices held.
 - Nothing new is started for a pod that is being deleted, by a replica that does not lead, or after the deadline: others
   count on that when they judge what is left behind.
 
@@ -32,9 +33,12 @@ from app.scheduling.bind import failure
 from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from app.scheduling.bind.extendedclaim import create
-from app.scheduling.bind.failure import BindFailure
-from app.scheduling.bind.patience import Unanswered, answered, rounds
-from app.scheduling.claims import Refusal, named_claims
+from app.scheduling.bind.failure import BindFailure, Undecided
+from app.scheduling.bind.livepod import LivePod
+from app.scheduling.bind.patience import Insistence, Unanswered, answered, rounds
+from app.scheduling.bind.unfinished import Unfinished
+from app.scheduling.bind.wayback import WayBack
+from app.scheduling.claims import Refusal, named_claims, unreadable_reason
 from app.scheduling.judgement import Decision, decide, subject_of
 from app.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
 from app.unexpected import unexpected
@@ -45,15 +49,19 @@ log = structlog.get_logger(__name__)
 class Attempt:
     """`run` it once. No write is started after `deadline` (monotonic seconds) but those that take something back."""
 
-    def __init__(self, actions: Actions, args: ExtenderBindingArgs, deadline: float) -> None:
+    def __init__(self, actions: Actions, unfinished: Unfinished, args: ExtenderBindingArgs, deadline: float) -> None:
         self.node = args.Node
         self.deadline = deadline
         self.result: BindResult = "failed"
         """How the attempt is counted, once it has ended."""
         self._act = actions
         self._view = actions.view
+        self._unfinished = unfinished
         self._args = args
         self._uid = args.PodUID
+        self._live = LivePod(actions, args)
+        self._in_doubt_until = 0.0
+        """Until then (monotonic seconds) a binding that was sent may arrive."""
         self._writes: list[ClaimWrite] = []
         self._extended: ClaimWrite | None = None
 
@@ -63,6 +71,8 @@ class Attempt:
             await self._forward()
         except BindFailure as problem:
             return await self._back(problem)
+        except Undecided as why:
+            return self._put_off(self._way_back(BindFailure(failure.UNTOLD)), why)
         except Exception as problem:
             unexpected("bind", problem, pod=self._uid, node=self.node)
             return await self._back(BindFailure(failure.BROKEN, "broken"))
@@ -109,7 +119,7 @@ class Attempt:
         """The pod from the watch, or read live when the watch is behind. Raises BindFailure."""
         pod = self._view.pods.get(self._uid)
         if pod is None and not self._view.pods.leaving(self._uid):
-            pod = await self._read_pod(patient=False)
+            pod = await self._live.read(self._go_on)
             if pod is None:
                 raise BindFailure(failure.REPLACED, "cancelled")
         self._go_on()
@@ -118,20 +128,6 @@ class Attempt:
         served = self._view.limits.scheduler_names
         if served and pod.spec.scheduler_name not in served:
             raise BindFailure(failure.FOREIGN, "refused")
-        return pod
-
-    async def _read_pod(self, *, patient: bool) -> Pod | None:
-        """The pod as stored now; None when it is gone. `patient`: until the server answers, however long that takes."""
-        read = partial(self._act.ports.read_pod, self._args.PodNamespace, self._args.PodName)
-        go_on = (lambda: None) if patient else self._go_on
-        try:
-            pod = await answered(read, self._view.limits, go_on, insist=patient)
-        except ApiError as error:
-            log.warning("a pod cannot be read", pod=self._uid, error=repr(error))
-            raise BindFailure(failure.UNREADABLE) from None
-        if pod is None or pod.metadata.uid != self._uid:
-            return None
-        self._act.intake.learn_pod(pod)
         return pod
 
     def _require_classes(self, pod: Pod) -> None:
@@ -176,7 +172,7 @@ class Attempt:
 
     async def _catch_up(self, pod: Pod) -> Pod:
         """Read what the scheduler knows and we do not: the pod's list of claims, or the claims."""
-        pod = await self._read_pod(patient=False) or pod
+        pod = await self._live.read(self._go_on) or pod
         names = named_claims(pod)
         namespace = pod.metadata.namespace
         for name, _ in [] if isinstance(names, Refusal) else names:
@@ -258,6 +254,8 @@ class Attempt:
             claim = self._view.ledger.by_uid(write.uid)
             if claim is None:
                 raise BindFailure(f"claim {write.claim.metadata.key} got deleted in the meantime", "conflict")
+            if self._view.is_unreadable(claim):
+                raise BindFailure(unreadable_reason(claim), "conflict")
             usable = same_devices(claim.allocation, write.claim.allocation) and claim.reserved_for(write.consumer.uid)
             if not usable or claim.metadata.uid in self._view.clearing:
                 raise BindFailure(f"claim {claim.metadata.key} got deallocated elsewhere in the meantime", "conflict")
@@ -307,16 +305,15 @@ class Attempt:
     # --- the binding ------------------------------------------------------------------------------------------------
 
     async def _bind(self) -> None:
-        """POST the binding until the server says what became of it. Raises BindFailure."""
+        """POST the binding until the server says what became of it. Raises BindFailure or Undecided."""
         args, act, view = self._args, self._act, self._view
         started = view.clock.monotonic()
-        in_doubt_until = 0.0
         async for _ in rounds(view.limits):
             try:
                 self._go_on()
                 self._check_claims()
             except BindFailure:
-                if view.clock.monotonic() >= in_doubt_until:
+                if view.clock.monotonic() >= self._in_doubt_until:
                     raise
                 if await self._is_bound():
                     break
@@ -325,7 +322,7 @@ class Attempt:
                 await act.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
                 break
             except OutcomeUnknownError:
-                in_doubt_until = view.clock.monotonic() + view.limits.doubt_seconds
+                self._in_doubt_until = view.clock.monotonic() + view.limits.doubt_seconds
                 act.observer.count(UNANSWERED_WRITES, "binding")
                 if await self._is_bound():
                     break
@@ -334,15 +331,17 @@ class Attempt:
             except ApiError as error:
                 if await self._is_bound():
                     break
-                if view.clock.monotonic() < in_doubt_until:
+                if view.clock.monotonic() < self._in_doubt_until:
                     continue
                 log.warning("a binding was refused", pod=args.PodUID, node=args.Node, error=repr(error))
                 raise BindFailure(failure.REFUSED_BINDING, "failed") from None
         act.observer.took("binding", view.clock.monotonic() - started)
 
     async def _is_bound(self) -> bool:
-        """Whether the pod is bound to our node. Raises BindFailure when it never will be."""
-        pod = await self._read_pod(patient=True)
+        """Whether the pod is bound to our node. Raises BindFailure when it never will be, Undecided when that cannot be
+        told.
+        """
+        pod = await self._live.insist(self._insistence)
         if pod is None:
             raise BindFailure(failure.REPLACED, "cancelled")
         if pod.spec.node_name and pod.spec.node_name != self.node:
@@ -366,30 +365,34 @@ class Attempt:
     async def _back(self, problem: BindFailure) -> str:
         """Take back what has to be, and say what the scheduler gets for an answer."""
         self.result = problem.result
+        way = self._way_back(problem)
+        if problem.keep:
+            return problem.text
+        try:
+            if await way.go(self._insistence):
+                self.result = "bound"
+                return ""
+        except Undecided as why:
+            return self._put_off(way, why)
+        return problem.text
+
+    def _put_off(self, way: WayBack, why: Undecided) -> str:
+        """The answer, when what was written has to be taken back some other time."""
+        self.result = "unfinished"
+        self._unfinished.put(way, why)
+        return f"{way.problem.text}; {failure.PUT_OFF}"
+
+    def _way_back(self, problem: BindFailure) -> WayBack:
+        """For what is or may be stored. The rest is let go."""
         written = [write for write in self._writes if write.touched or (problem.clear and not write.hold)]
         for write in self._writes:
             if write not in written:
                 write.let_go()
-        if problem.keep:
-            return problem.text
-        if written and await self._is_bound_after_all():
-            for write in written:
-                await write.leave()
-            self.result = "bound"
-            return ""
-        for write in reversed(written):
-            await write.undo(clear=problem.clear)
-        if self._extended is not None and self._extended.allocation is not None:
-            claim = self._view.ledger.by_uid(self._extended.uid)
-            if claim is not None:
-                await self._act.clearer.discard(claim)
-        if written:
-            pod = self._view.pods.get(self._uid)
-            if pod is not None:
-                self._act.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {problem.text}")
-        return problem.text
+        doubt, extended = self._in_doubt_until, self._extended
+        return WayBack(self._act, self._live, self.node, written, problem, extended=extended, in_doubt_until=doubt)
 
-    async def _is_bound_after_all(self) -> bool:
-        """Nothing must be taken from a pod that was bound to our node, by whomever."""
-        pod = await self._read_pod(patient=True)
-        return pod is not None and pod.spec.node_name == self.node
+    @property
+    def _insistence(self) -> Insistence:
+        """How long to try what must not be left undone: as long as a request may be under way."""
+        limits = self._view.limits
+        return Insistence(until=self.deadline + limits.doubt_seconds, refusals=limits.write_attempts)

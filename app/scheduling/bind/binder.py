@@ -4,7 +4,7 @@ Promises
 - A repeated call joins the attempt that is under way for the same node, or gets the answer of the one that succeeded. A
   call for another node waits for the first attempt to end and decides on what is there then.
 - A caller that hangs up changes nothing; an attempt that takes longer than the caller waits goes on until it knows what
-  became of its writes.
+  became of its writes, or that it cannot know.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from app.scheduling.bind import failure
 from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.attempt import Attempt
+from app.scheduling.bind.unfinished import Unfinished
 from app.scheduling.outcomes import BIND_RESULTS
 from app.unexpected import unexpected
 
@@ -24,9 +25,12 @@ from app.unexpected import unexpected
 class Binder:
     """All binds, by pod UID."""
 
-    def __init__(self, actions: Actions, binding: dict[str, str]) -> None:
-        """`binding`: where the node of each bind under way is kept, by pod UID; nobody else writes to it."""
+    def __init__(self, actions: Actions, unfinished: Unfinished, binding: dict[str, str]) -> None:
+        """`unfinished`: where a bind goes that cannot take back what it wrote. `binding`: where the node of each bind
+        under way is kept, by pod UID; nobody else writes to it.
+        """
         self._act = actions
+        self._unfinished = unfinished
         self._view = view = actions.view
         self._binding = binding
         self._running: dict[str, tuple[Attempt, asyncio.Task[str]]] = {}
@@ -62,7 +66,7 @@ class Binder:
     def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
         limits = self._view.limits
         deadline = self._view.clock.monotonic() + limits.bind_seconds * limits.forward_share
-        attempt = Attempt(self._act, args, deadline)
+        attempt = Attempt(self._act, self._unfinished, args, deadline)
         task = asyncio.create_task(self._run(args.PodUID, attempt), name=f"bind {args.PodNamespace}/{args.PodName}")
         self._running[args.PodUID] = attempt, task
         self._binding[args.PodUID] = args.Node

@@ -1,18 +1,13 @@
-"""One claim of one bind: from the decision to the stored status, and back.
+"""One claim of one bind: from the decision to the stored status. `Undo` is the way back.
 
 Promises
 - The finalizer is stored before the status; allocation and reservation are one write; an allocation is written only
   onto a claim that was unallocated at the version the write is made for.
-- The reservation of somebody else is never removed, and an allocation is taken back only while nobody else counts on
-  it. Only what this bind wrote is taken back; with `clear` also what an attempt long over has left.
 - A bind that finds the pod's reservation in place takes it over: it marks the claim, and whoever made the reservation
   finds the mark before undoing it. So two replicas that bind one pod do not work against each other.
-- A lost reply is cleared up before anything else happens: what is found then is taken over, not taken for ours. When
-  a write may still arrive late and the bind is given up, a later write to the claim makes it fail; until then the
-  devices stay held.
+- A lost reply is cleared up before anything else happens: what is found then is taken over, not taken for ours.
 
-Rules: Kubernetes 1.36, bindClaim and Unreserve in
-pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
+Rules: Kubernetes 1.36, bindClaim in pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
 
 from __future__ import annotations
@@ -20,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -30,10 +24,10 @@ from app.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknow
 from app.api.resource import FINALIZER, MAX_CONSUMERS, AllocationResult, ResourceClaim
 from app.devices.ledger import HeldError, Hold
 from app.scheduling.bind.actions import Actions
-from app.scheduling.bind.failure import TAKEN, BindFailure
+from app.scheduling.bind.failure import TAKEN, BindFailure, said
 from app.scheduling.bind.patience import Unanswered, answered, rounds
 from app.scheduling.claims import ADOPTED, consumer, full_reason
-from app.scheduling.outcomes import CLAIM_WRITES_UNDONE, CONFLICTS, UNANSWERED_WRITES, UndoResult
+from app.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES
 
 log = structlog.get_logger(__name__)
 
@@ -56,10 +50,12 @@ class ClaimWrite:
         self._expected = allocation or claim.allocation
         self._stored = False
         self._adopted = False
-        self._sent: float | None = None
+        self.sent: float | None = None
         """When the first status write was sent."""
-        self._doubtful = ""
-        self._mark = claim.metadata.annotations.get(ADOPTED)
+        self.doubtful = ""
+        """The version that a status write of unknown outcome was made for."""
+        self.mark = claim.metadata.annotations.get(ADOPTED)
+        """The mark on the claim that the last write was made for, or that the bind has made."""
 
     @property
     def uid(self) -> str:
@@ -68,7 +64,7 @@ class ClaimWrite:
     @property
     def touched(self) -> bool:
         """Whether a write of ours to the status is or may be stored."""
-        return self._stored or bool(self._doubtful)
+        return self._stored or bool(self.doubtful)
 
     def adopt(self, created: ResourceClaim) -> None:
         """The claim exists now: what was held for its stand-in is held for itself. No await, so nobody gets between.
@@ -94,7 +90,7 @@ class ClaimWrite:
         """
         lock = self._act.locks.setdefault(self.uid, asyncio.Lock())
         async with lock:
-            self._refresh()
+            self.refresh()
             await self._write(go_on)
 
     async def _write(self, go_on: GoOn) -> None:
@@ -123,13 +119,13 @@ class ClaimWrite:
                 continue
             except ApiError as error:
                 log.warning("a claim's write was refused", claim=self.claim.metadata.key, error=repr(error))
-                raise BindFailure(self._text(f"cannot be allocated or reserved: {_said(error)}")) from None
+                raise BindFailure(self._text(f"cannot be allocated or reserved: {said(error)}")) from None
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Catch up with what others have learned about the claim."""
         newest = self._view.ledger.by_uid(self.uid)
         if newest is not None and newest is not self.claim:
-            self._learned(newest)
+            self.learned(newest)
 
     def _text(self, what: str) -> str:
         return f"claim {self.claim.metadata.key} {what}"
@@ -168,12 +164,12 @@ class ClaimWrite:
     async def _write_once(self, go_on: GoOn) -> None:
         if self._is_complete():
             mark = uuid.uuid4().hex
-            self._learned(await self._act.ports.annotate(self.claim, {ADOPTED: mark}))
-            self._mark, self._adopted = mark, True
+            self.learned(await self._act.ports.annotate(self.claim, {ADOPTED: mark}))
+            self.mark, self._adopted = mark, True
             return
         if self.allocation is not None and FINALIZER not in self.claim.metadata.finalizers:
             started = self._view.clock.monotonic()
-            self._learned(await self._act.ports.add_finalizer(self.claim))
+            self.learned(await self._act.ports.add_finalizer(self.claim))
             self._act.observer.took("finalizer", self._view.clock.monotonic() - started)
             self._check()
             go_on()
@@ -181,7 +177,7 @@ class ClaimWrite:
         written = await self._write_status()
         self._act.observer.took("status", self._view.clock.monotonic() - started)
         self._stored = True
-        self._learned(written)
+        self.learned(written)
 
     async def _write_status(self) -> ResourceClaim:
         """The status write. From the moment it is sent until its outcome is known the claim is in doubt."""
@@ -189,10 +185,10 @@ class ClaimWrite:
         consumers = claim.status.reserved_for
         if not claim.reserved_for(self.consumer.uid):
             consumers = (*consumers, self.consumer)
-        earlier, self._doubtful = self._doubtful, claim.metadata.resource_version
-        if self._sent is None:
-            self._sent = self._view.clock.monotonic()
-        self._mark = claim.metadata.annotations.get(ADOPTED)
+        earlier, self.doubtful = self.doubtful, claim.metadata.resource_version
+        if self.sent is None:
+            self.sent = self._view.clock.monotonic()
+        self.mark = claim.metadata.annotations.get(ADOPTED)
         try:
             if self.allocation is None:
                 return await ports.write_status(claim, reserved_for=consumers)
@@ -200,120 +196,41 @@ class ClaimWrite:
         except OutcomeUnknownError:
             raise
         except ApiError:
-            self._doubtful = earlier
+            self.doubtful = earlier
             raise
 
-    async def _read(self, go_on: GoOn, *, insist: bool = False) -> None:
-        """The claim as stored now. Raises BindFailure when it is gone, or, without `insist`, cannot be read."""
+    async def _read(self, go_on: GoOn) -> None:
+        """The claim as stored now. Raises BindFailure when it is gone or cannot be read."""
         meta = self.claim.metadata
         read = partial(self._act.ports.read_claim, meta.namespace, meta.name)
         try:
-            found = await answered(read, self._view.limits, go_on, insist=insist)
+            found = await answered(read, self._view.limits, go_on)
         except ApiError as error:
-            raise BindFailure(self._text(f"cannot be read: {_said(error)}")) from None
+            raise BindFailure(self._text(f"cannot be read: {said(error)}")) from None
         if found is None or found.metadata.uid != meta.uid:
             self._act.intake.gone(self.claim)
             raise BindFailure(self._text("got deleted in the meantime"), "conflict")
-        self._learned(found)
+        self.learned(found)
 
-    def _learned(self, claim: ResourceClaim) -> None:
+    def learned(self, claim: ResourceClaim) -> None:
         """A reply. Once the claim has left the version that a doubtful write was made for, that write is stored or
         never will be. Which of the two nobody can know: another replica that binds the pod writes the same.
         """
         if 0 < claim.metadata.version < self.claim.metadata.version:
             return
-        if claim.metadata.resource_version != self._doubtful:
-            self._doubtful = ""
+        if claim.metadata.resource_version != self.doubtful:
+            self.doubtful = ""
         self.claim = claim
         if self.hold is not None and self._shows_ours(claim):
             self._act.holds.confirm(self.hold, claim)
         else:
             self._act.intake.learn(claim)
 
-    # --- back -------------------------------------------------------------------------------------------------------
-
-    async def undo(self, *, clear: bool) -> None:
-        """Take back what is or may be stored, and let the devices go. Ends when the server has answered."""
-        if self.touched or clear:
-            self._act.observer.count(CLAIM_WRITES_UNDONE, await self._undo(clear))
-        self.let_go()
-
-    async def _undo(self, clear: bool) -> UndoResult:
-        """What was done. Once an undo of unknown outcome may have been carried out, what is stored is nobody's to take
-        back: another replica may have made it since.
-        """
-        self._refresh()
-        sent = ""
-        async for number in rounds(self._view.limits):
-            try:
-                if number or self._doubtful:
-                    await self._read(lambda: None, insist=True)
-            except BindFailure:
-                return "gone"
-            if sent and sent != self.claim.metadata.resource_version:
-                return "left"
-            try:
-                return await self._undo_once(clear)
-            except NotFoundError:
-                return "gone"
-            except OutcomeUnknownError:
-                sent = self.claim.metadata.resource_version
-            except (ConflictError, *Unanswered):
-                continue
-            except ApiError as error:
-                log.warning("a claim's write was not undone", claim=self.claim.metadata.key, error=repr(error))
-                return "failed"
-        raise AssertionError("rounds never end")
-
-    async def _undo_once(self, clear: bool) -> UndoResult:
-        """What was done. Raises ApiError."""
-        ports, claim = self._act.ports, self.claim
-        if claim.allocation is None:
-            if not self._doubtful:
-                return "gone"
-            # The status write may still arrive; moving the claim to another version makes it fail.
-            self._learned(await ports.remove_finalizer(claim))
-            return "fenced"
-        abandoned = clear and self._view.settled(claim)
-        taken_over = claim.metadata.annotations.get(ADOPTED) != self._mark
-        if self.consumer.resource != "pods" or taken_over or not (self._may_be_ours() or abandoned):
-            return "left"
-        rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != self.consumer.uid)
-        ours = self.allocation is not None and same_devices(claim.allocation, self.allocation)
-        if not rest and (ours or abandoned):
-            self._learned(await ports.deallocate(claim))
-            return "deallocated"
-        if rest != claim.status.reserved_for:
-            self._learned(await ports.write_status(claim, reserved_for=rest))
-            return "unreserved"
-        return "gone"
-
-    def _may_be_ours(self) -> bool:
-        """Whether what is stored can be what we wrote. After a long outage it may be what somebody else wrote, who has
-        cleared ours meanwhile: nobody does so sooner.
-        """
-        if self._sent is None or not self.touched:
-            return False
-        return self._view.clock.monotonic() < self._sent + self._view.limits.settled_seconds
-
-    async def leave(self) -> None:
-        """Let everything that is stored stay. The hold ends when it is known what that is."""
-        if self._doubtful:
-            with suppress(BindFailure):
-                await self._read(lambda: None, insist=True)
-        if self.hold is not None and self.hold.written_version is None:
-            self.let_go()
-
     def let_go(self) -> None:
         """Release the hold. What is stored stays accounted for."""
         if self.hold is not None:
             self._act.holds.release(self.hold)
             self.hold = None
-
-
-def _said(error: ApiError) -> str:
-    """What the server said, in a constant text."""
-    return f"refused with {error.status} {error.reason}".rstrip()
 
 
 def same_devices(one: AllocationResult | None, other: AllocationResult | None) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.scheduling.outcomes import BindResult
+from app.api.errors import ApiError, UndecodableError, is_passing
+from app.scheduling.outcomes import BindResult, UndecidedReason
 
 DELETED: Final = "the pod is gone or being deleted"
 REPLACED: Final = "there is no pod with this name and UID"
@@ -21,6 +22,8 @@ VANISHED: Final = "the limits of a device are not published at the moment"
 TAKEN: Final = "the devices were taken at the same time"
 CLASS_UNKNOWN: Final = "no device class is known for an extended resource"
 WAITING: Final = "waiting for the devices to become ready"
+UNTOLD: Final = "it cannot be told whether the pod is bound"
+PUT_OFF: Final = "what was written for it is not taken back yet"
 BROKEN: Final = "internal error, see the log of the extender"
 
 
@@ -37,3 +40,27 @@ class BindFailure(Exception):
         self.result = result
         self.keep = keep
         self.clear = clear
+
+
+class Undecided(Exception):
+    """It cannot be told what is stored, or it cannot be changed, until something outside of us changes: `text` says
+    what and why, for people; `reason` says how it is counted.
+    """
+
+    def __init__(self, what: str, error: ApiError) -> None:
+        super().__init__(what)
+        self.text = f"{what}: {said(error)}"
+        self.reason: UndecidedReason = "refused"
+        if isinstance(error, UndecodableError):
+            self.reason = "undecodable"
+        elif is_passing(error):
+            self.reason = "unanswered"
+
+
+def said(error: ApiError) -> str:
+    """What the server said, in a constant text."""
+    if isinstance(error, UndecodableError):
+        return "the API server's reply cannot be decoded"
+    if is_passing(error):
+        return "the API server does not answer"
+    return f"refused with {error.status} {error.reason}".rstrip()

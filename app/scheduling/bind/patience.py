@@ -1,7 +1,7 @@
-"""Going on in the face of an API server that does not answer.
+"""Going on in the face of an API server that does not answer, or refuses.
 
 Promises: pauses double up to a limit; a read is repeated until the server says something definite, or until the caller
-has no more time.
+has no more time; nothing is repeated without end.
 """
 
 from __future__ import annotations
@@ -10,8 +10,18 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
-from app.api.errors import ApiError, OutcomeUnknownError, ThrottledError, UnreachableError
+import msgspec
+
+from app.api.errors import (
+    ApiError,
+    ConflictError,
+    OutcomeUnknownError,
+    ThrottledError,
+    UnreachableError,
+    is_passing,
+)
 from app.scheduling.limits import Limits
+from app.scheduling.ports import Clock
 
 T = TypeVar("T")
 
@@ -20,7 +30,7 @@ Unanswered = (OutcomeUnknownError, ThrottledError, UnreachableError)
 
 
 async def rounds(limits: Limits) -> AsyncIterator[int]:
-    """0 at once, then 1, 2, ... with growing pauses; endless."""
+    """0 at once, then 1, 2, ... with growing pauses; endless: whoever goes through them says what ends it."""
     pause = limits.retry_seconds
     number = 0
     while True:
@@ -33,11 +43,11 @@ async def rounds(limits: Limits) -> AsyncIterator[int]:
 async def answered(
     read: Callable[[], Awaitable[T]],
     limits: Limits,
-    go_on: Callable[[], None] = lambda: None,
+    go_on: Callable[[], None],
     *,
     insist: bool = False,
 ) -> T:
-    """What `read` returns once the server answers. `go_on` is called before each repetition and may raise to end it.
+    """What `read` returns once the server answers. `go_on` is called before each repetition and raises to end it.
 
     `insist`: ask again even when the server refuses to tell (permissions may come back). Otherwise that is raised.
     """
@@ -46,9 +56,31 @@ async def answered(
             go_on()
         try:
             return await read()
-        except Unanswered:
-            continue
-        except ApiError:
-            if not insist:
+        except ApiError as error:
+            if not insist and not is_passing(error):
+                raise
+    raise AssertionError("rounds never end")
+
+
+class Insistence(msgspec.Struct, frozen=True):
+    """How long something is tried that should not be left undone: while less than `refusals` tries were refused and it
+    is not later than `until` (monotonic seconds), once in any case.
+    """
+
+    until: float
+    refusals: int
+
+
+async def insisted(do: Callable[[], Awaitable[T]], insistence: Insistence, limits: Limits, clock: Clock) -> T:
+    """What `do` returns once the server lets it. A conflict is no refusal: `do` has to look again. Raises the last
+    ApiError.
+    """
+    refusals = 0
+    async for _ in rounds(limits):
+        try:
+            return await do()
+        except ApiError as error:
+            refusals += not is_passing(error) and not isinstance(error, ConflictError)
+            if refusals >= insistence.refusals or clock.monotonic() >= insistence.until:
                 raise
     raise AssertionError("rounds never end")

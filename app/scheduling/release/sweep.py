@@ -15,7 +15,7 @@ import structlog
 from cachetools import LRUCache
 
 from app.api.core import Pod
-from app.api.errors import ApiError
+from app.api.errors import ApiError, is_passing
 from app.api.resource import ResourceClaim
 from app.scheduling import readiness
 from app.scheduling.claims import Refusal, named_claims
@@ -80,7 +80,9 @@ class Sweeper:
                 await self._sweep(uid, seconds)
 
     async def _forget_phantoms(self) -> None:
-        """Look up claims that replies have brought and no watch has shown; some of them may be gone."""
+        """Look up claims that replies have brought and no watch has shown; some of them may be gone. One that cannot be
+        read keeps no other waiting, unless nobody answers at all.
+        """
         for uid in self._unseen.overdue(PHANTOM_SECONDS):
             claim = self._view.ledger.by_uid(uid)
             if claim is None:
@@ -91,7 +93,10 @@ class Sweeper:
             except ApiError as error:
                 self._observer.count(CLAIM_READ_ERRORS, "sweep")
                 log.info("a claim that no watch has shown was not read", claim=claim.metadata.key, error=repr(error))
-                return
+                if is_passing(error):
+                    return
+                self._unseen.looked_up(uid)
+                continue
             if found is None or found.metadata.uid != uid:
                 self._intake.gone(claim)
             else:

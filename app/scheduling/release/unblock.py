@@ -99,6 +99,8 @@ class Unblocker:
         now = view.ledger.by_uid(claim.metadata.uid)
         if now is None or now.metadata.resource_version != claim.metadata.resource_version or view.in_flight(now):
             return False
+        if not self._clearer.may_try(now):
+            return False
         consumers = [consumer.uid for consumer in now.status.reserved_for]
         if all(uid == pod_uid for uid in consumers):
             return view.settled(now)

@@ -14,8 +14,10 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
 - S10 the audit of each replica finds what strangers have doubled, and nothing else: `check_audit`.
 - L1 what fits is bound: `check`, by the answer of the verbs and by counting free devices independently.
 - L2 no refused pod waits for ever: in `end` a refused pod is tried again only after the doorbell rang.
-- L3 no hold outlives its bind or the sight of its write: `check_holds` after every step; none is left: `check`.
-- L4 poisonous objects hinder nobody, crashes anywhere leave nothing behind: `add_poison`, `kill`, `check`.
+- L3 no hold outlives its bind or the sight of its write, unless what was written cannot be taken back yet:
+  `check_holds` after every step; none is left, and nothing is left to take back: `check`.
+- L4 poisonous objects hinder nobody, crashes anywhere and permissions that go and come back leave nothing behind:
+  `add_poison`, `spoil_claim`, `forbid`, `kill`, `check`.
 """
 
 from __future__ import annotations
@@ -182,6 +184,8 @@ class Chaos:
             "fault": self.mishaps.fault,
             "watch gap": self.mishaps.trip_watch,
             "outage": self.mishaps.outage,
+            "permission": self.mishaps.forbid,
+            "spoil claim": self.mishaps.spoil_claim,
             "clock jump": self.mishaps.jump,
             "depose": self.mishaps.depose,
             "stranger": self.mishaps.intrude,
@@ -202,7 +206,8 @@ class Chaos:
         for service in self.services:
             view = service.extender.view
             for hold in view.ledger.holds():
-                if hold.owner not in view.binding and hold.written_version is None:
+                kept = hold.owner in view.binding or hold.owner in service.extender.unfinished
+                if not kept and hold.written_version is None:
                     self.world.api.violations.append(f"a hold of {hold.owner} has outlived its bind")
 
     async def end(self) -> None:
@@ -246,6 +251,7 @@ class Chaos:
         wrong += self.hardware.overdrawn(lambda claim: True)
         for service in self.services:
             wrong += [f"{hold.owner} still holds devices" for hold in service.extender.view.ledger.holds()]
+            wrong += [f"still to take back: {problem.what}" for problem in service.extender.unfinished.problems]
             if service.extender.binds_under_way:
                 wrong.append("a bind is still under way")
             if service.counted(BIND_RESULTS, "broken"):
@@ -280,6 +286,8 @@ _WEIGHTS = {
     "kill": 4,
     "watch gap": 3,
     "outage": 1,
+    "permission": 2,
+    "spoil claim": 3,
     "touch claim": 2,
     "depose": 1,
     "clock jump": 1,

@@ -14,6 +14,7 @@ from app.api.errors import (
     OutcomeUnknownError,
     RejectedError,
     ThrottledError,
+    UndecodableError,
     UnreachableError,
 )
 from app.api.resource import ResourceClaim
@@ -32,7 +33,20 @@ FAULTS: list[tuple[ApiError, tuple[When, ...]]] = [
     (UnreachableError(0, "Unreachable"), ("before",)),
     (OutcomeUnknownError(500, "InternalError"), ("before", "after", "late")),
     (OutcomeUnknownError(0, "Timeout"), ("before", "after", "late")),
+    (UndecodableError(0, "Malformed"), ("after",)),
 ]
+WITHOUT_REPLY = ("bind_pod", "patch_pod_status", "delete_claim")
+"""Nobody looks at what the server says when these have succeeded."""
+PERMISSIONS = (
+    ("read_pod",),
+    ("read_claim",),
+    ("write_status", "deallocate"),
+    ("add_finalizer", "remove_finalizer", "annotate"),
+    ("bind_pod",),
+    ("create_claim", "delete_claim"),
+    ("read_pod", "read_claim", *FORWARD, *BACKWARD),
+)
+"""What a role allows or does not, as a whole."""
 GAPS = [0.0, 0.1, 3.0, 25.0, 100.0]
 _AROUND: list[When] = ["before", "after"]
 
@@ -63,7 +77,9 @@ class Mishaps:
         """Some of the next calls of an operation fail; a write may be carried out up to most of a minute later."""
         error, times = self._dice.choice(FAULTS)
         writes = (*FORWARD, *BACKWARD)
-        operations = writes if isinstance(error, ConflictError) else (*writes, *READS, "ring")
+        operations: tuple[str, ...] = writes if isinstance(error, ConflictError) else (*writes, *READS, "ring")
+        if isinstance(error, UndecodableError):
+            operations = tuple(name for name in (*writes, *READS) if name not in WITHOUT_REPLY)
         delay = self._dice.random() * (50.0 if self._dice.random() < 0.2 else 5.0)
         when, hits = self._dice.choice(times), self._dice.choice([1, 2, 3, 30])
         self._one().client.fail(self._dice.choice(operations), error, when, times=hits, delay=delay)
@@ -84,6 +100,24 @@ class Mishaps:
             service.client.down_until = loop.time() + seconds
             service.watch.disconnect()
             loop.call_later(seconds + self._dice.random() * 5, service.watch.reconnect)
+
+    def forbid(self) -> None:
+        """Somebody takes a permission away from one replica, or from all, and gives it back some time later."""
+        self.counts["permission taken away"] += 1
+        until = asyncio.get_running_loop().time() + self._dice.choice([1.0, 10.0, 100.0]) * (1 + self._dice.random())
+        permission = self._dice.choice(PERMISSIONS)
+        for service in list(self._services) if self._dice.random() < 0.5 else [self._one()]:
+            service.client.forbidden |= dict.fromkeys(permission, until)
+
+    def spoil_claim(self) -> None:
+        """Somebody writes into a claim what cannot be decoded, and corrects it later."""
+        api = self._world.api
+        if not (claims := api.all(ResourceClaim)):
+            return
+        self.counts["claim unreadable"] += 1
+        claim = self._dice.choice(claims)
+        api.spoil(claim)
+        asyncio.get_running_loop().call_later(self._dice.choice([0.5, 10.0, 60.0]), api.mend, claim)
 
     def jump(self) -> None:
         """The time of day is set."""
@@ -121,9 +155,12 @@ class Mishaps:
     def end(self) -> None:
         """No more trouble of the old kinds for anybody."""
         self._world.api.hooks.clear()
+        for claim in self._world.api.all(ResourceClaim):
+            self._world.api.mend(claim)
         for service in self._services:
             service.client.faults.clear()
             service.client.kill_at = service.client.kill_on = None
             service.client.down_until = 0.0
+            service.client.forbidden.clear()
             service.watch.reconnect()
             service.extender.fence(lambda: True)

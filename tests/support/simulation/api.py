@@ -59,7 +59,8 @@ class Api:
         key = (type(obj), stored.metadata.key)
         before = self.objects.get(key)
         self.objects[key] = stored
-        self.unreadable.discard(key)
+        if not isinstance(stored, ResourceClaim):  # who changes the status of a claim leaves what is wrong in its spec
+            self.unreadable.discard(key)
         self.log.append((operation, stored.metadata.key))
         if isinstance(stored, Node):
             self.sites.add(stored.name)
@@ -69,7 +70,9 @@ class Api:
         return stored
 
     def spoil(self, obj: KubernetesObject) -> None:
-        """Somebody stores a version of the object that cannot be decoded, until it is put again."""
+        """Somebody stores a version of the object that cannot be decoded, until it is put again, or mended if it is a
+        claim.
+        """
         key = (type(obj), obj.metadata.key)
         if key in self.objects:
             self.version += 1
@@ -78,6 +81,13 @@ class Api:
             self.unreadable.add(key)
             self.log.append(("spoil", obj.metadata.key))
             self._send(stored)
+
+    def mend(self, claim: ResourceClaim) -> None:
+        """Somebody corrects what could not be decoded in the claim, whatever else has changed in it since."""
+        key = (ResourceClaim, claim.metadata.key)
+        if key in self.unreadable:
+            self.unreadable.discard(key)
+            self.put(self.objects[key], "mend")
 
     def _send(self, obj: KubernetesObject, *, removed: bool = False) -> None:
         for watch in self.watches:

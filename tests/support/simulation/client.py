@@ -22,6 +22,7 @@ from app.api.errors import (
     OutcomeUnknownError,
     RejectedError,
     ThrottledError,
+    UndecodableError,
     UnreachableError,
 )
 from app.api.meta import Object
@@ -78,6 +79,8 @@ class Client:
         """The same for the next call of an operation."""
         self.down_until = 0.0
         """Until then (seconds of the loop) the server cannot be reached, answers nothing, or answers nonsense."""
+        self.forbidden: dict[str, float] = {}
+        """Operations that the server refuses, each until then."""
         self.dead = False
         self.hit: Counter[str] = Counter()
         """How often which fault has come, in words."""
@@ -97,7 +100,7 @@ class Client:
     async def _call(self, operation: str, commit: Callable[[], Any]) -> Any:
         number = len(self.calls)
         self.calls.append(operation)
-        fault = self._fault(operation) or await self._outage(operation, number)
+        fault = self._fault(operation) or self._refusal(operation) or await self._outage(operation, number)
         await self._pause(number, operation, "before")
         hook = self.api.hooks.pop(operation, None)
         if hook is not None:
@@ -130,6 +133,12 @@ class Client:
                 self.hit[f"{fault.error.status or ''} {fault.error.reason} {fault.when}".strip()] += 1
                 return fault
         return None
+
+    def _refusal(self, operation: str) -> Fault | None:
+        if asyncio.get_running_loop().time() >= self.forbidden.get(operation, 0.0):
+            return None
+        self.hit[f"not permitted: {operation}"] += 1
+        return Fault(operation, RejectedError(403, "Forbidden"))
 
     async def _outage(self, operation: str, number: int) -> Fault | None:
         """What a call runs into while the server is down: no connection, silence, or a proxy that answers instead."""
@@ -177,15 +186,22 @@ class Client:
                 self.api.drop(stored, operation)
                 return changed
             result: ResourceClaim = self.api.put(changed, operation)
+            if (ResourceClaim, result.metadata.key) in self.api.unreadable:
+                raise UndecodableError(0, "Malformed", "claim")
             return result
 
         result: ResourceClaim = await self._call(operation, commit)
         return result
 
     async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
-        result: ResourceClaim | None = await self._call(
-            "read_claim", lambda: self.api.objects.get((ResourceClaim, f"{namespace}/{name}"))
-        )
+        def read() -> ResourceClaim | None:
+            key = ResourceClaim, f"{namespace}/{name}"
+            if key in self.api.unreadable:
+                self.hit["read of an undecodable claim"] += 1
+                raise UndecodableError(0, "Malformed", "claim")
+            return self.api.objects.get(key)
+
+        result: ResourceClaim | None = await self._call("read_claim", read)
         return result
 
     async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:

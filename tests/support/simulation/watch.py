@@ -10,6 +10,7 @@ from typing import Any
 from app.api.core import Node, Pod
 from app.api.meta import ObjectMeta
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.api.salvage import Salvaged
 from app.scheduling.extender import Extender
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
@@ -113,9 +114,12 @@ class Watch:
         self, obj: KubernetesObject, *, removed: bool = False, spoiled: bool = False, after_gap: bool = False
     ) -> None:
         key = (type(obj), obj.metadata.key)
-        after_gap = after_gap or key in self._spoiled
+        was_spoiled = key in self._spoiled
+        after_gap = after_gap or was_spoiled
         self._spoiled.discard(key)
         if removed:
+            if was_spoiled:
+                self.sink.heal(type(obj).__name__, obj.metadata.key)
             known = self._seen.pop(key, None)
             if known is not None:
                 self.sink.remove(_identity(known))
@@ -123,7 +127,8 @@ class Watch:
         self._seen[key] = obj
         if spoiled:
             self._spoiled.add(key)
-            self.sink.poison(type(obj).__name__, obj.metadata.key, "cannot be decoded")
+            self.hit["undecodable object"] += 1
+            self.sink.poison(type(obj).__name__, obj.metadata.key, "cannot be decoded", _salvaged(obj))
         else:
             self.sink.apply(obj, after_gap=after_gap)
             self.sink.heal(type(obj).__name__, obj.metadata.key)
@@ -132,6 +137,13 @@ class Watch:
 def _is_over(obj: KubernetesObject) -> bool:
     """Pods are followed until they have finished."""
     return isinstance(obj, Pod) and obj.status.phase in ("Succeeded", "Failed")
+
+
+def _salvaged(obj: KubernetesObject) -> Salvaged | None:
+    """What can be read of a claim that cannot be decoded."""
+    if not isinstance(obj, ResourceClaim):
+        return None
+    return Salvaged(obj.metadata.uid, obj.allocation.devices.results if obj.allocation is not None else ())
 
 
 def _identity(obj: KubernetesObject) -> Any:

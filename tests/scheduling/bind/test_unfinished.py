@@ -1,0 +1,314 @@
+"""Whatever the API server does, a bind ends; what it could not take back is held, reported, and taken back later."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from app.api.errors import (
+    ApiError,
+    ConflictError,
+    GoneError,
+    OutcomeUnknownError,
+    RejectedError,
+    UndecodableError,
+    UnreachableError,
+)
+from app.api.resource import ResourceClaim
+from app.devices.problems import Problem
+from app.scheduling.bind import failure
+from app.scheduling.limits import Limits
+from app.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF
+from tests.support.scheduling.leftovers import NO_SWEEP
+from tests.support.simulation.api import devices
+from tests.support.simulation.client import When
+from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.world import Service, World
+
+FOREVER = 10**6
+ENDS = NO_SWEEP.bind_seconds + NO_SWEEP.doubt_seconds + 30.0
+"""Seconds within which every bind ends: its time, that of requests under way, and the last time-outs and pauses."""
+HOUR = 3600.0
+FORBIDDEN = RejectedError(403, "Forbidden")
+LASTING: list[ApiError] = [
+    FORBIDDEN,
+    GoneError(410, "Gone"),
+    UndecodableError(0, "Malformed"),
+    UnreachableError(0, "Unreachable"),
+    OutcomeUnknownError(0, "Timeout"),
+]
+LOST = OutcomeUnknownError(0, "Timeout")
+REASONS = {"Forbidden": "refused", "Gone": "refused", "Malformed": "undecodable"}
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A bind that fails because of `fault`, and an operation without which it cannot take back what it wrote. `blind`:
+    its watch of claims is broken. `passes`: after some time what is stored is a leftover that anybody may clear.
+    """
+
+    fault: tuple[str, ApiError, When]
+    operation: str
+    blind: bool = False
+    passes: bool = False
+
+
+BLOCKS = {
+    "is the pod bound after all": Block(("bind_pod", FORBIDDEN, "before"), "read_pod"),
+    "taking the allocation back": Block(("bind_pod", FORBIDDEN, "before"), "deallocate", passes=True),
+    "what became of a write that was stored": Block(("write_status", LOST, "after"), "read_claim", blind=True),
+    "what became of a write that was not": Block(("write_status", LOST, "before"), "read_claim"),
+    "making a late write fail": Block(("write_status", LOST, "before"), "remove_finalizer"),
+    "what an undecodable reply hides": Block(("write_status", LASTING[2], "after"), "read_claim", blind=True),
+    "what became of the binding": Block(("bind_pod", LOST, "before"), "read_pod"),
+}
+CASES = [
+    pytest.param(block, error, id=f"{name} - {error.reason}") for name, block in BLOCKS.items() for error in LASTING
+]
+LAST = [case for case in CASES if not (isinstance(case.values[0], Block) and case.values[0].passes)]
+
+
+def one_device() -> Objects:
+    """A device that must not be given twice."""
+    return [make_class(), make_node("n1"), make_slice("n1", ["a"])]
+
+
+async def blocked(world: World, block: Block, error: ApiError) -> Service:
+    """A bind has failed and could not take back what it wrote."""
+    world.add(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
+    service = world.service(limits=NO_SWEEP)
+    service.start()
+    if block.operation == "remove_finalizer":  # the bind has no time to write again
+        service.client.fail("read_claim", LOST, times=12)
+    if block.blind:
+        service.watch.disconnect((ResourceClaim,))
+    service.client.fail(*block.fault)
+    service.client.fail(block.operation, error, times=FOREVER)
+    task = service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle(ENDS)
+    assert task.done()
+    assert service.extender.binds_under_way == 0
+    return service
+
+
+def problem(service: Service) -> Problem:
+    (found,) = service.extender.problems
+    return found
+
+
+@pytest.mark.parametrize(("block", "error"), CASES)
+async def test_a_bind_that_cannot_take_back_what_it_wrote_ends_and_keeps_its_devices(
+    world: World, block: Block, error: ApiError
+) -> None:
+    service = await blocked(world, block, error)
+    counted = {reason: service.counted(UNDOS_PUT_OFF, reason) for reason in UNDOS_PUT_OFF.values}
+    assert counted == dict.fromkeys(counted, 0) | {REASONS.get(error.reason, "unanswered"): 1}
+    assert [reason for reason, _ in service.client.events].count("DevicesHeld") == 1
+    await world.settle(HOUR)
+    assert await service.bind(world.api.pod("q"), "n1") != "", "the device was given twice"
+    assert (await service.filter(world.api.pod("q"))).NodeNames == []
+    if not block.passes:
+        assert str(problem(service).object) == "Pod default/p"
+        assert "default/c" in problem(service).what
+
+
+@pytest.mark.parametrize(("block", "error"), LAST)
+async def test_what_could_not_be_taken_back_is_tried_again_about_once_a_minute(
+    world: World, block: Block, error: ApiError
+) -> None:
+    """Each try is a read of the pod, a read of the claim and a write, at most."""
+    service = await blocked(world, block, error)
+    before = len(service.client.calls)
+    await world.settle(HOUR)
+    assert HOUR / 60 - 10 <= len(service.client.calls) - before <= 3 * HOUR / 60 + 20
+
+
+@pytest.mark.parametrize(("block", "error"), CASES)
+async def test_what_could_not_be_taken_back_is_when_the_server_lets_it(
+    world: World, block: Block, error: ApiError
+) -> None:
+    service = await blocked(world, block, error)
+    service.client.faults.clear()
+    service.watch.reconnect()
+    await world.settle(2 * Limits().again_most_seconds + 5.0)
+    assert service.extender.problems == []
+    assert service.extender.view.ledger.holds() == ()
+    if world.api.claim("c").allocation is not None:  # so late it may be somebody else's: a leftover
+        assert service.counted(CLAIM_WRITES_UNDONE, "left") == 1
+        assert await service.bind(world.api.pod("p"), "n1") == ""
+    else:
+        assert await service.bind(world.api.pod("q"), "n1") == ""
+
+
+@pytest.mark.parametrize("error", LASTING[:3], ids=lambda error: error.reason)
+async def test_what_is_refused_is_answered_at_once(world: World, error: ApiError) -> None:
+    """Asking a server that refuses for as long as a bind may take keeps the scheduler for nothing."""
+    world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
+    service = world.service(limits=NO_SWEEP)
+    service.client.fail("bind_pod", FORBIDDEN)
+    service.client.fail("deallocate", error, times=FOREVER)
+    started = world.clock.monotonic()
+    answer = await service.bind(world.api.pod("p"), "n1")
+    assert answer == f"{failure.REFUSED_BINDING}; {failure.PUT_OFF}"
+    assert world.clock.monotonic() - started < 2.0
+    assert service.counted(BIND_RESULTS, "unfinished") == 1
+
+
+async def test_conflicts_without_end_end_the_undo_as_well(world: World) -> None:
+    world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
+    service = world.service(limits=NO_SWEEP)
+    service.client.fail("bind_pod", FORBIDDEN)
+    service.client.fail("deallocate", ConflictError(409, "Conflict"), times=FOREVER)
+    service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle(ENDS)
+    assert service.extender.binds_under_way == 0
+    assert len(service.extender.unfinished) == 1
+
+
+# --- what the watch shows meanwhile ----------------------------------------------------------------------------------
+
+UNTOLD = BLOCKS["what became of a write that was stored"]
+
+
+async def test_what_was_stored_counts_once_the_watch_has_shown_it(world: World) -> None:
+    """Nobody may read the claim. The watch shows the allocation, of which nobody knows who wrote it: it stays for the
+    pod's next bind, or as a leftover, and nothing more needs to be held for it.
+    """
+    world.add(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
+    service = world.service(limits=Limits(watch_seconds=10.0, sweep_seconds=0.0), lag=5.0)
+    service.start()
+    service.client.fail("write_status", LOST, "after")
+    service.client.fail("read_claim", FORBIDDEN, times=FOREVER)
+    assert failure.PUT_OFF in await service.bind(world.api.pod("p"), "n1")
+    await world.settle(10.0)
+    assert service.extender.problems == []
+    assert service.extender.view.ledger.holds() == ()
+    assert await service.bind(world.api.pod("q"), "n1") != ""
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_claim_that_is_deleted_holds_nothing_any_more(world: World, stored: bool) -> None:
+    name = "what became of a write that was stored" if stored else "what became of a write that was not"
+    service = await blocked(world, BLOCKS[name], UndecodableError(0, "Malformed"))
+    world.api.drop(world.api.claim("c"))
+    service.watch.reconnect()
+    await world.settle(2.0)
+    assert service.extender.problems == []
+    assert await service.bind(world.api.pod("q"), "n1") == ""
+
+
+async def test_a_pod_that_turns_out_to_be_bound_keeps_its_devices(world: World) -> None:
+    """The reply to the binding was lost and pods cannot be read: the binding comes late, and the watch shows it."""
+    world.add(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
+    service = world.service()
+    service.start()
+    service.client.fail("bind_pod", LOST, "late", delay=40.0)
+    service.client.fail("read_pod", FORBIDDEN, times=FOREVER)
+    assert await service.bind(world.api.pod("p"), "n1") == f"{failure.UNTOLD}; {failure.PUT_OFF}"
+    await world.settle(30.0)
+    assert len(service.extender.unfinished) == 1
+    await world.settle(20.0)
+    assert len(service.extender.unfinished) == 0
+    assert world.api.pod("p").spec.node_name == "n1"
+    await world.settle(HOUR)
+    assert world.api.claim("c").reserved_for("uid-p")
+    assert await service.bind(world.api.pod("q"), "n1") != ""
+
+
+async def test_nothing_is_taken_back_while_a_binding_may_still_arrive_and_pods_cannot_be_read(world: World) -> None:
+    world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
+    service = world.service(limits=NO_SWEEP)
+    service.start()
+    service.client.fail("bind_pod", LOST, "late", delay=50.0)
+    service.client.fail("read_pod", FORBIDDEN, times=5)
+    assert await service.bind(world.api.pod("p"), "n1") == f"{failure.UNTOLD}; {failure.PUT_OFF}"
+    await world.settle(40.0)  # reading is allowed again, and shows no binding
+    assert world.api.claim("c").reserved_for("uid-p")
+    await world.settle(30.0)
+    assert world.api.pod("p").spec.node_name == "n1"
+    assert service.extender.problems == []
+
+
+async def test_the_pods_next_bind_takes_over_what_could_not_be_taken_back(world: World) -> None:
+    service = await blocked(world, BLOCKS["taking the allocation back"], FORBIDDEN)
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    service.client.faults.clear()
+    await world.settle(HOUR)
+    assert service.extender.problems == []
+    assert devices(world.api.claim("c")) == {("gpu.example.com", "n1", "a")}
+
+
+async def test_one_claim_that_cannot_be_given_back_keeps_no_other(world: World) -> None:
+    world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]))
+    world.add(make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
+    service = world.service(limits=NO_SWEEP)
+    service.client.fail("bind_pod", FORBIDDEN)
+    service.client.fail("deallocate", FORBIDDEN, times=Limits().write_attempts)
+    assert await service.bind(world.api.pod("p"), "n1") != ""
+    left = [claim.metadata.name for claim in world.api.all(ResourceClaim) if claim.allocation is not None]
+    assert left == ["d"]
+    assert "to default/d:" in problem(service).what
+
+
+async def test_others_are_not_asked_for_while_the_server_is_silent(world: World, small: Objects) -> None:
+    """Each question may take as long as a time-out."""
+    world.add(*small)
+    service = world.service(limits=NO_SWEEP)
+    service.start()
+    for index in range(4):
+        world.add(make_claim(f"c{index}"), make_pod(f"p{index}", f"c{index}"))
+    await world.settle()
+    service.client.fail("bind_pod", FORBIDDEN, times=4)
+    service.client.fail("read_pod", UnreachableError(0, "Unreachable"), times=FOREVER)
+    for index in range(4):
+        service.spawn(service.bind(world.api.pod(f"p{index}"), "n1" if index < 2 else "n2"))
+    await world.settle(ENDS)
+    assert len(service.extender.unfinished) == 4
+    service.client.calls.clear()
+    await world.settle(0.9)
+    assert service.client.calls.count("read_pod") <= 1
+    service.client.faults.clear()
+    await world.settle(120.0)
+    assert len(service.extender.unfinished) == 0
+
+
+# --- a claim that becomes unreadable ---------------------------------------------------------------------------------
+
+
+async def test_a_pod_is_not_bound_while_its_claim_cannot_be_read(world: World) -> None:
+    world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
+    service = world.service(limits=NO_SWEEP)
+    service.start()
+    await world.settle(1.0)
+    world.api.spoil(world.api.claim("c"))
+    await world.settle(1.0)
+    service.client.rings = 0
+    answer = await service.filter(world.api.pod("p"))
+    assert set(answer.FailedAndUnresolvableNodes.values()) == {"resource claim default/c cannot be read"}
+    assert await service.bind(world.api.pod("p"), "n1") == "resource claim default/c cannot be read"
+    world.api.mend(world.api.claim("c"))
+    await world.settle(2.0)
+    assert service.client.rings == 1
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+
+
+async def test_a_claim_that_becomes_unreadable_during_its_bind_is_not_relied_upon(world: World) -> None:
+    """Between the status write and the binding somebody makes the claim unreadable; later it is corrected."""
+    world.add(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
+    service = world.service(limits=NO_SWEEP)
+    service.start()
+    await world.settle(1.0)
+    service.watch.pause()
+    bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle(0.5)
+    world.api.spoil(world.api.claim("c"))
+    service.watch.resume()
+    assert failure.PUT_OFF in await bind
+    assert not world.api.pod("p").spec.node_name
+    assert await service.bind(world.api.pod("q"), "n1") != ""
+    world.api.mend(world.api.claim("c"))
+    await world.settle(10.0)
+    assert service.extender.problems == []
+    assert world.api.claim("c").allocation is None
+    assert await service.bind(world.api.pod("q"), "n1") == ""
