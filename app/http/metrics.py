@@ -9,7 +9,7 @@ Prometheus: counters end in `_total`, units are base units and stand in the name
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -20,6 +20,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from app.cel.fallbacks import CAUSES
+from app.http.crowds import CROWDED_CONNECTIONS
 from app.scheduling import outcomes
 from app.scheduling.outcomes import L, Outcome, Step
 from app.unexpected import PLACES, unexpected
@@ -75,6 +76,8 @@ def _read(name: str, type_: Literal["counter", "gauge"], help_: str, label: str 
     return Spec(name, type_, help_, (label,) if label else (), read=True)
 
 
+_OUTCOMES: tuple[Outcome[Any], ...] = (*outcomes.OUTCOMES, CROWDED_CONNECTIONS)
+
 SPECS: tuple[Spec, ...] = (
     Spec("verb_duration_seconds", "histogram", "time from the headers of a verb's request to its answer", ("verb",)),
     Spec(
@@ -86,7 +89,7 @@ SPECS: tuple[Spec, ...] = (
     ),
     *(
         Spec(outcome.name, "counter", outcome.help, (outcome.label,), values=_pairs(outcome.values))
-        for outcome in outcomes.OUTCOMES
+        for outcome in _OUTCOMES
     ),
     Spec("bind_step_duration_seconds", "histogram", "steps of a bind", ("step",), values=_pairs(outcomes.STEPS)),
     Spec("event_loop_lag_seconds", "histogram", "how late the event loop runs what is due; long means it is blocked"),
@@ -96,6 +99,7 @@ SPECS: tuple[Spec, ...] = (
     _read("undecodable_objects", "gauge", "objects that cannot be understood and are left out", "kind"),
     _read("watch_gap_seconds", "gauge", "time since the kind was last being watched; 0 while it is", "kind"),
     _read("lists_total", "counter", "complete lists; more than one means that events were missed", "kind"),
+    _read("stuck_watches_total", "counter", "lists that were begun because watches made no progress", "kind"),
     _read("watches_total", "counter", "watches started", "kind"),
     _read("watch_events_total", "counter", "watch events, bookmarks included", "kind"),
     _read("binds_in_flight", "gauge", "binds that have begun and not ended"),
@@ -175,7 +179,7 @@ class Metrics:
         # Every series is there from the start, so that a first occurrence shows as an increase.
         self._outcomes = {
             (outcome.name, value): counters[outcome.name].labels(value)
-            for outcome in outcomes.OUTCOMES
+            for outcome in _OUTCOMES
             for value in outcome.values
         }
         self._requests = {

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.http.clients import CLIENT_NAMES, certified_names
+from app.http.crowds import CrowdResult, Crowds
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
@@ -35,8 +36,8 @@ PROBES = frozenset({"/livez", "/readyz"})
 """What kubelet asks. Its paths are open to everybody, and are answered beyond the cap of connections."""
 
 
-def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """The protocol class for uvicorn's `http` setting."""
+def guarded(limits: ConnectionLimits, crowds: Crowds | None = None) -> type[asyncio.Protocol]:
+    """The protocol class for uvicorn's `http` setting. `crowds` hears of connections that are too many."""
 
     class GuardedProtocol(HttpToolsProtocol):
         _deadline: TimerHandle | None = None
@@ -101,11 +102,16 @@ def guarded(limits: ConnectionLimits) -> type[asyncio.Protocol]:
             if len(others) < limits.connections:
                 return
             idle = [(other._asked, other._waiting_since, other) for other in others if other._waiting_since is not None]
+            result: CrowdResult = "probes_only"
             if idle:
+                result = "idle_closed"
                 min(idle, key=lambda entry: entry[:2])[2]._give_up()
             elif len(others) >= limits.connections + limits.probe_connections:
+                result = "refused"
                 self._give_up()
             self._probes_only = len(others) - bool(idle) >= limits.connections
+            if crowds is not None:
+                crowds.met(result, limits.connections)
 
         def _application(self) -> ASGI3Application:
             """What answers the request whose URL has come."""

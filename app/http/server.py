@@ -17,6 +17,7 @@ from typing import Any
 
 import uvicorn
 
+from app.http.crowds import Crowds
 from app.http.protocol import ConnectionLimits, guarded
 
 
@@ -39,6 +40,7 @@ class HttpServer:
         keep_alive: int = 120,
         grace: float = 30.0,
         limits: ConnectionLimits | None = None,
+        crowds: Crowds | None = None,
     ) -> None:
         self._socket = _bind(host, port)
         self._tls = tls
@@ -48,7 +50,7 @@ class HttpServer:
         self._server = _Server(
             uvicorn.Config(
                 app,
-                http=guarded(limits or ConnectionLimits(idle_seconds=keep_alive)),
+                http=guarded(limits or ConnectionLimits(idle_seconds=keep_alive), crowds),
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -45,7 +45,9 @@ _TOO_NEW = "Too large resource version"
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a reflector is. `behind`: seconds since the watch was last known to work, 0 while it does."""
+    """How far a reflector is. `behind`: seconds since the watch was last known to work, 0 while it does. `stuck`: how
+    often watches made no progress, so that a list was begun anew.
+    """
 
     kind: str
     synced: bool
@@ -57,6 +59,7 @@ class Progress(msgspec.Struct, frozen=True):
     watches: int
     events: int
     problem: str = ""
+    stuck: int = 0
 
 
 class Reflector(Generic[T]):
@@ -87,7 +90,7 @@ class Reflector(Generic[T]):
         self._opened_at = self._alive_at
         self._watching = False
         self._fruitless = 0
-        self._lists = self._watches = self._events = 0
+        self._lists = self._watches = self._events = self._stuck = 0
         self._problem = ""
         self._not_found = False
         self._reported = ("", -_QUIET)
@@ -125,6 +128,7 @@ class Reflector(Generic[T]):
             lists=self._lists,
             watches=self._watches,
             events=self._events,
+            stuck=self._stuck,
             problem=self._problem,
         )
 
@@ -242,6 +246,7 @@ class Reflector(Generic[T]):
 
     def _list_anew(self, problem: ApiError) -> None:
         """No watch from this version gets any further."""
+        self._stuck += 1
         log.warning(
             "watches make no progress, listing again",
             kind=self.resource.kind,

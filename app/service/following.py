@@ -47,5 +47,6 @@ class Following:
             yield Reading("undecodable_objects", kind.poisoned, kind.kind)
             yield Reading("watch_gap_seconds", kind.behind, kind.kind)
             yield Reading("lists_total", kind.lists, kind.kind)
+            yield Reading("stuck_watches_total", kind.stuck, kind.kind)
             yield Reading("watches_total", kind.watches, kind.kind)
             yield Reading("watch_events_total", kind.events, kind.kind)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
+from app.http.crowds import Crowds
 from app.http.protocol import ConnectionLimits
 from app.http.server import HttpServer
 from app.http.tls import Certificates
@@ -23,10 +24,11 @@ CERTIFICATE_PERIOD = 5.0
 class Listeners:
     """The URLs are known once `start` has begun to listen; `insight_url` is that of the verbs unless it is separate."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, crowds: Crowds) -> None:
         self.url = ""
         self.insight_url = ""
         self._settings = settings
+        self._crowds = crowds
         self._certificates: list[Certificates] = []
         self._servers: list[HttpServer] = []
 
@@ -87,6 +89,13 @@ class Listeners:
             connections=settings.max_connections,
         )
         server = HttpServer(
-            app, host, port, tls=tls, keep_alive=settings.keep_alive, grace=settings.shutdown_grace, limits=limits
+            app,
+            host,
+            port,
+            tls=tls,
+            keep_alive=settings.keep_alive,
+            grace=settings.shutdown_grace,
+            limits=limits,
+            crowds=self._crowds,
         )
         self._servers.append(server)

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from app.http.application import create_app, create_insight_app
 from app.http.clients import Clients
+from app.http.crowds import Crowds
 from app.http.insight import insight_router
 from app.http.metrics import Metrics
 from app.http.readers import Readers
@@ -54,7 +55,7 @@ class Service:
         self.insight = Insight(self.status)
         self.health = Health(self.status, self.gate)
         self._own_process = own_process
-        self._listeners = Listeners(settings)
+        self._listeners = Listeners(settings, Crowds(self.metrics))
         self._running: _Running | None = None
 
     async def __aenter__(self) -> Self:

@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from app.http.application import create_app
+from app.http.crowds import CROWDED_CONNECTIONS, CrowdResult, Crowds
+from app.http.metrics import PREFIX, Metrics
 from app.http.protocol import ConnectionLimits
 from app.http.server import HttpServer
 from tests.support.http.served import Served
@@ -56,9 +59,16 @@ class Crowd:
         self.release = asyncio.Event()
         self.entered = asyncio.Semaphore(0)
         self.clients: list[Client] = []
+        self.metrics = served.metrics
         served.verbs.bind_with = self._bind
         app = create_app(served.verbs, unavailable=lambda: "", metrics=served.metrics, health=served)
-        self.server = HttpServer(app, "127.0.0.1", 0, grace=1, limits=limits)
+        self.server = HttpServer(app, "127.0.0.1", 0, grace=1, limits=limits, crowds=Crowds(served.metrics))
+
+    def counted(self, result: CrowdResult) -> int:
+        """How many connections too many have ended like this."""
+        name = f'{PREFIX}{CROWDED_CONNECTIONS.name}{{result="{result}"}} '
+        text = self.metrics.exposition().decode()
+        return int(float(text.partition(name)[2].partition("\n")[0]))
 
     async def connect(self) -> Client:
         """A connection; the server has noticed it."""
@@ -102,6 +112,7 @@ async def test_of_too_many_connections_those_that_never_asked_go_first(crowd: Cr
     last = await crowd.connect()
     assert await slow.is_closed()
     assert [await client.ask(VERSION) for client in (scheduler, newest, last)] == [200, 200, 200]
+    assert crowd.counted("idle_closed") == 2
 
 
 async def test_of_those_that_have_asked_the_one_that_was_quiet_for_longest_goes(crowd: Crowd) -> None:
@@ -121,6 +132,7 @@ async def test_a_request_that_is_worked_on_is_not_cut_off_and_probes_are_still_a
     assert await probe.ask(VERSION) == 503
     other = await crowd.connect()
     assert await other.ask(BIND) == 503
+    assert crowd.counted("probes_only") >= 1
     crowd.release.set()
     assert [await client.status() for client in busy] == [200, 200, 200]
 
@@ -139,6 +151,18 @@ async def test_the_reserve_of_the_probes_is_not_kept_from_them_by_who_only_waits
 async def test_beyond_the_reserve_a_new_connection_is_closed_while_all_others_work(crowd: Crowd) -> None:
     busy = [await crowd.keep_busy() for _ in range(2)]
     assert await (await crowd.connect()).is_closed()
+    assert crowd.counted("refused") == 1
     crowd.release.set()
     assert [await client.status() for client in busy] == [200, 200]
     assert await (await crowd.connect()).ask(VERSION) == 200
+
+
+def test_the_log_says_so_once_in_half_a_minute_however_many_come() -> None:
+    now = 0.0
+    crowds = Crowds(Metrics(), clock=lambda: now)
+    with capture_logs() as logs:
+        for _ in range(100):
+            crowds.met("refused", 1000)
+        now = 31.0
+        crowds.met("idle_closed", 1000)
+    assert [(entry["event"], entry["limit"]) for entry in logs] == [("too many connections", 1000)] * 2

@@ -230,6 +230,7 @@ async def test_watches_that_fail_on_the_same_event_lead_to_a_new_list(
     assert set(harness.nodes) == {"b", "c"}
     said = [entry for entry in logs if entry["event"] == "watches make no progress, listing again"]
     assert [(entry["kind"], entry["version"], entry["watches"]) for entry in said] == [("Node", "10", 3)]
+    assert harness.reflector.progress().stuck == 1
 
 
 async def test_watches_that_get_further_before_they_fail_need_no_new_list(
