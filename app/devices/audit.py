@@ -21,7 +21,7 @@ from app.api.quantity import Quantity
 from app.api.resource import CounterSet, Device, DeviceID, ResourceClaim
 from app.devices.traits import CounterID, counters_consumed
 from app.devices.usage import PoolUse, UsageIndex
-from app.devices.uses import PoolID, Uses
+from app.devices.uses import EVERY_DEVICE, PoolID, Uses
 
 Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
 """The stored claim with this UID and what it uses; None when only a hold is known."""
@@ -102,7 +102,11 @@ class Auditor:
         return found - {uid}
 
     def is_unverifiable(self, uid: str, uses: Uses) -> bool:
-        """Whether claim `uid` uses something without known limits in a pool that other stored claims use as well."""
+        """Whether claim `uid` uses something without known limits in a pool that other stored claims use as well, or of
+        a pool of which another claim may have any device.
+        """
+        if any(self._stored_users((*device[:2], EVERY_DEVICE)) - {uid} for device, _ in uses):
+            return True
         pools = {device[:2] for device, _ in uses if not self._has_limits(device)}
         return any(self._stored_users((*pool, name)) - {uid} for pool in pools for name in self._devices_in(pool))
 
@@ -135,7 +139,7 @@ class Auditor:
 
     def _device_violations(self, device: DeviceID) -> Iterator[Violation]:
         use = self._usage.device(device)
-        if use is None or (len(use.owners) < 2 and not use.shares):
+        if use is None or (len(use.owners) < 2 and not use.shares) or device[2] == EVERY_DEVICE:
             return  # as almost all devices, and there are many
         owners = {owner for owner in use.owners if self._owns(owner, device)}
         sharers = {user for user, _ in self._shares(device)}

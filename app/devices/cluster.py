@@ -31,7 +31,7 @@ class Cluster:
         self.inventory = Inventory(features)
         self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
         self._unreadable: dict[ObjectKey, str] = {}
-        self._stand_ins = StandIns(self.ledger)
+        self._stand_ins = StandIns(self.ledger, self.inventory.pools_of)
 
     @property
     def classes(self) -> Mapping[str, DeviceClass]:
@@ -56,7 +56,10 @@ class Cluster:
                 improved = self._observe(obj, watched=True, after_gap=after_gap)
                 return self._stand_ins.drop(obj.metadata.key) or improved or healed
             case ResourceSlice():
-                return self.inventory.put_slice(obj)
+                improved = self.inventory.put_slice(obj)
+                if obj.spec.node_name:
+                    self._stand_ins.published(obj.spec.node_name)
+                return improved
             case Node():
                 return self.inventory.put_node(obj)
             case DeviceClass():
@@ -77,8 +80,8 @@ class Cluster:
         """An object (`namespace/name` or `name`) that cannot be read. True when a refused pod may fit without it.
         `salvaged`: what it holds, if it is a claim.
         """
-        if salvaged is not None and not salvaged.whole:
-            problem += "; it may hold devices that cannot be told, and that others are given"
+        if salvaged is not None:
+            problem += _untold(salvaged)
         self._unreadable[ObjectKey(kind, key)] = problem
         if salvaged is not None:
             return self._stand_ins.put(key, salvaged)
@@ -130,10 +133,26 @@ class Cluster:
         return self._unreadable
 
     @property
+    def stand_ins(self) -> StandIns:
+        """Who holds the devices of claims that cannot be read."""
+        return self._stand_ins
+
+    @property
     def problems(self) -> Sequence[Problem]:
         """What is wrong with objects, by object: those that cannot be read, and slices that make pools unusable."""
         found = [unreadable(key, why) for key, why in self._unreadable.items()]
         return sorted(chain(found, self.inventory.problems()))
+
+
+def _untold(salvaged: Salvaged) -> str:
+    """What has to be said of devices that cannot be told."""
+    if salvaged.whole:
+        return ""
+    pools = (f"pool {'/'.join(pool)}" for pool in salvaged.pools)
+    kept = ", ".join(chain(pools, (f"the pools of node {name}" for name in salvaged.nodes)))
+    if kept:
+        return f"; it may hold devices that cannot be told, so nothing is offered of {kept}"
+    return "; it may hold devices that cannot be told, and that others are given"
 
 
 def _shrunk(before: ResourceClaim, after: ResourceClaim) -> bool:

@@ -17,7 +17,7 @@ from app.api.quantity import Quantity
 from app.api.resource import ResourceClaim
 from app.devices.nodeview import NodeView
 from app.devices.pools import Pool
-from app.devices.uses import PoolID, uses_of
+from app.devices.uses import EVERY_DEVICE, PoolID, uses_of
 
 Amounts = Mapping[str, int]
 """Capacity name -> nano units."""
@@ -115,6 +115,8 @@ class NodeHoldings:
             if held is None or not pool.names:
                 continue
             bits = view.bits
+            if EVERY_DEVICE in held.owned:
+                owned |= (1 << len(pool.names)) - 1 << view.offsets[index]
             for name in held.owned:
                 bit = bits.get((*pool.id, name))
                 if bit is not None:

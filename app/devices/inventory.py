@@ -145,6 +145,10 @@ class Inventory:
     def pools(self) -> Mapping[PoolID, PublishedPool]:
         return self._pools
 
+    def pools_of(self, node: str) -> Iterator[PoolID]:
+        """The pools with slices of the node's own."""
+        return (pool for pool, published in self._pools.items() if node in published.own_nodes())
+
     def slices(self) -> Iterator[ResourceSlice]:
         """All slices with the taints of rules added, pool by pool."""
         return (item for pool in self._pools.values() for item in pool.slices.values())

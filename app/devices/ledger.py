@@ -22,7 +22,7 @@ from app.api.resource import AllocationResult, DeviceID, ResourceClaim
 from app.devices.audit import Auditor, Published, Violation
 from app.devices.holdings import PoolHoldings, pool_holdings
 from app.devices.usage import DeviceUse, PoolUse, UsageIndex
-from app.devices.uses import PoolID, Use, Uses, uses_of
+from app.devices.uses import EVERY_DEVICE, PoolID, Use, Uses, uses_of
 
 REMEMBERED_DELETIONS = 10_000
 """How many deleted claims are remembered, so that a late reply to one of our writes does not revive them."""
@@ -250,7 +250,8 @@ class Ledger:
         """An owned device is taken for everybody. Whether shares leave room is the allocator's decision, made just
         before.
         """
-        use = self._usage.device(device)
+        every = self._usage.device((*device[:2], EVERY_DEVICE))
+        use = self._usage.device(device) if every is None else every
         if use is None:
             return
         if use.owners:
@@ -368,7 +369,7 @@ class Ledger:
 
     def is_unverifiable(self, claim: ResourceClaim) -> bool:
         """Whether a device of the claim is not published, or consumes counters of a pool that is not whole, while
-        others use the same pool: then `rivals` cannot tell who overdraws what.
+        others use the same pool, or a claim that cannot be read may have it: then `rivals` cannot tell who has what.
         """
         record = self._records.get(identity(claim))
         return record is not None and self._auditor.is_unverifiable(identity(claim), record.stored)

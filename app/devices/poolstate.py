@@ -10,6 +10,7 @@ from typing import Final
 from app.devices.content import Interner
 from app.devices.holdings import Amounts, PoolHoldings, remaining_counters
 from app.devices.pools import Pool
+from app.devices.uses import EVERY_DEVICE
 
 Content = tuple[
     int,
@@ -47,6 +48,8 @@ class PoolStates:
         owned = 0
         shared: list[tuple[int, tuple[tuple[str, int], ...]]] = []
         if held is not None:
+            if EVERY_DEVICE in held.owned:
+                owned = (1 << len(pool.names)) - 1
             for index, name in enumerate(pool.names):
                 if name in held.owned:
                     owned |= 1 << index

@@ -7,6 +7,7 @@ nothing; a result with a share ID is a share when consumable capacity is on, eve
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from app.api.quantity import Quantity
 from app.api.resource import AllocationResult, DeviceID
@@ -19,6 +20,9 @@ Use = tuple[DeviceID, str | None]
 
 Uses = Mapping[Use, Mapping[str, Quantity]]
 """What one claim uses, with the capacity each share consumes."""
+
+EVERY_DEVICE: Final = "*"
+"""In place of a device's name, which it cannot be: whoever uses it may have any device of the pool."""
 
 NOTHING: Mapping[str, Quantity] = {}
 

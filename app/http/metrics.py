@@ -97,6 +97,12 @@ SPECS: tuple[Spec, ...] = (
     _read("leader", "gauge", "1 when this replica holds the lease, or when there is no election"),
     _read("objects", "gauge", "objects known from the watches", "kind"),
     _read("undecodable_objects", "gauge", "objects that cannot be understood and are left out", "kind"),
+    _read("unreadable_claims_holding", "gauge", "claims that cannot be decoded and whose devices are known and in use"),
+    _read(
+        "unreadable_claims_untold",
+        "gauge",
+        "claims that cannot be decoded and may have devices that cannot be told; nothing is offered of their pools",
+    ),
     _read("watch_gap_seconds", "gauge", "time since the kind was last being watched; 0 while it is", "kind"),
     _read("lists_total", "counter", "complete lists; more than one means that events were missed", "kind"),
     _read("stuck_watches_total", "counter", "lists that were begun because watches made no progress", "kind"),

@@ -51,6 +51,32 @@ def test_a_result_of_which_only_the_device_can_be_read_is_the_whole_device() -> 
     assert (result.id, result.share_id, result.admin_access) == (("d", "p", "y"), None, None)
 
 
+NAMED = b'{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}]}'
+LABELLED = b'{"nodeSelectorTerms":[{"matchExpressions":[{"key":"zone","operator":"In","values":["n1"]}]}]}'
+
+
+@pytest.mark.parametrize(
+    ("results", "selector", "pools", "nodes"),
+    [
+        (b"[%s]" % X, NAMED, [], []),
+        (b'[{"driver":"d","pool":"p","device":7}]', NAMED, [("d", "p")], []),
+        (b'[{"driver":"d","pool":"p"},{"driver":"d","pool":"p","device":[]}]', NAMED, [("d", "p")], []),
+        (b'[{"driver":"d","pool":8,"device":"x"}]', NAMED, [], ["n1"]),
+        (b'"none"', NAMED, [], ["n1"]),
+        (b'"none"', LABELLED, [], []),
+        (b'"none"', b"7", [], []),
+        (b'[{"driver":"d","pool":"p"},7]', NAMED, [("d", "p")], ["n1"]),
+    ],
+)
+def test_where_a_device_cannot_be_told_its_pool_is_or_the_node(
+    results: bytes, selector: bytes, pools: list[tuple[str, str]], nodes: list[str]
+) -> None:
+    data = claim(results).replace(b'"allocation":{', b'"allocation":{"nodeSelector":%s,' % selector)
+    found = salvage(data)
+    assert (list(found.pools), list(found.nodes)) == (pools, nodes)
+    assert found.whole == (results == b"[%s]" % X)
+
+
 @given(st.binary() | st.binary().map(lambda data: claim(data)[:-3]))
 def test_whatever_the_bytes_are_there_is_an_answer(data: bytes) -> None:
     assert isinstance(salvage(data), Salvaged)

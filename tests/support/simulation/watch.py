@@ -140,10 +140,14 @@ def _is_over(obj: KubernetesObject) -> bool:
 
 
 def _salvaged(obj: KubernetesObject) -> Salvaged | None:
-    """What can be read of a claim that cannot be decoded."""
+    """What can be read of a claim that cannot be decoded: its devices, or in every other version only their pools."""
     if not isinstance(obj, ResourceClaim):
         return None
-    return Salvaged(obj.metadata.uid, obj.allocation.devices.results if obj.allocation is not None else ())
+    results = obj.allocation.devices.results if obj.allocation is not None else ()
+    if obj.metadata.version % 2 or not results:
+        return Salvaged(obj.metadata.uid, results)
+    pools = {(result.driver, result.pool): None for result in results}
+    return Salvaged(obj.metadata.uid, whole=False, pools=tuple(pools))
 
 
 def _identity(obj: KubernetesObject) -> Any:

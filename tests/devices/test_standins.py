@@ -1,0 +1,85 @@
+"""Devices of claims that cannot be read are given to nobody, as far as can be told where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from app.api.core import Node
+from app.api.decoding import convert
+from app.api.features import FeatureGates
+from app.api.resource import AllocationResult, ResourceClaim, ResourceSlice
+from app.api.salvage import Salvaged
+from app.devices.cluster import Cluster
+from app.devices.holdings import NodeHoldings
+from app.devices.ledger import HeldError
+from app.devices.poolstate import PoolStates
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster(FeatureGates())
+
+
+def owned(cluster: Cluster, node: str) -> set[str]:
+    """The devices of the node that nobody is given."""
+    view = cluster.inventory.view(node)
+    assert view is not None
+    held = {pool.id: found for pool in view.pools if (found := cluster.ledger.holdings(pool.id)) is not None}
+    states = PoolStates()
+    masks = [states.of(pool, held.get(pool.id)).owned << view.offsets[index] for index, pool in enumerate(view.pools)]
+    mask = NodeHoldings(view, held).owned
+    assert mask == sum(masks)
+    return {device.id[2] for index, device in enumerate(view.devices) if mask >> index & 1}
+
+
+@pytest.mark.parametrize(
+    ("salvaged", "said"),
+    [
+        (Salvaged("u", whole=False, pools=(("gpu", "p"),)), "nothing is offered of pool gpu/p"),
+        (Salvaged("u", whole=False, nodes=("n",)), "nothing is offered of the pools of node n"),
+    ],
+    ids=["pool", "node"],
+)
+@pytest.mark.parametrize("published_first", [True, False])
+def test_nothing_is_offered_where_a_device_that_cannot_be_told_may_be(
+    cluster: Cluster,
+    make_claim: Callable[..., ResourceClaim],
+    make_slice: Callable[..., ResourceSlice],
+    make_allocation: Callable[..., AllocationResult],
+    salvaged: Salvaged,
+    said: str,
+    published_first: bool,
+) -> None:
+    for name in ("n", "m"):
+        cluster.apply(convert(Node, {"metadata": {"name": name, "uid": name}}))
+    slices = [make_slice("s", "p", ["d0", "d1"], nodeName="n"), make_slice("t", "q", ["d0"], nodeName="m")]
+    for item in slices if published_first else ():
+        cluster.apply(item)
+    cluster.poison("ResourceClaim", "default/c", "too deep", salvaged)
+    for item in slices if not published_first else ():
+        cluster.apply(item)
+    free = make_claim("free", 1)
+    cluster.apply(free)
+    for device in ("d0", "d1"):
+        with pytest.raises(HeldError):
+            cluster.ledger.hold(free, make_allocation(f"gpu/p/{device}"), owner="pod")
+    assert owned(cluster, "n") == {"d0", "d1"}
+    assert owned(cluster, "m") == set()
+    written, elsewhere = make_claim("ours", 2, ["gpu/p/d0"]), make_claim("elsewhere", 2, ["gpu/q/d0"])
+    for ours in (written, elsewhere):
+        cluster.apply(ours)
+    assert cluster.ledger.is_unverifiable(written)
+    assert not cluster.ledger.is_unverifiable(elsewhere)
+    for ours in (written, elsewhere):
+        cluster.remove(ours)
+    cluster.poison("ResourceClaim", "default/e", "too deep", msgspec.structs.replace(salvaged, uid="v"))
+    assert cluster.ledger.violations() == (), "two claims that may have any device are no conflict"
+    assert said in next(iter(cluster.problems)).what
+    assert (cluster.stand_ins.told, cluster.stand_ins.untold) == (0, 2)
+    cluster.heal("ResourceClaim", "default/e")
+    assert cluster.heal("ResourceClaim", "default/c")
+    assert owned(cluster, "n") == set()
+    cluster.ledger.hold(free, make_allocation("gpu/p/d0"), owner="pod")
