@@ -1,4 +1,4 @@
-"""All benchmarks of one process: selectors, allocation, filter and memory.
+"""All benchmarks of one process: selectors, allocation, filter and memory, placement.
 
 Writes bench/results.json and the sections of docs/performance.md. `--only NAME` runs one of them. Exit status 1 when a
 target is missed.
@@ -17,6 +17,7 @@ import msgspec
 from bench import allocation, filter, selectors
 from bench.document import write_section
 from bench.machine import described
+from bench.placement import cost
 
 RESULTS = Path(__file__).with_name("results.json")
 SELECTOR_TARGET = 0.3
@@ -30,6 +31,7 @@ BENCHES: dict[str, Bench] = {
     "selectors": ("## Device selectors\n\nOne evaluation on one device.", selectors.run, selectors.markdown),
     "allocation": ("## Allocation on one node", allocation.run, allocation.markdown),
     "filter": ("## Filter on all nodes, and memory", filter.run, filter.markdown),
+    "placement": ("## Placement policies", cost.run, cost.markdown),
 }
 
 
@@ -43,6 +45,7 @@ def missed(results: dict[str, Any]) -> list[str]:
         for row in results.get("allocation", {}).get("hard", ())
         if row["decide_ms"] > HARD_TARGET
     ]
+    found += cost.missed(results["placement"]) if "placement" in results else []
     return found + (filter.missed(results["filter"]) if "filter" in results else [])
 
 

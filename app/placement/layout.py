@@ -18,7 +18,7 @@ from app.devices.holdings import NO_AMOUNTS, Amounts, PoolHoldings, remaining_co
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenPool
 from app.devices.pools import Pool
-from app.placement.units import Member, Unit, Units, used_of
+from app.placement.units import Member, Tie, Unit, Units, used_of
 
 REMEMBERED = 100_000
 
@@ -27,12 +27,11 @@ Counter = tuple[str, str]
 
 
 class _Tied(NamedTuple):
-    """Devices with common counters: per device its name and member. `whole`: what they count together."""
+    """Devices with common counters: per device its name and member."""
 
     counters: tuple[Counter, ...]
-    total: tuple[int, ...]
+    tie: Tie
     devices: tuple[tuple[str, Member], ...]
-    whole: float
 
 
 class Layout:
@@ -74,7 +73,7 @@ class Layout:
             for tied in self._tied:
                 members = [member for name, member in tied.devices if name not in owned and name not in shared]
                 amounts = tuple(left.get(name, NO_AMOUNTS).get(counter, 0) for name, counter in tied.counters)
-                found.append(self._units.counted(members, amounts, tied.total, tied.whole))
+                found.append(self._units.counted(tied.tie, members, amounts))
         return tuple(found)
 
 
@@ -119,8 +118,10 @@ class Layouts:
                 for device, model in consuming
                 if model.traits.consumes[0][0] in sets
             )
-            whole = max(self._units.weight(member.model) for _, member in devices)
-            yield _Tied(counters, tuple(pool.counters[name][counter] for name, counter in counters), devices, whole)
+            total = tuple(pool.counters[name][counter] for name, counter in counters)
+            members = [member for _, member in devices]
+            whole = max(self._units.weight(member.model) for member in members)
+            yield _Tied(counters, Tie.of(total, whole, members), devices)
 
     def _strip(self, model: DeviceModel) -> DeviceModel:
         """One for all models that differ only by the counters they consume."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, cast
 
 from cachetools import LRUCache
 
@@ -28,14 +28,10 @@ from app.placement.policies import Fragmentation, Pack, Policy, Spread
 from app.placement.ranking import Ranking
 from app.placement.standing import Standing
 from app.placement.strategy import Strategy
+from app.placement.weighing import Weighing
 from app.placement.workload import Workload
 
 _FIRST_FIT: Final = Strategy()
-
-EAGER: Final = 64
-"""Weights are renewed at each of so many first pods,"""
-INTERVAL: Final = 400
-"""and then whenever so many more have come."""
 
 REMEMBERED_PODS: Final = 50_000
 REMEMBERED_SHAPES: Final = 4_096
@@ -55,11 +51,11 @@ class Placement:
         self.workload = Workload()
         self.fragmentation = Fragmentation()
         policies: tuple[Policy, ...] = (Pack(), Spread(), self.fragmentation)
+        self._weighing = Weighing(self.workload, self.standing, self.fragmentation)
         self._rankings: dict[str, Ranking] = {item.name: Ranking(item, self.standing) for item in policies}
         self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)
         self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_SHAPES)
         self._filters: dict[Filter, None] = {}
-        self._weighed = -1
         self.learns = strategy.policy == Fragmentation.name
         """True when it is of use to learn: some pod's policy asks for the workload."""
         self._forced = ""
@@ -128,8 +124,11 @@ class Placement:
         shape = self.shape(pod, claims) if ranking is not None and names else None
         if ranking is None or shape is None:
             return ""
-        index = self._cluster.inventory.nodes.index
-        return ranking.best(shape, [(name, index[name]) for name in names if name in index])
+        indexes = list(map(self._cluster.inventory.nodes.index.get, names))
+        if None not in indexes:
+            return ranking.best(shape, names, cast("list[int]", indexes))
+        known = [(name, index) for name, index in zip(names, indexes, strict=True) if index is not None]
+        return ranking.best(shape, [name for name, _ in known], [index for _, index in known])
 
     def chooser(self, pod: Pod, claims: Sequence[ResourceClaim], node: str) -> DeviceChooser | None:
         """Who chooses the devices on the node; None: the first ones that fit are taken."""
@@ -143,7 +142,7 @@ class Placement:
         ranking = self._rankings.get(self.policy_of(pod, claims))
         self._count_classes()
         if ranking is not None and ranking.policy is self.fragmentation:
-            self._weigh()
+            self._weighing.advance()
         return ranking
 
     def policy_of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
@@ -166,9 +165,3 @@ class Placement:
             self._counted = [(filter_of(classes[name], features), weights[name]) for name in weights if name in classes]
             self.standing.start_over()
         self._classes = classes.version
-
-    def _weigh(self) -> None:
-        pods = self.workload.pods
-        if self._weighed < 0 or (self._weighed != pods and (pods <= EAGER or pods - self._weighed >= INTERVAL)):
-            self._weighed = pods
-            self.fragmentation.weigh(self.workload.weights(self.standing.census()))

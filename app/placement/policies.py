@@ -27,13 +27,18 @@ Cost = tuple[float, float]
 
 
 class Policy(Protocol):
-    """`version` changes when costs may."""
+    """`version` changes when costs may. `work` grows with what costs were found out, in steps of some 0.1
+    microseconds.
+    """
 
     @property
     def name(self) -> str: ...
 
     @property
     def version(self) -> int: ...
+
+    @property
+    def work(self) -> int: ...
 
     def cost(self, before: State, after: State) -> Cost:
         """Of leaving the node like this."""
@@ -51,14 +56,22 @@ def used_part(state: State) -> float:
     return sum(parts) / len(parts) if parts else 0.0
 
 
+_STEPS: Final = 20
+"""Of finding out how much of a node is used."""
+
+
 class Pack:
-    """The fullest node, and there the device that has least left."""
+    """The fullest node, and there what leaves most in one piece: the device that has least left."""
 
     name: Final = "pack"
     version: Final = 0
 
+    def __init__(self) -> None:
+        self.work = 0
+
     def cost(self, before: State, after: State) -> Cost:
-        return -used_part(after), after.stock.evenness
+        self.work += _STEPS
+        return -used_part(after), -after.stock.unity
 
 
 class Spread:
@@ -67,15 +80,19 @@ class Spread:
     name: Final = "spread"
     version: Final = 0
 
+    def __init__(self) -> None:
+        self.work = 0
+
     def cost(self, before: State, after: State) -> Cost:
-        return used_part(after), -after.stock.evenness
+        self.work += _STEPS
+        return used_part(after), after.stock.unity
 
 
 class Worths:
-    """What nodes are good for by their states, remembered. `evaluations` counts what had to be found out."""
+    """What nodes are good for by their states, remembered. `work` grows with the shapes that were looked at."""
 
     def __init__(self, fed_part: float = FED_PART) -> None:
-        self.evaluations = 0
+        self.work = 0
         self._fed_part = fed_part
         self._weights: Weights = ()
         self._uses: dict[Stock, tuple[Use, ...]] = {}
@@ -94,8 +111,9 @@ class Worths:
         if found is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self.evaluations += 1
-            found = self._known[key] = worth(self._used(state.stock), state.cpu, state.memory, self._fed_part)
+            used = self._used(state.stock)
+            self.work += _STEPS + sum(len(use.shapes) for use in used)
+            found = self._known[key] = worth(used, state.cpu, state.memory, self._fed_part)
         return found
 
     def _used(self, stock: Stock) -> tuple[Use, ...]:
@@ -116,10 +134,14 @@ class Fragmentation:
         self.version = 0
         self.worths = Worths()
 
+    @property
+    def work(self) -> int:
+        return self.worths.work
+
     def weigh(self, weights: Weights) -> None:
         """What shapes count from now on."""
         self.version += 1
         self.worths.weigh(weights)
 
     def cost(self, before: State, after: State) -> Cost:
-        return self.worths.of(before) - self.worths.of(after), after.stock.evenness
+        return self.worths.of(before) - self.worths.of(after), -after.stock.unity

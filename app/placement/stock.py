@@ -13,8 +13,8 @@ from app.allocation.requests import Filter
 from app.placement.podshape import EVERY, Demand, Need
 from app.placement.units import Unit
 
-MOST_REMAINDERS: Final = 16
-"""How many different remainders of a stock are compared for a pod; the fullest ones, if there are more."""
+MOST_REMAINDERS: Final = 32
+"""How many different remainders of a stock are compared for a pod; those most in one piece, if there are more."""
 REMEMBERED: Final = 512
 
 
@@ -30,15 +30,15 @@ class Supply(NamedTuple):
 class Stock:
     """Units sorted by number. `free`: how much of them is left, of `whole`."""
 
-    __slots__ = ("_remainders", "_stocks", "_supplies", "evenness", "free", "number", "units", "whole")
+    __slots__ = ("_remainders", "_stocks", "_supplies", "free", "number", "units", "unity", "whole")
 
     def __init__(self, number: int, units: tuple[Unit, ...], stocks: Stocks) -> None:
         self.number = number
         self.units = units
         self.free = sum(unit.free for unit in units)
         self.whole = sum(unit.whole for unit in units)
-        self.evenness = -sum(unit.free * unit.part for unit in units)
-        """The higher, the more evenly what is free is spread over the units."""
+        self.unity = sum(unit.unity for unit in units)
+        """How much of it is left in one piece."""
         self._stocks = stocks
         self._supplies: dict[Need, Supply | None] = {}
         self._remainders: dict[Need, tuple[Stock, ...]] = {}
@@ -142,11 +142,11 @@ class Stock:
 
 def _fullness(stage: tuple[Stock, tuple[Unit, ...]]) -> tuple[float, int]:
     stock, done = stage
-    return stock.evenness - sum(unit.free * unit.part for unit in done), stock.number
+    return -stock.unity - sum(unit.unity for unit in done), stock.number
 
 
 def _fullest(stocks: Iterable[Stock]) -> tuple[Stock, ...]:
-    return tuple(sorted(stocks, key=lambda stock: (stock.evenness, stock.number))[:MOST_REMAINDERS])
+    return tuple(sorted(stocks, key=lambda stock: (-stock.unity, stock.number))[:MOST_REMAINDERS])
 
 
 class Stocks:

@@ -10,7 +10,7 @@ fits is for the allocator to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from app.allocation.requests import Filter
@@ -38,17 +38,18 @@ _NOTHING: Final = Rate(0.0, 0, ())
 
 
 class Unit:
-    """See the module. `part`: how much of it is left, 0 to 1; `free` is that times what the unit counts, `whole`.
-    `number` tells units apart.
+    """See the module. `free`: how much of it is left, of `whole`. `unity`: how much that is in one piece, of `whole` as
+    well: half a device is worth less than half. `number` tells units apart.
     """
 
-    __slots__ = ("_rates", "free", "number", "part", "whole")
+    __slots__ = ("_rates", "free", "number", "unity", "whole")
 
-    def __init__(self, number: int, part: float, whole: float) -> None:
+    def __init__(self, number: int, whole: float, *, part: float, unity: float) -> None:
+        """`part` and `unity` from 0 to 1."""
         self.number = number
-        self.part = part
         self.whole = whole
         self.free = part * whole
+        self.unity = unity * whole
         self._rates: dict[Filter, Rate] = {}
 
     def rate(self, filter: Filter) -> Rate:
@@ -75,7 +76,8 @@ class DeviceUnit(Unit):
     __slots__ = ("_model", "_shared", "_units", "_used")
 
     def __init__(self, number: int, units: Units, model: DeviceModel, used: Used | None, *, shared: bool) -> None:
-        super().__init__(number, _left(model, used or ()), units.weight(model))
+        part = _left(model, used or ())
+        super().__init__(number, units.weight(model), part=part, unity=part * part)
         self._units = units
         self._model = model
         self._used = used
@@ -116,28 +118,47 @@ class Member(NamedTuple):
     charge: tuple[tuple[int, int], ...]
 
 
-class CountedUnit(Unit):
-    """Devices that share counters. `members` are those that nobody has, in search order; `left` is what the counters
-    still offer, of `total`.
+class Tie(NamedTuple):
+    """What ties devices together: the `total` of each counter, what they count as a unit, and in how many pieces they
+    can be had at all, the larger the better: the sum of squared sizes.
     """
 
-    __slots__ = ("_left", "_members", "_total", "_units")
+    total: tuple[int, ...]
+    whole: float
+    pieces: float
 
-    def __init__(
-        self,
-        number: int,
-        units: Units,
-        members: tuple[Member, ...],
-        left: tuple[int, ...],
-        total: tuple[int, ...],
-        whole: float,
-    ) -> None:
-        parts = [max(0, amount) / whole for amount, whole in zip(left, total, strict=True) if whole > 0]
-        super().__init__(number, sum(parts) / len(parts) if parts else 1.0, whole)
+    @classmethod
+    def of(cls, total: tuple[int, ...], whole: float, members: Iterable[Member]) -> Tie:
+        """That of all these members."""
+        bare = cls(total, whole, 0.0)
+        return bare._replace(pieces=sum(bare.size(member) ** 2 for member in members))
+
+    def size(self, member: Member) -> float:
+        """The mean part of the counters that the member takes, 0 to 1."""
+        parts = [amount / self.total[counter] for counter, amount in member.charge if self.total[counter] > 0]
+        return sum(parts) / len(self.total) if parts else 0.0
+
+
+class CountedUnit(Unit):
+    """Devices that share counters. `members` are those that can be had, in search order; `left` is what the counters
+    still offer.
+    """
+
+    __slots__ = ("_left", "_members", "_tie", "_units")
+
+    def __init__(self, number: int, units: Units, tie: Tie, members: tuple[Member, ...], left: tuple[int, ...]) -> None:
+        parts = [max(0, amount) / whole for amount, whole in zip(left, tie.total, strict=True) if whole > 0]
+        pieces = sum(tie.size(member) ** 2 for member in members)
+        super().__init__(
+            number,
+            tie.whole,
+            part=sum(parts) / len(parts) if parts else 1.0,
+            unity=pieces / tie.pieces if tie.pieces else 1.0,
+        )
         self._units = units
+        self._tie = tie
         self._members = members
         self._left = left
-        self._total = total
 
     @property
     def once(self) -> bool:
@@ -171,7 +192,7 @@ class CountedUnit(Unit):
         for counter, amount in self._members[index].charge:
             left[counter] -= amount
         members = self._members[:index] + self._members[index + 1 :]
-        return self._units.counted(members, tuple(left), self._total, self.whole)
+        return self._units.counted(self._tie, members, tuple(left))
 
 
 def _selected(model: DeviceModel, filter: Filter) -> bool:
@@ -193,7 +214,7 @@ class Units:
     def gone(self, whole: float) -> Unit:
         """What somebody has for himself."""
         found = self._by_content.get(whole)
-        return found or self._keep(whole, Unit(self._count, 0.0, whole))
+        return found or self._keep(whole, Unit(self._count, whole, part=0.0, unity=0.0))
 
     def device(self, model: DeviceModel, used: Used | None, *, shared: bool) -> Unit:
         """A device without counters that nobody owns."""
@@ -201,12 +222,12 @@ class Units:
         found = self._by_content.get(key)
         return found or self._keep(key, DeviceUnit(self._count, self, model, used, shared=shared))
 
-    def counted(self, members: Sequence[Member], left: tuple[int, ...], total: tuple[int, ...], whole: float) -> Unit:
-        """Devices tied together by counters. Members that can no longer be had make no difference."""
+    def counted(self, tie: Tie, members: Sequence[Member], left: tuple[int, ...]) -> Unit:
+        """Devices tied together by counters, of which nobody has these members."""
         able = tuple(member for member in members if all(left[counter] >= amount for counter, amount in member.charge))
-        key = able, left, total, whole
+        key = tie, able, left
         found = self._by_content.get(key)
-        return found or self._keep(key, CountedUnit(self._count, self, able, left, total, whole))
+        return found or self._keep(key, CountedUnit(self._count, self, tie, able, left))
 
     def _keep(self, key: Hashable, unit: Unit) -> Unit:
         self._by_content[key] = unit

@@ -6,7 +6,7 @@ that has not come for long is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,6 +24,9 @@ SCARCITY_LIMIT: Final = 10.0
 """Nothing counts more than so many times its frequency, however scarce."""
 FED_PART: Final = 0.5
 """λ: how much of a device's worth needs CPU and memory beside it."""
+
+_HARD: Final = 4
+"""Times as long as a shape takes in `worth`, it takes in `scarce`."""
 
 _NO_CPU: Final = 1e12
 _EXACT: Final = 1 - 1e-12
@@ -68,12 +71,6 @@ class Workload:
         total = sum(self._counts.values())
         yield from ((shape, count / total) for shape, count in self._counts.items())
 
-    def weights(self, nodes: Iterable[tuple[State, int]]) -> Weights:
-        """How much each shape counts, given the states of nodes and how many nodes are in each: its frequency times
-        the free devices over those that the shape can still use.
-        """
-        return scarce(self.frequencies(), list(nodes))
-
 
 def plain(frequencies: Iterable[tuple[PodShape, float]]) -> Weights:
     """Each shape counts by its frequency."""
@@ -83,19 +80,24 @@ def plain(frequencies: Iterable[tuple[PodShape, float]]) -> Weights:
     return tuple(Row(need, tuple(shapes)) for need, shapes in by_need.items())
 
 
-def scarce(frequencies: Iterable[tuple[PodShape, float]], nodes: Iterable[tuple[State, int]]) -> Weights:
-    """See `Workload.weights`."""
+def scarce(
+    frequencies: Iterable[tuple[PodShape, float]], nodes: Iterable[tuple[State, int]]
+) -> Generator[int, None, Weights]:
+    """How much each shape counts, given the states of nodes and how many nodes are in each: its frequency times the
+    free devices over those that the shape can still use. In small steps: each yields the work it took.
+    """
     rows = plain(frequencies)
+    shapes = sum(len(row.shapes) for row in rows)
     usable = [[0.0] * len(row.shapes) for row in rows]
     free = 0.0
     for state, count in nodes:
         free += count * state.stock.free
-        for number, row in enumerate(rows):
+        for row, sums in zip(rows, usable, strict=True):
             supply = state.stock.supply(row.need)
             if supply is not None:
-                sums = usable[number]
                 for index, (cpu, memory, _) in enumerate(row.shapes):
                     sums[index] += count * supply.touch * fed(state.cpu * cpu, state.memory * memory, supply.copies)
+        yield _HARD * shapes
     return tuple(
         Row(
             row.need,

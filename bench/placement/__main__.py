@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -24,6 +24,12 @@ from bench.placement.run import STRATEGIES, Outcome, run
 RESULTS = Path(__file__).with_name("results.json")
 FIRST_SEED = 42
 
+MADE_UP: Mapping[str, Callable[[], trace.Workload]] = {
+    "made up": trace.made_up,
+    "partitions": trace.partitions,
+}
+"""Workloads that need no trace."""
+
 Case = tuple[Path | None, str, str, int, float, bool]
 """Folder of the trace, workload, policy, seed, arrivals, whether pods without GPUs are placed by the extender."""
 
@@ -31,12 +37,12 @@ Case = tuple[Path | None, str, str, int, float, bool]
 def measure(case: Case) -> Outcome:
     """One run, in a process of its own."""
     folder, name, policy, seed, arrivals, all_pods = case
-    workload = trace.read(folder, name) if folder is not None else trace.made_up()
+    workload = MADE_UP[name]() if name in MADE_UP else trace.read(folder or Path(), name)
     return asyncio.run(run(workload, policy, seed, arrivals, all_pods=all_pods))
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
-    names = [trace.made_up().name] if options.trace is None else options.lists or trace.names(options.trace)
+    names = options.lists or [*(trace.names(options.trace) if options.trace is not None else ()), *MADE_UP]
     for name in names:
         for policy in options.policies:
             for seed in range(options.first_seed, options.first_seed + options.seeds):
@@ -46,7 +52,9 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.placement", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trace", type=Path, help="folder with openb_*.csv; without it the workload is made up")
-    parser.add_argument("--lists", nargs="*", help="pod lists of the trace; all of them, when none is named")
+    parser.add_argument(
+        "--lists", nargs="*", help="pod lists of the trace, or workloads that are made up; all, when none is named"
+    )
     parser.add_argument("--policies", nargs="*", choices=STRATEGIES, default=list(STRATEGIES))
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--first-seed", type=int, default=FIRST_SEED)

@@ -30,6 +30,10 @@ class FGD:
             plain((msgspec.structs.replace(shape, memory=0), part) for shape, part in frequencies.items())
         )
 
+    @property
+    def work(self) -> int:
+        return self._worths.work
+
     def cost(self, before: State, after: State) -> Cost:
         return -float(int(100 / (1 + exp(self._fragments(after) - self._fragments(before))))), 0.0
 

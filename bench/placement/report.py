@@ -10,11 +10,14 @@ from typing import Final
 from app.plurals import counted
 from bench.document import write_section
 from bench.placement.plot import Curve, plot
-from bench.placement.run import Outcome
+from bench.placement.run import KUBE, Outcome
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "placement.md"
 PLOTS: Final = DOCUMENT.parent / "placement"
 SHOWN: Final = (80, 90, 100, 110, 120, 130)
+
+PARTITIONS_GAIN: Final = 5.0
+"""Points that packing partitions has to gain over first-fit when as much is asked for as there is."""
 
 GOALS: Final[Mapping[str, float]] = {"default": 95.39, "gpushare100": 86.90, "gpuspec33": 94.55, "multigpu50": 97.18}
 """What Fragmentation Gradient Descent was published with, at 130 %."""
@@ -62,6 +65,11 @@ def missed(outcomes: Sequence[Outcome]) -> list[str]:
             reached = curve(ours).get(130)
             if reached is not None and reached < goal:
                 found.append(f"{workload}: fragmentation allocates {reached:.2f} % at 130 %, goal {goal}")
+        first, packed = policies.get(KUBE), policies.get("pack")
+        if workload == "partitions" and first and packed:
+            gain = curve(packed)[100] - curve(first)[100]
+            if gain < PARTITIONS_GAIN:
+                found.append(f"{workload}: packing gains {gain:.2f} points at 100 %, goal {PARTITIONS_GAIN:g}")
     return found
 
 

@@ -29,13 +29,16 @@ class Machine(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A pod: `gpus` GPUs of `milli` each, of any of the `models`, or of any model at all."""
+    """A pod: `gpus` GPUs of `milli` each, of any of the `models`, or of any model at all; or a partition with a
+    `profile`, which is so many milli of its GPU.
+    """
 
     cpu: int
     memory: int
     gpus: int
     milli: int
     models: tuple[str, ...] = ()
+    profile: str = ""
 
     @property
     def demand(self) -> int:
@@ -130,6 +133,26 @@ def made_up(nodes: int = 200, pods: int = 2_000, seed: int = 0) -> Workload:
         named = count and count < 8 and random.random() < _DEMANDING
         jobs.append(Job(cpu, cpu * 4, count, share, tuple(sorted(random.sample(models, 2))) if named else ()))
     return Workload("made up", tuple(machines), tuple(jobs))
+
+
+PARTITIONED: Final = "partitioned"
+"""The model of GPUs that are cut into partitions."""
+
+PROFILES: Final = {"1g": 143, "2g": 286, "3g": 429, "4g": 571, "7g": WHOLE}
+"""What each partition is of a GPU, in milli."""
+_PARTITIONS: Final = (("1g", 0.34), ("2g", 0.24), ("3g", 0.18), ("4g", 0.08), ("7g", 0.16))
+
+
+def partitions(nodes: int = 60, pods: int = 1_200, seed: int = 0) -> Workload:
+    """Nodes with four GPUs that can be cut into partitions, and pods that want one each: many small, some a whole."""
+    random = Random(seed)
+    machines = tuple(Machine(f"node-{number:04d}", 64_000, 512 * 1024, 4, PARTITIONED) for number in range(nodes))
+    jobs: list[Job] = []
+    for _ in range(pods):
+        profile, _ = _PARTITIONS[_draw(random, [share for _, share in _PARTITIONS])]
+        cpu = 2 * PROFILES[profile]
+        jobs.append(Job(cpu, cpu * 4, 1, PROFILES[profile], (), profile))
+    return Workload("partitions", machines, tuple(jobs))
 
 
 def _draw(random: Random, shares: Sequence[float]) -> int:

@@ -6,7 +6,9 @@ server is left out: what a bind would write is applied at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from random import Random
 from typing import Any, cast
 
@@ -25,7 +27,8 @@ from app.placement.strategy import Strategy
 from app.scheduling.extender import Extender
 from app.scheduling.judgement import Decision, decide, subject_of
 from app.scheduling.ports import Ports
-from bench.placement.trace import WHOLE, Job, Machine
+from bench.placement import partitions
+from bench.placement.trace import PARTITIONED, WHOLE, Job, Machine
 
 DRIVER = "gpu.example.com"
 CLASS = "gpu"
@@ -42,6 +45,16 @@ class Nobody:
         return refuse
 
 
+class Time:
+    """The clock of this process."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wall(self) -> datetime:
+        return datetime.now(UTC)
+
+
 class World:
     """Nodes by position. Names begin with a random number, so that ties are settled in another order each time."""
 
@@ -52,7 +65,7 @@ class World:
         cluster = Cluster(FeatureGates())
         self.placement = Placement(cluster, strategy)
         decisions = Decisions(cluster, share_ids=self._share_id)
-        self.extender = Extender(cluster, decisions, cast(Ports, Nobody()), placement=self.placement)
+        self.extender = Extender(cluster, decisions, cast(Ports, Nobody()), clock=Time(), placement=self.placement)
         self._numbers = 0
         self._shares = 0
         self._specs: dict[Job, Any] = {}
@@ -64,7 +77,8 @@ class World:
         )
         for name, machine in zip(self.names, machines, strict=True):
             self.extender.apply(_node(name, machine))
-            self.extender.apply(_slice(name, machine))
+            for item in _slices(name, machine):
+                self.extender.apply(item)
 
     def _share_id(self) -> str:
         self._shares += 1
@@ -82,10 +96,13 @@ class World:
         self.extender.apply(pod)
         return pod
 
+    def example(self, job: Job, name: str = "example") -> tuple[Pod, tuple[ResourceClaim, ...]]:
+        """Such a pod and its claims, which do not come."""
+        return self._pod(name, job, ""), (self._claim(name, job),) if job.gpus else ()
+
     def shape(self, job: Job) -> PodShape:
         """What such a pod looks like to a policy."""
-        claims = (self._claim("example", job),) if job.gpus else ()
-        found = self.placement.shape(self._pod("example", job, ""), claims)
+        found = self.placement.shape(*self.example(job))
         assert found is not None, job
         return found
 
@@ -155,12 +172,11 @@ def _selector(expression: str) -> dict[str, Any]:
 
 
 def _spec(job: Job) -> dict[str, Any]:
-    exactly: dict[str, Any] = {
-        "deviceClassName": CLASS,
-        "allocationMode": "ExactCount",
-        "count": job.gpus,
-        "capacity": {"requests": {"milli": str(job.milli)}},
-    }
+    exactly: dict[str, Any] = {"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": job.gpus}
+    if job.profile:
+        exactly["selectors"] = [_selector(f'device.attributes["{DRIVER}"].profile == "{job.profile}"')]
+    else:
+        exactly["capacity"] = {"requests": {"milli": str(job.milli)}}
     if job.models:
         listed = ", ".join(f'"{model}"' for model in job.models)
         exactly["selectors"] = [_selector(f'device.attributes["{DRIVER}"].model in [{listed}]')]
@@ -172,18 +188,28 @@ def _node(name: str, machine: Machine) -> Node:
     return convert(Node, {"metadata": {"name": name}, "status": {"allocatable": amounts}})
 
 
-def _slice(name: str, machine: Machine) -> ResourceSlice:
-    devices = [
-        {
-            "name": f"gpu-{index}",
-            "attributes": {"model": {"string": machine.model}},
-            "capacity": {"milli": {"value": str(WHOLE)}},
-            "allowMultipleAllocations": True,
-        }
-        for index in range(machine.gpus)
-    ]
-    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": DRIVER, "pool": pool, "nodeName": name, "devices": devices}
+def _slices(name: str, machine: Machine) -> Iterator[ResourceSlice]:
+    """What a driver publishes for the node."""
+    gpus = range(machine.gpus)
+    if machine.model == PARTITIONED:
+        yield _slice(name, 0, 2, {"devices": [device for gpu in gpus for device in partitions.devices(gpu)]})
+        yield _slice(name, 1, 2, {"sharedCounters": [partitions.counters(gpu) for gpu in gpus]})
+    else:
+        yield _slice(name, 0, 1, {"devices": [_gpu(gpu, machine.model) for gpu in gpus]})
+
+
+def _gpu(number: int, model: str) -> dict[str, Any]:
+    return {
+        "name": f"gpu-{number}",
+        "attributes": {"model": {"string": model}},
+        "capacity": {"milli": {"value": str(WHOLE)}},
+        "allowMultipleAllocations": True,
+    }
+
+
+def _slice(name: str, number: int, count: int, content: dict[str, Any]) -> ResourceSlice:
+    pool = {"name": name, "generation": 1, "resourceSliceCount": count}
+    metadata = {"name": f"{name}-{number}", "uid": f"{name}-{number}", "resourceVersion": "1"}
     return convert(
-        ResourceSlice, {"metadata": {"name": f"{name}-gpus", "uid": name, "resourceVersion": "1"}, "spec": spec}
+        ResourceSlice, {"metadata": metadata, "spec": {"driver": DRIVER, "pool": pool, "nodeName": name, **content}}
     )

@@ -56,10 +56,16 @@ def _prefer_by_policy(view: View, subject: Subject, scores: dict[str, int]) -> N
     """Where a policy is in force it chooses among the nodes with the best score, and only its choice keeps a score:
     0 to 10 is too coarse to say more.
     """
-    best = max(scores.values(), default=0)
-    chosen = chosen_of(view, subject, [name for name, score in scores.items() if score == best])
+    if view.placement is None:
+        return
+    found = set(scores.values())
+    best = max(found, default=0)
+    equal = len(found) == 1
+    names = list(scores) if equal else [name for name, score in scores.items() if score == best]
+    chosen = chosen_of(view, subject, names)
     if chosen:
-        scores.update(dict.fromkeys(scores, 0))
+        if not equal or best:
+            scores.update(dict.fromkeys(scores, 0))
         scores[chosen] = MOST
 
 

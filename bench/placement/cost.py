@@ -1,0 +1,145 @@
+"""What placement costs: filter and prioritize of one pod on 5,000 nodes with 8 GPUs each, by policy.
+
+Every node has other GPUs in use and other CPU left, so that no two need look alike. Warm: a pod like one that was
+asked about before; after one change: a pod was bound since; new shape: nobody has asked for that yet; weights renewed:
+so many pods have come that shapes count differently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from app.api.core import Pod
+from app.api.extender import ExtenderArgs
+from app.placement.policies import POLICIES, PolicyName
+from app.placement.strategy import Strategy
+from bench.placement.trace import Job, Machine
+from bench.placement.world import World
+from bench.timing import Timing, timed
+
+NODES: Final = 5_000
+MOST_TIMES: Final = 2.0
+"""How many times as long a warm question may take as with first-fit."""
+SHAPES: Final = 100
+CASES: Final = ("warm", "after one change", "new shape", "weights renewed")
+
+
+class Row(msgspec.Struct, frozen=True):
+    """`evaluations`: comparisons of states in the last run."""
+
+    policy: str
+    case: str
+    time: Timing
+    evaluations: int
+
+
+class Cluster:
+    """5,000 nodes under a policy, all of them in use."""
+
+    def __init__(self, policy: PolicyName) -> None:
+        self._random = Random(7)
+        self._numbers = count()
+        machines = [Machine(f"node-{number}", 96_000 + number, 768 * 1024, 8, "G2") for number in range(NODES)]
+        self.world = World(machines, Strategy(policy=policy), self._random)
+        for node in range(NODES):
+            self._occupy(node)
+        self._jobs = [Job(1_000 + 500 * n, 4_096, 1, (100, 250, 500, 1000)[n % 4], ()) for n in range(SHAPES)]
+        self._come(400)
+
+    def _occupy(self, node: int) -> None:
+        job = Job(self._random.randrange(1_000, 9_000, 100), 8_192, 1, self._random.choice((200, 500, 800, 1000)), ())
+        self.world.bind(self.world.arrive(job), node)
+
+    def pod(self) -> Pod:
+        """One that was not asked about yet, of a shape that was."""
+        return self.world.arrive(self._jobs[0])
+
+    def change(self) -> Pod:
+        self._occupy(self._random.randrange(NODES))
+        return self.pod()
+
+    def new_shape(self) -> Pod:
+        return self.world.arrive(Job(2_000 + next(self._numbers), 4_096, 1, 250, ()))
+
+    def renew(self) -> Pod:
+        self._come(400)
+        return self.pod()
+
+    def _come(self, pods: int) -> None:
+        """So many pods come and go: then weights are renewed."""
+        for _ in range(pods):
+            job = self._random.choice(self._jobs)
+            self.world.placement.learn(*self.world.example(job, f"seen-{next(self._numbers)}"))
+
+    async def ask(self, pod: Pod, names: tuple[str, ...]) -> Sequence[object]:
+        """What kube-scheduler asks for a pod."""
+        found = await self.world.extender.filter(ExtenderArgs(pod, names))
+        return self.world.extender.prioritize(ExtenderArgs(pod, tuple(found.NodeNames)))
+
+
+def rows(policy: PolicyName) -> list[Row]:
+    """All cases for one policy."""
+    loop = asyncio.new_event_loop()
+    cluster = Cluster(policy)
+    names = tuple(cluster.world.names)
+    before: dict[str, Callable[[], Pod]] = {
+        "warm": cluster.pod, "after one change": cluster.change, "new shape": cluster.new_shape,
+        "weights renewed": cluster.renew,
+    }  # fmt: skip
+    found: list[Row] = []
+    asked: list[Pod] = []
+
+    def ask() -> object:
+        return loop.run_until_complete(cluster.ask(asked[-1], names))
+
+    for case in CASES:
+
+        def begin(prepare: Callable[[], Pod] = before[case]) -> None:
+            if asked:
+                cluster.world.leave(asked.pop())
+            asked.append(prepare())
+
+        begin()
+        for _ in range(20):  # what is spread over several questions comes to an end
+            ask()
+        evaluations = cluster.world.placement.evaluations
+        time = timed(ask, runs=7, before=begin)
+        found.append(Row(policy, case, time, (cluster.world.placement.evaluations - evaluations) // 7))
+    loop.close()
+    return found
+
+
+def run() -> dict[str, Any]:
+    return {"placement": [msgspec.to_builtins(row) for policy in POLICIES for row in rows(policy)]}
+
+
+def missed(result: dict[str, Any]) -> list[str]:
+    """Policies whose warm question takes too long."""
+    warm = {row["policy"]: row["time"]["median"] for row in result["placement"] if row["case"] == "warm"}
+    return [
+        f"placement: warm {policy} {time:.2f} ms, target {MOST_TIMES:g} times first-fit ({warm['first-fit']:.2f} ms)"
+        for policy, time in warm.items()
+        if time > MOST_TIMES * warm["first-fit"]
+    ]
+
+
+def markdown(result: dict[str, Any]) -> str:
+    lines = [
+        f"Milliseconds for filter and prioritize of one pod on {NODES:,} nodes with 8 GPUs each, no two of them alike.",
+        "Evaluations: states compared for one question.",
+        "",
+        "| policy | case | median | p95 | evaluations |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for row in result["placement"]:
+        time = row["time"]
+        lines.append(
+            f"| {row['policy']} | {row['case']} | {time['median']:.2f} | {time['p95']:.2f} | {row['evaluations']} |"
+        )
+    return "\n".join(lines)

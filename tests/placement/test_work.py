@@ -1,0 +1,69 @@
+"""How much is looked at: what changed, and no more than a portion for one question."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.placement import ranking, weighing
+from app.placement.policies import PolicyName
+from tests.support.placement.gpunodes import GpuNodes, gpus
+
+NODES = 12
+
+
+def uneven(policy: PolicyName = "fragmentation") -> GpuNodes:
+    """Nodes of which no two are alike; the last by name is the best for a small share."""
+    made = GpuNodes(policy)
+    for number in range(NODES):
+        made.add(f"n{number:02d}", 4, cpu=64 + number)
+        made.occupy(f"n{number:02d}", *([1000] * (number % 3)), 50 * number)
+    for number in range(6):
+        made.placement.learn(made.pod(f"seen-{number}"), [gpus(milli=(200, 450, 1000)[number % 3])])
+    return made
+
+
+def looked_at(made: GpuNodes, name: str) -> int:
+    """How many nodes are compared for a pod."""
+    before = made.placement.evaluations
+    made.choose(made.pod(name), gpus(milli=450))
+    return made.placement.evaluations - before
+
+
+@pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
+def test_a_question_that_was_asked_before_looks_at_nothing_and_after_a_change_at_one_node(policy: PolicyName) -> None:
+    made = uneven(policy)
+    assert looked_at(made, "first") >= NODES
+    assert looked_at(made, "second") == 0
+    made.occupy("n00", 0, 0, 0, 300)
+    assert 0 < looked_at(made, "third") <= 4
+    made.placement.put(made.pod("runs", node="n05"))
+    assert 0 < looked_at(made, "fourth") <= 4
+
+
+@pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
+def test_questions_with_little_time_catch_up_with_the_answer_of_one_with_enough(
+    monkeypatch: pytest.MonkeyPatch, policy: PolicyName
+) -> None:
+    expected = uneven(policy).choose(uneven(policy).pod("p"), gpus(milli=450))
+    monkeypatch.setattr(ranking, "PORTION", 1)
+    monkeypatch.setattr(weighing, "PORTION", 1)
+    made = uneven(policy)
+    assert made.choose(made.pod("p"), gpus(milli=450)) != ""
+    assert looked_at(made, "p") <= ranking.CANDIDATES
+    for _ in range(3 * NODES):
+        chosen = made.choose(made.pod("p"), gpus(milli=450))
+    assert chosen == expected
+
+
+def test_weights_are_renewed_at_the_first_pods_and_then_now_and_then() -> None:
+    made = uneven()
+    fragmentation = made.placement.fragmentation
+    versions = []
+    for number in range(weighing.EAGER + weighing.INTERVAL + 10):
+        made.placement.learn(made.pod(f"more-{number}"), [gpus()])
+        made.choose(made.pod("p"), gpus())
+        versions.append(fragmentation.version)
+    first = weighing.EAGER - 6
+    assert versions[first - 1] - versions[0] == first - 1
+    assert versions[first] == versions[weighing.INTERVAL - 10]
+    assert versions[-1] == versions[first] + 1
