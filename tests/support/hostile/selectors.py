@@ -77,7 +77,7 @@ def named() -> Iterator[Thing]:
         yield _thing(family, name, f"named-{number}", expression)
     yield Thing("texts in errors", "a missing key of 4.5 MB in ten claims", _missing("key", 2120, 2120, claims=10))
     yield Thing("texts in errors", "a missing domain of 4.5 MB", _missing("domain", 2120, 2120, claims=1))
-    yield Thing("size", "1 MB of 100 selectors in one claim", with_pod("many", _many_selectors(100, 10_200)))
+    yield Thing("size", "1 MB of 100 selectors in one claim", with_pod("many", _many_selectors(100, 10_300)))
     yield Thing("time", "nested loops on every device", with_pod("all", _on_all("nested loops")))
     explained = with_pod("explained", claim("explained", request("r", NAMED["the 539-byte selector"][1])))
     pages = (f"/insight/explain?pod={HOSTILE}/explained", "/insight/inventory", "/insight/problems")

@@ -129,8 +129,8 @@ def lists(dice: random.Random) -> Iterator[Thing]:
     """Kinds that are large when they are listed again, all at once."""
     large = [_large(f"large-{i}") for i in range(80)]
     yield Thing("lists", "80 claims of 1.3 MB", Objects(tuple(large), "resourceclaims"))
-    full = [_full(f"full-{i}", 1 + i % NODES) for i in range(150)]
-    yield Thing("lists", "150 slices of 128 devices with 32 attributes", Objects(tuple(full), "resourceslices"))
+    full = [_full(f"full-{i}", 1 + i % NODES) for i in range(100)]
+    yield Thing("lists", "100 slices of 128 devices with 32 attributes", Objects(tuple(full), "resourceslices"))
     small = [claim(f"small-{i}", request()) for i in range(3_000)]
     yield Thing("lists", "3,000 claims", Objects(tuple(small), "resourceclaims"))
     mixed = [_random_claim(dice, f"listed-{i}") for i in range(300)]
