@@ -1,64 +1,114 @@
 """Which devices of its node a pod gets: orders in which the search should look at them, and what its solutions cost.
 
 Promises: pure and deterministic; ties keep the published order. An order ranks each device by what taking it alone
-would cost, for the first request that can have it.
+would cost, for the first request that can have it. Where that is equal, devices that are close to each other and to
+what the pod has already are preferred, and groups of close devices that are begun to those that are whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Final, NamedTuple
 
 from app.allocation.plan import Plan
 from app.allocation.requests import PreparedClaims
 from app.allocation.selection import candidates, suitability
+from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.holdings import PartUse, PoolHoldings, pool_holdings
 from app.devices.nodeview import NodeView
-from app.devices.pools import Pool
 from app.devices.uses import PoolID, uses_of
 from app.placement.podshape import PodShape
 from app.placement.policies import Cost, Policy
 from app.placement.standing import Standing
 from app.placement.state import State
+from app.placement.topology import topology_of
+
+MOST_ORDERS: Final = 16
+"""How many orders are tried, one of them by cost alone."""
+
+
+class DeviceCost(NamedTuple):
+    """What a choice of devices costs; the first that differs decides. `policy` and `pieces` are the policy's own,
+    `distance` is that of the pod's devices from each other, `broken` counts groups of close devices that are not whole.
+    """
+
+    policy: float
+    pieces: float
+    distance: int
+    broken: float
 
 
 class DeviceChooser:
-    """For one pod on one node."""
+    """For one pod on one node. `beside`: claims of the pod that are allocated."""
 
-    def __init__(self, policy: Policy, standing: Standing, shape: PodShape, node: str) -> None:
+    def __init__(
+        self, policy: Policy, standing: Standing, shape: PodShape, node: str, beside: Sequence[ResourceClaim] = ()
+    ) -> None:
         standing.catch_up()
         self._policy = policy
         self._standing = standing
         self._shape = shape
         self._node = node
         self._before = standing.state(node)
+        view = standing.view(node)
+        assert view is not None, node
+        self._view = view
+        held = standing.holdings(view)
+        self._owned = held.owned
+        self._free = view.all & ~held.owned & ~sum(1 << bit for bit in held.shared)
+        self._own = self._mask(claim.allocation for claim in beside if claim.allocation is not None)
 
     def orders(self, prepared: PreparedClaims, view: NodeView) -> Iterator[NodeView]:
-        """At most one: the cheapest devices first."""
+        """The cheapest devices first; then those of one group of close devices after the other."""
         costs = self._costs(prepared, view)
-        pools: list[Pool] = []
-        moved = False
-        for pool, offset in zip(view.pools, view.offsets, strict=True):
-            positions = range(len(pool.names))
-            order = sorted(positions, key=lambda position: costs.get(offset + position, _WORST))
-            moved = moved or order != list(positions)
-            pools.append(pool.reordered(order) if order != list(positions) else pool)
-        if moved:
-            yield NodeView(view.node, pools, view.error)
+        if not costs:
+            return
+        topology = topology_of(view)
+        begun = {bit: topology.begun(bit, self._free) for bit in costs}
+        ranks = {bit: (cost, begun[bit]) for bit, cost in costs.items()}
+        wanted = sum(1 << bit for bit in costs)
+        groups = [group.devices for group in topology.groups if (group.devices & wanted).bit_count() > 1]
+        groups.sort(key=lambda mask: (not mask & self._own, (mask & self._free).bit_count()))
+        seen: set[tuple[int, ...]] = {tuple(range(len(view.devices)))}
+        for first in (0, *groups[: MOST_ORDERS - 1]):
+            order = tuple(
+                sorted(range(len(view.devices)), key=lambda bit: (not first >> bit & 1, ranks.get(bit, _WORST), bit))
+            )
+            if order not in seen:
+                seen.add(order)
+                yield _reordered(view, order)
 
-    def cost(self, plan: Plan) -> Cost:
+    def cost(self, plan: Plan) -> DeviceCost:
         """Of all devices together."""
         parts: dict[PoolID, dict[str, list[PartUse]]] = {}
         for allocation in plan.allocations:
             for (device, share), used in uses_of(allocation, shares=self._standing.shares).items():
                 parts.setdefault(device[:2], {}).setdefault(device[2], []).append((share, used))
-        return self._cost({pool: pool_holdings(uses) for pool, uses in parts.items()})
+        policy, pieces = self._cost({pool: pool_holdings(uses) for pool, uses in parts.items()})
+        devices = self._mask(plan.allocations)
+        topology = topology_of(self._view)
+        return DeviceCost(
+            policy, pieces, topology.distance(devices | self._own), -topology.unity(self._free & ~devices)
+        )
+
+    def _mask(self, allocations: Iterable[AllocationResult]) -> int:
+        """The devices of the node that these allocations name."""
+        bits = self._view.bits
+        found = 0
+        for allocation in allocations:
+            for result in allocation.devices.results:
+                if (bit := bits.get(result.id)) is not None:
+                    found |= 1 << bit
+        return found
 
     def _costs(self, prepared: PreparedClaims, view: NodeView) -> Mapping[int, Cost]:
         """By bit, of the devices that a request may have."""
         found: dict[int, Cost] = {}
         for request in prepared.requests:
             for ask in request.asks:
-                wanted = 0 if ask.admin else candidates(view, ask.filter).usable
+                wanted = 0 if ask.admin else candidates(view, ask.filter).usable & ~self._owned
                 for bit in _bits(wanted):
                     if bit not in found:
                         _, _, name = (device := view.devices[bit]).id
@@ -75,7 +125,17 @@ class DeviceChooser:
         return self._policy.cost(self._before, State(state.stock, cpu, memory, state.whole))
 
 
-_WORST: Cost = (float("inf"), 0.0)
+_WORST: Final = ((inf, 0.0), 0)
+
+
+def _reordered(view: NodeView, order: Sequence[int]) -> NodeView:
+    """The view with the devices of each pool in this order."""
+    positions: list[list[int]] = [[] for _ in view.pools]
+    for bit in order:
+        pool = bisect_right(view.offsets, bit) - 1
+        positions[pool].append(bit - view.offsets[pool])
+    pools = [pool.reordered(found) for pool, found in zip(view.pools, positions, strict=True)]
+    return NodeView(view.node, pools, view.error)
 
 
 def _bits(mask: int) -> Iterable[int]:

@@ -130,13 +130,17 @@ class Placement:
         known = [(name, index) for name, index in zip(names, indexes, strict=True) if index is not None]
         return ranking.best(shape, [name for name, _ in known], [index for _, index in known])
 
-    def chooser(self, pod: Pod, claims: Sequence[ResourceClaim], node: str) -> DeviceChooser | None:
-        """Who chooses the devices on the node; None: the first ones that fit are taken."""
+    def chooser(
+        self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()
+    ) -> DeviceChooser | None:
+        """Who chooses the devices on the node; None: the first ones that fit are taken. `beside`: claims of the pod
+        that are allocated.
+        """
         ranking = self._ranking(pod, claims)
         shape = self.shape(pod, claims) if ranking is not None else None
         if ranking is None or shape is None:
             return None
-        return DeviceChooser(ranking.policy, self.standing, shape, node)
+        return DeviceChooser(ranking.policy, self.standing, shape, node, beside)
 
     def _ranking(self, pod: Pod, claims: Sequence[ResourceClaim]) -> Ranking | None:
         ranking = self._rankings.get(self.policy_of(pod, claims))

@@ -12,10 +12,11 @@ from typing import Final
 from app.allocation.cache.reduction import Reads, Reduction
 from app.api.features import FeatureGates
 from app.devices.changes import ChangeLog
-from app.devices.holdings import PoolHoldings, together
+from app.devices.holdings import NodeHoldings, PoolHoldings, together
 from app.devices.ledger import Ledger
 from app.devices.models import DeviceModel
 from app.devices.nodes import Nodes, SeenNode
+from app.devices.nodeview import NodeView
 from app.devices.uses import PoolID
 from app.placement.layout import Layouts
 from app.placement.load import Loads, allocatable
@@ -130,6 +131,15 @@ class Standing:
     def beside(self, name: str, more: Held) -> State:
         """The state of a known node as if this were held in some of its pools as well."""
         return self._state(self._nodes.seen[name], more)
+
+    def holdings(self, view: NodeView) -> NodeHoldings:
+        """What is held on a node."""
+        held = {pool.id: found for pool in view.pools if (found := self._ledger.holdings(pool.id)) is not None}
+        return NodeHoldings(view, held)
+
+    def view(self, name: str) -> NodeView | None:
+        """All pools of a node."""
+        return self._nodes.view(name)
 
     def _state(self, seen: SeenNode, more: Held) -> State:
         self._nodes.current(seen)

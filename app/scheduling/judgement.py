@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from app.allocation.choice import Chooser
 from app.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from app.api.core import Node, Pod
 from app.api.resource import AllocationResult, ResourceClaim
@@ -253,11 +254,17 @@ def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decis
         return pending
     allocations: tuple[AllocationResult, ...] = ()
     if pending.claims:
-        chooser = view.placement.chooser(subject.pod, pending.claims, name) if view.placement is not None else None
-        plan = view.decisions.plan(pending.claims, name, chooser)
+        plan = view.decisions.plan(pending.claims, name, _chooser(view, subject, pending.claims, name))
         if not isinstance(plan, Plan):
             return plan
         allocations = plan.allocations
     if not all(reach(node) for _, reach in subject.reaches):
         return Unfit(NOT_AVAILABLE, 0)
     return Decision(subject=subject, pending=pending.claims, allocations=allocations, requests=pending.requests)
+
+
+def _chooser(view: View, subject: Subject, claims: Sequence[ResourceClaim], name: str) -> Chooser | None:
+    """Who chooses among the devices that fit."""
+    if view.placement is None:
+        return None
+    return view.placement.chooser(subject.pod, claims, name, subject.claims.allocated)

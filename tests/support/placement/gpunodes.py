@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -81,15 +82,15 @@ class GpuNodes:
         """The node that placement chooses of those that fit."""
         return self.placement.choose(pod, claims, self.decisions.verdicts(claims, self.names).fits)
 
-    def plan(self, pod: Pod, node: str, *claims: ResourceClaim) -> Plan:
-        """The devices that the pod would get on the node."""
-        found = self.decisions.plan(claims, node, self.placement.chooser(pod, claims, node))
+    def plan(self, pod: Pod, node: str, *claims: ResourceClaim, beside: Sequence[ResourceClaim] = ()) -> Plan:
+        """The devices that the pod would get on the node, besides those of claims that are allocated."""
+        found = self.decisions.plan(claims, node, self.placement.chooser(pod, claims, node, beside))
         assert isinstance(found, Plan), found
         return found
 
-    def devices(self, pod: Pod, node: str, *claims: ResourceClaim) -> str:
+    def devices(self, pod: Pod, node: str, *claims: ResourceClaim, beside: Sequence[ResourceClaim] = ()) -> str:
         """The names of those devices."""
-        plan = self.plan(pod, node, *claims)
+        plan = self.plan(pod, node, *claims, beside=beside)
         return " ".join(result.device for allocation in plan.allocations for result in allocation.devices.results)
 
     def run(self, pod: Pod, node: str, *claims: ResourceClaim) -> None:
@@ -116,10 +117,12 @@ class GpuNodes:
                 status = {"allocation": {"devices": {"results": [result]}}}
                 self.cluster.apply(convert(ResourceClaim, {"metadata": metadata, "status": status}))
 
-    def publish_nics(self, node: str, count: int) -> None:
-        """NICs of another driver on a node that is there."""
+    def publish_nics(self, node: str, count: int, *roots: str) -> None:
+        """NICs of another driver on a node that is there, perhaps behind these PCIe roots."""
         pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-        devices = [{"name": f"nic-{index}"} for index in range(count)]
+        devices: list[Json] = [{"name": f"nic-{index}"} for index in range(count)]
+        for device, root in zip(devices, roots, strict=False):
+            device["attributes"] = {"resource.kubernetes.io/pcieRoot": {"string": root}}
         spec = {"driver": "nic.example.com", "pool": pool, "nodeName": node, "devices": devices}
         self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": f"{node}-nics"}, "spec": spec}))
 
