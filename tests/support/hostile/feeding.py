@@ -120,11 +120,10 @@ class Feeding:
         return tuple(told.get(name, "") or "nothing" for name in sorted(names))
 
     async def _lines(self, thing: Thing, resource: str, lines: Iterable[bytes]) -> Fed:
-        watches = 0
-        for line in lines:
-            watches = max(watches, await self._ground.faults.tell(resource, line))
-        if not watches:
+        if not await self._watched(resource):
             return Fed(thing, refused="this API server writes no such lines")
+        for line in lines:
+            await self._ground.faults.tell(resource, line)
         await asyncio.sleep(_MOMENT)
         reported = await self._left_out()
         # A new list knows nothing of what was only told.
@@ -133,6 +132,15 @@ class Feeding:
             while left := await self._left_out():
                 await asyncio.sleep(_LOOK)
         return Fed(thing, told=(f"objects left out: {reported}, after a new list: {left}",), left=left)
+
+    async def _watched(self, resource: str) -> int:
+        """How many watches there are, when all that there have ever been are there again."""
+        usual = self._ground.watches
+        async with _at_most(_GONE):
+            while (now := await self._ground.faults.tell(resource, b"")) < usual.get(resource, 0):
+                await asyncio.sleep(_LOOK)
+        usual[resource] = max(now, usual.get(resource, 0))
+        return now
 
     async def _left_out(self) -> int:
         """Objects that the service has reported as undecodable."""

@@ -55,6 +55,8 @@ class Ground:
     def __init__(self, client: KubeClient, service: Service, faults: Faulty, files: tuple[str, str, str]) -> None:
         self.client, self.service, self.faults = client, service, faults
         self.authorities, self.certificate, self.key = files
+        self.watches: dict[str, int] = {}
+        """The most watches that have been seen of each kind."""
         self.open_insight = not self.authorities
         """True when everybody may ask for its pages."""
         self.nodes = [hardware.node_name(index) for index in range(NODES)]
