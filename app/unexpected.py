@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 Place = Literal[
     "selector", "bind", "verb", "chores", "inventory", "object", "watch", "credentials", "metrics", "controller",
-    "apiserver",
+    "apiserver", "workers",
 ]  # fmt: skip
 
 PLACES: Final[dict[Place, str]] = {
@@ -29,6 +29,7 @@ PLACES: Final[dict[Place, str]] = {
     "metrics": "a metric or label that is not declared",
     "controller": "a controller of the embedded cluster",
     "apiserver": "a request to the embedded API server",
+    "workers": "asking a worker process; the question is asked anew when a pod needs the answer",
 }
 """Where errors may be outlived, and what becomes of the work."""
 

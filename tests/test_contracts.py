@@ -20,6 +20,8 @@ BREACHES = {
         ("app/devices/ledger.py", "import app.allocation.decisions"),
         ("app/kube/client.py", "import app.allocation.decisions"),
         ("app/embedded/kubelet.py", "import app.scheduling.view"),
+        ("app/scheduling/view.py", "import app.workers.pool"),
+        ("app/workers/pool.py", "import app.scheduling.ports"),
         ("app/devices/ledger.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import app.http.health"),
         ("app/newroom.py", "import app.api.core"),
     ],
@@ -31,6 +33,7 @@ BREACHES = {
     "questions": [
         ("app/scheduling/judgement.py", "import app.scheduling.wakeups"),
         ("app/scheduling/verbs/preempt.py", "import app.scheduling.intake"),
+        ("app/scheduling/verbs/explain.py", "import app.scheduling.inquiries"),
     ],
     "ports": [
         ("app/scheduling/bind/claimwrite.py", "import app.kube.writer"),

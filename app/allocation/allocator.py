@@ -15,13 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from app.allocation.lane import FREE, Lane
 from app.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Unfit, undecided
 from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.proofs.pruning import Pruning
+from app.allocation.questions import Searched
 from app.allocation.requests import PreparedClaims
 from app.allocation.result import ShareIDs, allocations
 from app.allocation.search import Outcome, Search
+from app.allocation.state import State
 from app.allocation.task import Failed, Task
+from app.cel import Work
 from app.devices.holdings import NodeHoldings
 from app.devices.nodeview import NodeView
 
@@ -40,23 +44,66 @@ class Allocator:
         self._share_ids = share_ids
         self._proofs = proofs
 
-    def allocate(self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings) -> Plan | Unfit | Failure:
-        """Devices for all claims on the node of the view, given what is held there already."""
+    def allocate(
+        self,
+        prepared: PreparedClaims,
+        view: NodeView,
+        holdings: NodeHoldings,
+        lane: Lane = FREE,
+        work: Work | None = None,
+    ) -> Plan | Unfit | Failure:
+        """Devices for all claims on the node of the view, given what is held there already. Raises what the lane does
+        when a selector has to be evaluated, and TooMuch when `work` does not suffice for the search.
+        """
+        found = self.find(prepared, view, holdings, lane, work)
+        if not isinstance(found, Search):
+            return found
+        try:
+            return Plan(allocations(found.task, found.state.taken, self._share_ids), found.steps)
+        except Failed as failure:
+            return Failure(str(failure), found.steps)
+
+    def find(
+        self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, lane: Lane, work: Work | None
+    ) -> Search | Unfit | Failure:
+        """The search that has found devices."""
         if view.error:
             return Failure(view.error)
         search: Search | None = None
         try:
-            task = Task(prepared, view, holdings)
+            task = Task(prepared, view, holdings, lane, work)
             if lacking(task) is not None:
                 return Unfit(_reason(view), 1)
             search, outcome = self.search(task)
-            if outcome is Outcome.FOUND:
-                return Plan(allocations(task, search.state.taken, self._share_ids), search.steps)
         except Failed as failure:
             return Failure(str(failure), search.steps if search is not None else 0)
+        if outcome is Outcome.FOUND:
+            return search
         if outcome is Outcome.UNDECIDED:
             return Unfit(undecided(self._budget), search.steps)
         return Unfit(_reason(view), search.steps)
+
+    def replay(
+        self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, answer: Searched, lane: Lane = FREE
+    ) -> Plan | Unfit | Failure:
+        """What a search that was made elsewhere, on the same state, came to. Raises what the lane does."""
+        if answer.error:
+            return Failure(answer.error, answer.steps)
+        if answer.reason:
+            return Unfit(answer.reason, answer.steps)
+        try:
+            task = Task(prepared, view, holdings, lane)
+            state = State(task)
+            for request, alternative, device in answer.taken:
+                option = task.options[request][alternative]
+                if not option.candidates.usable >> device & 1:
+                    return Unfit(NO_SOLUTION, answer.steps)
+                state.take(option, device)
+            return Plan(allocations(task, state.taken, self._share_ids), answer.steps)
+        except Failed as failure:
+            return Failure(str(failure), answer.steps)
+        except IndexError:
+            return Unfit(NO_SOLUTION, answer.steps)
 
     def search(self, task: Task) -> tuple[Search, Outcome]:
         """First straight on; at the first dead end once more from the start, with foresight. Raises Failed."""

@@ -2,12 +2,13 @@
 
 Promises: nothing is changed by a question, nothing is raised for what claims or objects of the cluster contain, and
 the same question on the same state has the same answer (share IDs apart). `verdicts` is `plan` on many nodes, from a
-cache. `over` asks the same of a hypothetical state.
+cache. `over` asks the same of a hypothetical state, `within` in a lane: then every question may raise `Exhausted`, and
+what workers have to answer first is refused, or raises `Waiting`, as it says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Final
 
@@ -19,23 +20,32 @@ from app.allocation.cache.reduction import Reads, Reduction, reads_of
 from app.allocation.cache.verdicts import Search, Table, Verdicts
 from app.allocation.choice import Chooser, least
 from app.allocation.explanation import explain
-from app.allocation.plan import NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
+from app.allocation.lane import FREE, SEARCHING, Exhausted, Lane, Waiting
+from app.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
+from app.allocation.questions import Answer, Overrun, Searched, SearchQuestion
 from app.allocation.requests import Filter, PreparedClaims, class_names, prepare
 from app.allocation.result import ShareIDs
 from app.allocation.score import PrioritizedList, Scorer
 from app.api.resource import ResourceClaim
+from app.cel import TooMuch, Work
 from app.devices.cluster import Cluster
 from app.devices.content import digest
-from app.devices.holdings import NodeHoldings
+from app.devices.holdings import NodeHoldings, PoolHoldings
 from app.devices.nodeview import NodeView
 from app.devices.overlay import Overlay
 from app.devices.poolstate import PoolStates
+from app.devices.uses import PoolID
 
 PRIORITIZED_LIST: Final = PrioritizedList()
 
 REMEMBERED_TABLES = 256
 REMEMBERED_LENSES = 256
 REMEMBERED_REDUCTIONS = 16
+
+REQUEST = 10
+"""Units of work that making a request ready costs."""
+LATER_SHARE = 8
+"""When one search for claims was too large to be done on the spot, further ones get this part of the allowance."""
 
 Signature = tuple[tuple[bytes, ...], tuple[int, ...]]
 """What claims ask for, and the versions of the classes they ask for it."""
@@ -72,6 +82,7 @@ class Decisions:
         self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
         self._memory = _Memory()
         self._overlay = Overlay(cluster)
+        self._lane: Lane = FREE
 
     @property
     def searches(self) -> int:
@@ -86,6 +97,12 @@ class Decisions:
         found._overlay = overlay
         return found
 
+    def within(self, lane: Lane) -> Decisions:
+        """The decisions on the same state, with work counted by the lane."""
+        found = copy(self)
+        found._lane = lane
+        return found
+
     # --- many nodes --------------------------------------------------------------------------------------------------
 
     def verdicts(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Verdicts:
@@ -93,33 +110,44 @@ class Decisions:
         names = nodes if isinstance(nodes, list | tuple) else list(nodes)
         if not claims:
             return Verdicts(list(names), {})
-        table = self._table(claims)
+        try:
+            table = self._table(claims)
+        except Waiting as waiting:
+            return Verdicts([], dict.fromkeys(names, str(waiting)))
         if isinstance(table, Failure):
             return Verdicts([], {}, self._problem(claims, table))
-        return table.verdicts(names, self._search(claims), self._overlay)
+        return table.verdicts(names, self._search(claims, table), self._overlay, self._lane)
 
     def scores(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Mapping[str, int]:
-        """The raw score that allocating the claims would give each node that fits; nothing when an error is fatal."""
+        """The raw score that allocating the claims would give each node that fits; nothing when an error is fatal, or
+        nobody knows yet.
+        """
         names = nodes if isinstance(nodes, list | tuple) else list(nodes)
         if not claims:
             return dict.fromkeys(names, 0)
-        table = self._table(claims, scored=True)
-        return {} if isinstance(table, Failure) else table.scores(names, self._search(claims), self._overlay)
+        try:
+            table = self._table(claims, scored=True)
+        except Waiting:
+            return {}
+        if isinstance(table, Failure):
+            return {}
+        return table.scores(names, self._search(claims, table), self._overlay, self._lane)
 
     def _table(self, claims: Sequence[ResourceClaim], *, scored: bool = False) -> Table | Failure:
-        classes = self._cluster.inventory.classes
-        signature = (
-            tuple(digest(claim.spec) for claim in claims),
-            tuple(classes.stamp(name) for name in class_names(claims)),
-        )
+        signature = self._signature(claims)
         scorer = self.scorer if scored and (self.scorer.reads_use or self.scorer.attributes) else None
         tables = self._memory.tables if scorer is None else self._memory.scored_tables
         table = tables.get(signature)
         if table is None:
+            self._lane.spend(REQUEST * sum(len(claim.spec.devices.requests) for claim in claims))
             prepared = self._prepare(claims)
             table = prepared if isinstance(prepared, Failure) else self._table_of(prepared, scorer)
             tables[signature] = table
         return table
+
+    def _signature(self, claims: Sequence[ResourceClaim]) -> Signature:
+        stamp = self._cluster.inventory.classes.stamp
+        return tuple(digest(claim.spec) for claim in claims), tuple(map(stamp, class_names(claims)))
 
     def _table_of(self, prepared: PreparedClaims, scorer: Scorer | None) -> Table:
         return Table(self._lens(focus(prepared, scorer)), self._cluster.inventory.nodes, self._cluster.ledger)
@@ -132,7 +160,7 @@ class Decisions:
         return lens
 
     def _reduction(self, filters: Sequence[Filter], attributes: Sequence[str]) -> Reduction:
-        reads = reads_of(filters, attributes)
+        reads = reads_of(filters, attributes, self._lane)
         reduction = self._memory.reductions.get(reads)
         if reduction is None:
             reduction = self._memory.reductions[reads] = Reduction(reads)
@@ -143,63 +171,121 @@ class Decisions:
         prepared = self._prepare(claims)
         return prepared.error if isinstance(prepared, Failure) else known.error
 
-    def _search(self, claims: Sequence[ResourceClaim]) -> Search:
+    def _search(self, claims: Sequence[ResourceClaim], table: Table) -> Search:
         """A fresh search, prepared when it is needed."""
         prepared: list[PreparedClaims | Failure] = []
 
-        def search(node: str) -> tuple[Plan | Unfit | Failure, int]:
+        def search(node: str, key: Hashable) -> tuple[Plan | Unfit | Failure, int]:
             self._memory.searches += 1
             if not prepared:
                 prepared.append(self._prepare(claims))
-            return self._allocate(prepared[0], node, claims)
+            if isinstance(prepared[0], Failure):
+                return prepared[0], 0
+            question = self._question(prepared[0], node)
+            if question is None:
+                return Unfit(NOT_SYNCED, 0), 0
+            asked, found = self._decide(question, key, table)
+            if isinstance(found, Plan):
+                return found, self._score(asked, found)
+            return _renamed(found, asked, prepared[0]) if isinstance(found, Failure) else found, 0
 
         return search
+
+    def _score(self, question: SearchQuestion, plan: Plan) -> int:
+        claims = [prepared.claim for prepared in question.prepared.claims]
+        return self.scorer.score(zip(claims, plan.allocations, strict=True), question.view, question.holdings)
 
     # --- one node ----------------------------------------------------------------------------------------------------
 
     def plan(
         self, claims: Sequence[ResourceClaim], node: str, chooser: Chooser | None = None
     ) -> Plan | Unfit | Failure:
-        """How to allocate the claims on the node now: with the first devices that fit, or those that cost least."""
+        """How to allocate the claims on the node now: with the first devices that fit, or those that cost least. Raises
+        Waiting.
+        """
         prepared = self._prepare(claims)
-        found = self._allocate(prepared, node)[0]
-        if chooser is None or not isinstance(found, Plan) or isinstance(prepared, Failure):
+        if isinstance(prepared, Failure):
+            return prepared
+        question = self._question(prepared, node)
+        if question is None:
+            return Unfit(NOT_SYNCED, 0)
+        names = tuple(claim.metadata.uid or claim.metadata.key for claim in claims)
+        held = tuple(map(self._cluster.ledger.revision, (pool.id for pool in question.view.pools)))
+        beside = None if self._overlay.is_empty else self._overlay
+        key = question.view, held, beside, names, *self._signature(claims)
+        found = self._decide(question, key)[1]
+        if chooser is None or not isinstance(found, Plan):
             return found
         return self._least(prepared, node, found, chooser)
 
     def _least(self, prepared: PreparedClaims, node: str, first: Plan, chooser: Chooser) -> Plan:
+        """What would take too long is not tried: the plan is a good one all the same."""
+
         def attempt(view: NodeView, budget: int) -> Plan | Unfit | Failure:
             allocator = Allocator(step_budget=budget, share_ids=self._share_ids)
-            return allocator.allocate(prepared, view, self._holdings(view))
+            lane, holdings = self._lane, self._holdings(view)
+            try:
+                return lane.attempt(lambda work: allocator.allocate(prepared, view, holdings, lane, work))
+            except (TooMuch, Exhausted, Waiting):
+                return Unfit(SEARCHING, budget)
 
         return least(first, chooser.orders(prepared, self._view(node)), chooser.cost, attempt, self._step_budget)
 
     def explain(self, claims: Sequence[ResourceClaim], node: str) -> Explanation:
-        """Why the node can or cannot have the claims."""
+        """Why the node can or cannot have the claims. Raises Waiting."""
         view = self._view(node)
-        return explain(self._prepare(claims), view, self._holdings(view), self._step_budget)
+        return explain(self._prepare(claims), view, self._holdings(view), self._step_budget, self._lane)
 
     def _prepare(self, claims: Sequence[ResourceClaim]) -> PreparedClaims | Failure:
         return prepare(claims, self._cluster.classes, self._cluster.features)
 
-    def _allocate(
-        self, prepared: PreparedClaims | Failure, node: str, rated: Sequence[ResourceClaim] = ()
-    ) -> tuple[Plan | Unfit | Failure, int]:
-        """The decision, and the raw score of the allocations of the claims to be rated."""
-        if isinstance(prepared, Failure):
-            return prepared, 0
+    def _question(self, prepared: PreparedClaims, node: str) -> SearchQuestion | None:
         view = self._overlay.view(node)
         if view is None:
-            return Unfit(NOT_SYNCED, 0), 0
-        holdings = self._holdings(view)
-        found = self._allocator.allocate(prepared, view, holdings)
-        if isinstance(found, Plan) and rated:
-            return found, self.scorer.score(zip(rated, found.allocations, strict=True), view, holdings)
-        return found, 0
+            return None
+        held = self._held(view)
+        return SearchQuestion(prepared, view, held, NodeHoldings(view, held))
+
+    def _decide(
+        self, question: SearchQuestion, key: Hashable, table: Table | None = None
+    ) -> tuple[SearchQuestion, Plan | Unfit | Failure]:
+        """The decision, and the question that it answers: with the same key, perhaps about another node."""
+        lane = self._lane
+        known = lane.known(key)
+        if known is not None and isinstance(known.question, SearchQuestion):
+            return known.question, self._worked_out(known.question, known.answer)
+        if not lane.is_left(key):
+            share = LATER_SHARE if table is not None and table.is_hard else 1
+            try:
+                return question, lane.attempt(lambda work: self._allocate(question, work), share)
+            except TooMuch:
+                if table is not None:
+                    table.is_hard = True
+        raise lane.leave(key, question, SEARCHING)
+
+    def _allocate(self, question: SearchQuestion, work: Work | None) -> Plan | Unfit | Failure:
+        return self._allocator.allocate(question.prepared, question.view, question.holdings, self._lane, work)
+
+    def _worked_out(self, question: SearchQuestion, answer: Answer) -> Plan | Unfit | Failure:
+        """What a worker's answer comes to. Raises Exhausted and Waiting."""
+        if isinstance(answer, Searched):
+            return self._allocator.replay(question.prepared, question.view, question.holdings, answer, self._lane)
+        return Unfit(f"search {answer.text}" if isinstance(answer, Overrun) else NO_SOLUTION, 0)
 
     def _view(self, node: str) -> NodeView:
         return self._overlay.view(node) or NodeView(node, (), NOT_SYNCED)
 
     def _holdings(self, view: NodeView) -> NodeHoldings:
+        return NodeHoldings(view, self._held(view))
+
+    def _held(self, view: NodeView) -> dict[PoolID, PoolHoldings]:
         holdings = self._overlay.holdings
-        return NodeHoldings(view, {pool.id: held for pool in view.pools if (held := holdings(pool.id))})
+        return {pool.id: held for pool in view.pools if (held := holdings(pool.id))}
+
+
+def _renamed(failure: Failure, asked: SearchQuestion, prepared: PreparedClaims) -> Failure:
+    """The error, found for claims of the same content, about these."""
+    text = failure.error
+    for known, claim in zip(asked.prepared.claims, prepared.claims, strict=True):
+        text = text.replace(f"claim {known.label}", f"claim {claim.label}", 1)
+    return Failure(text, failure.steps)

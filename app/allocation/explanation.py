@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 from app.allocation.allocator import lacking
+from app.allocation.lane import FREE, Lane
 from app.allocation.plan import (
     INVALID_POOLS,
     NO_SOLUTION,
@@ -44,16 +45,20 @@ NAMED: Final = 3
 
 
 def explain(
-    prepared: PreparedClaims | Failure, view: NodeView, holdings: NodeHoldings, step_budget: int = STEP_BUDGET
+    prepared: PreparedClaims | Failure,
+    view: NodeView,
+    holdings: NodeHoldings,
+    step_budget: int = STEP_BUDGET,
+    lane: Lane = FREE,
 ) -> Explanation:
-    """The explanation for one node. Never raises for what objects contain."""
+    """The explanation for one node. Never raises for what objects contain, but what the lane does."""
     pools = tuple(_pool_problems(view))
     if isinstance(prepared, Failure):
         return Explanation(view.node, "error", prepared.error, pools=pools)
     if view.error:
         return Explanation(view.node, "error", view.error, pools=pools)
     try:
-        task = Task(prepared, view, holdings)
+        task = Task(prepared, view, holdings, lane)
     except Failed as failure:
         return Explanation(view.node, "error", str(failure), pools=pools)
     requests = tuple(_requests(task))
@@ -134,7 +139,7 @@ def _requests(task: Task) -> Iterator[RequestExplanation]:
     for options in task.options:
         for option in options:
             taken: dict[Rule, int] = defaultdict(int)
-            for device, rule in losses(task.view, option.ask.filter):
+            for device, rule in losses(task.view, option.ask.filter, task.lane):
                 taken[rule] |= 1 << device
             left = option.candidates.usable
             owned = 0 if option.admin else task.holdings.owned

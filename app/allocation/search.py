@@ -15,11 +15,14 @@ a claim may have) ends the devices of earlier requests without trying others, as
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from app.allocation.state import State
 from app.allocation.task import Failed, Option, Task
 from app.api.resource import MAX_RESULTS
+
+STEP: Final = 10
+"""Units of work that a step costs without its proofs."""
 
 
 class Outcome(Enum):
@@ -70,9 +73,9 @@ class Search:
     """One run over one task. `stuck` is the deepest position that could not be satisfied."""
 
     def __init__(self, task: Task, budget: int, pruner: Pruner | None = None) -> None:
+        self.task = task
         self.state = State(task)
         self.stuck: Position | None = None
-        self._task = task
         self._requests = task.prepared.requests
         self._budget = budget
         self._pruner = pruner
@@ -85,8 +88,8 @@ class Search:
         return self._own_steps + (self._pruner.steps if self._pruner is not None else 0)
 
     def run(self) -> Outcome:
-        """FOUND leaves the solution in `state.taken`. Raises Failed."""
-        state, stack = self.state, self._stack
+        """FOUND leaves the solution in `state.taken`. Raises Failed and TooMuch."""
+        state, stack, work = self.state, self._stack, self.task.work
         start = self.entrance(0)
         if self._pruner is not None and self._pruner.hopeless(state, start):
             self._remember_stuck(start)
@@ -95,6 +98,8 @@ class Search:
         while True:
             if isinstance(step, Position):
                 self._own_steps += 1
+                if work is not None:
+                    work.charge(STEP)
                 if self.steps > self._budget:
                     return Outcome.UNDECIDED
                 step = self._down(step)
@@ -108,7 +113,7 @@ class Search:
     def entrance(self, request: int) -> Position:
         """Where deciding a request begins."""
         if request < len(self._requests) and not self._requests[request].prioritized:
-            option = self._task.options[request][0]
+            option = self.task.options[request][0]
             return Position(request, option, option.need, 0)
         return Position(request, None, 0, 0)
 
@@ -142,7 +147,7 @@ class Search:
     def _alternative(self, frame: _Frame) -> Position | Outcome:
         """The next alternative that is not hopeless."""
         request = frame.position.request
-        options = self._task.options[request]
+        options = self.task.options[request]
         while frame.todo < len(options):
             option = options[frame.todo]
             frame.todo += 1
@@ -158,7 +163,7 @@ class Search:
 
     def _scarce(self, option: Option) -> bool:
         """Whether counting is enough to see that the option is impossible, where no error can be missed."""
-        return not self._task.fragile and self.state.allowed(option).bit_count() < option.need
+        return not self.task.fragile and self.state.allowed(option).bit_count() < option.need
 
     def _pick(self, frame: _Frame, option: Option) -> Position | Outcome:
         """The next device that can be taken and does not make the rest hopeless."""
@@ -168,7 +173,7 @@ class Search:
             frame.todo ^= low
             device = low.bit_length() - 1
             if option.objectionable & low:
-                claim = self._task.prepared.claims[option.claim]
+                claim = self.task.prepared.claims[option.claim]
                 raise Failed(option.candidates.objections[device].message(option.ask, claim.label))
             if not state.affordable(option, device):
                 continue
@@ -186,7 +191,7 @@ class Search:
     def _take_all(self, position: Position, option: Option) -> Position | Outcome:
         """Every device of mode All, or nothing. Raises Failed when a constraint refuses one that could be had."""
         state = self.state
-        blocked = state.blocked(option) | (0 if option.admin else self._task.holdings.owned)
+        blocked = state.blocked(option) | (0 if option.admin else self.task.holdings.owned)
         for count, device in enumerate(option.devices):
             bit = 1 << device
             possible = not blocked & bit and option.candidates.usable & bit and state.counters_suffice(option, device)
@@ -208,8 +213,8 @@ class Search:
         return after
 
     def _refused(self, option: Option, device: int) -> str:
-        claim = self._task.prepared.claims[option.claim]
-        name = "/".join(self._task.view.devices[device].id)
+        claim = self.task.prepared.claims[option.claim]
+        name = "/".join(self.task.view.devices[device].id)
         return (
             f"claim {claim.label}, request {option.ask.label}: cannot add device {name} "
             "because a claim constraint would not be satisfied"

@@ -15,11 +15,13 @@ from typing import Final, Literal
 import msgspec
 
 from app.allocation.capacity import Consumed, consumed
+from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.plan import Rule
+from app.allocation.questions import Compiled
 from app.allocation.requests import Ask, Filter
 from app.allocation.taints import tolerated
 from app.api.features import FeatureGates
-from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Program, compile_selector
+from app.cel import CelCompileError, CelGates, DeviceView, Program
 from app.devices.models import DeviceModel
 from app.devices.nodeview import NodeView
 from app.devices.traits import Traits
@@ -75,18 +77,26 @@ _NOT_SELECTED: Final[Mapping[Rule, Suitability]] = {
 _PLAIN: Final = Suitability(None, True, ())
 
 
-def candidates(view: NodeView, filter: Filter) -> Candidates:
-    """The devices of the view that pass the filter; remembered by the view."""
+def candidates(view: NodeView, filter: Filter, lane: Lane = FREE) -> Candidates:
+    """The devices of the view that pass the filter; remembered by the view. Raises Exhausted, and Waiting when all that
+    workers have to answer is asked.
+    """
     found: Candidates | None = view.masks.get(filter)
-    return found if found is not None else view.remember(filter, _candidates(view, filter))
+    return found if found is not None else view.remember(filter, _candidates(view, filter, lane))
 
 
-def _candidates(view: NodeView, filter: Filter) -> Candidates:
+def _candidates(view: NodeView, filter: Filter, lane: Lane) -> Candidates:
     selected = collected = usable = 0
     objections: dict[int, Objection] = {}
+    waiting: Waiting | None = None
+    lane.spend(len(view.devices))
     bit = 1
     for index, device in enumerate(view.devices):
-        found = suitability(device.model, filter)
+        try:
+            found = suitability(device.model, filter, lane)
+        except Waiting as found_open:
+            waiting = found_open
+            continue
         if found.selected:
             selected |= bit
             if found.takes is not None:
@@ -96,6 +106,8 @@ def _candidates(view: NodeView, filter: Filter) -> Candidates:
         elif found.objection is not None:
             objections[index] = found.objection
         bit <<= 1
+    if waiting is not None:
+        raise waiting
     for index, problem in view.unmatchable.items():
         if selected >> index & 1:
             objections[index] = Objection("node", 0, problem)
@@ -105,24 +117,33 @@ def _candidates(view: NodeView, filter: Filter) -> Candidates:
     )
 
 
-def suitability(model: DeviceModel, filter: Filter) -> Suitability:
-    """What the filter says about the model; remembered by the model."""
+def suitability(model: DeviceModel, filter: Filter, lane: Lane = FREE) -> Suitability:
+    """What the filter says about the model; remembered by the model. Raises Exhausted and Waiting."""
     found: Suitability | None = model.memo.get(filter)
-    return found if found is not None else model.remember(filter, _suitability(model, filter))
+    return found if found is not None else model.remember(filter, _suitability(model, filter, lane))
 
 
-def _suitability(model: DeviceModel, filter: Filter) -> Suitability:
+def _suitability(model: DeviceModel, filter: Filter, lane: Lane) -> Suitability:
     features = filter.features
     traits = model.traits
     if traits.binding_conditions and not features.binding_conditions:
         return _NOT_SELECTED["binding conditions"]
-    selectors: tuple[_Selector, ...] = filter.compiled if filter.compiled is not None else _compile(filter)
+    selectors: tuple[_Selector, ...] = filter.compiled if filter.compiled is not None else _compile(filter, lane)
+    waiting: Waiting | None = None
     for selector in selectors:
-        answer = selector.evaluate(_device_view(model, features))
+        try:
+            answer = selector.evaluate(_device_view(model, features), lane)
+        except Waiting as unanswered:
+            waiting = unanswered
+            continue
+        if waiting is not None:
+            continue  # what comes later is asked meanwhile
         if answer is False:
             return selector.refusal
         if answer is not True:
             return Suitability("error", False, None, Objection(selector.source, selector.index, answer))
+    if waiting is not None:
+        raise waiting
     takes: Consumed | None = ()
     if features.DRAConsumableCapacity and (traits.capacity or filter.capacity):
         takes = consumed(traits.capacity, filter.capacity)
@@ -143,38 +164,55 @@ def _loss(traits: Traits, filter: Filter, takes: Consumed | None) -> Rule | None
 class _Selector:
     """A compiled selector in its place. An expression that does not compile fails on every device that gets to it."""
 
-    __slots__ = ("index", "problem", "program", "refusal", "source")
+    __slots__ = ("expression", "gates", "index", "is_local", "problem", "program", "refusal", "source")
 
-    def __init__(self, source: Literal["class", "request"], index: int, expression: str, gates: CelGates) -> None:
+    def __init__(
+        self, source: Literal["class", "request"], index: int, expression: str, gates: CelGates, lane: Lane
+    ) -> None:
+        """Raises Exhausted and Waiting."""
         self.source = source
         self.index = index
+        self.expression = expression
+        self.gates = gates
         self.refusal = _NOT_SELECTED["class" if source == "class" else "selector"]
-        self.program: Program | None = None
+        self.program: Program | Compiled | None = None
         self.problem = ""
         try:
-            self.program = compile_selector(expression, gates)
+            self.program = lane.compiled(expression, gates)
         except CelCompileError as error:
             self.problem = f"CEL compile error: {error}"
+        self.is_local = not isinstance(self.program, Compiled)
+        if isinstance(self.program, Compiled):
+            self.problem = self.program.problem
 
-    def evaluate(self, view: DeviceView) -> bool | str:
-        """What the selector says, or the text of its error."""
-        if self.program is None:
+    def evaluate(self, view: DeviceView, lane: Lane) -> bool | str:
+        """What the selector says, or the text of its error. Raises Exhausted and Waiting."""
+        if self.program is None or self.problem:
             return self.problem
-        try:
-            return self.program.evaluate(view)
-        except CelRuntimeError as error:
-            return f"CEL runtime error: {error}"
+        return lane.matches(self.program, self.expression, self.gates, view)
 
 
-def _compile(filter: Filter) -> tuple[_Selector, ...]:
-    """All selectors of the filter in the order of evaluation; kept by the filter."""
+def _compile(filter: Filter, lane: Lane) -> tuple[_Selector, ...]:
+    """All selectors of the filter in the order of evaluation. Kept by the filter, but for those of workers. Raises
+    Exhausted, and Waiting when all that workers have to answer is asked.
+    """
     gates = cel_gates(filter.features)
-    compiled = (
-        *(_Selector("class", index, text, gates) for index, text in enumerate(filter.class_selectors)),
-        *(_Selector("request", index, text, gates) for index, text in enumerate(filter.selectors)),
-    )
-    filter.compiled = compiled
-    return compiled
+    sources: tuple[tuple[Literal["class", "request"], tuple[str, ...]], ...]
+    sources = ("class", filter.class_selectors), ("request", filter.selectors)
+    compiled: list[_Selector] = []
+    waiting: Waiting | None = None
+    for source, expressions in sources:
+        for index, text in enumerate(expressions):
+            try:
+                compiled.append(_Selector(source, index, text, gates, lane))
+            except Waiting as problem:
+                waiting = problem
+    if waiting is not None:
+        raise waiting
+    found = tuple(compiled)
+    if all(selector.is_local for selector in found):
+        filter.compiled = found
+    return found
 
 
 def cel_gates(features: FeatureGates) -> CelGates:
@@ -192,10 +230,12 @@ def _device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
     return found
 
 
-def losses(view: NodeView, filter: Filter) -> Iterator[tuple[int, Rule]]:
-    """(device, rule that takes it away first) for every device that the static rules leave out."""
+def losses(view: NodeView, filter: Filter, lane: Lane = FREE) -> Iterator[tuple[int, Rule]]:
+    """(device, rule that takes it away first) for every device that the static rules leave out. Raises what the lane
+    does.
+    """
     for index, device in enumerate(view.devices):
-        found = suitability(device.model, filter)
+        found = suitability(device.model, filter, lane)
         if found.objection is not None or (found.selected and index in view.unmatchable):
             yield index, "error"
         elif not found.selected:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from app.allocation.capacity import Consumed, fits
 from app.allocation.constraints import ConstraintState
-from app.allocation.selection import suitability
 from app.allocation.task import Option, Task
 from app.devices.holdings import NO_AMOUNTS, Amounts
 
@@ -93,7 +92,7 @@ class State:
         if attempt is None:
             return True
         model = self.task.view.devices[device].model
-        takes = suitability(model, option.ask.filter).takes or ()
+        takes = self.task.suitability(device, option.ask.filter).takes or ()
         return fits(model.traits.capacity, takes, self.task.holdings.shared.get(device, NO_AMOUNTS), attempt)
 
     def take(self, option: Option, device: int) -> None:
@@ -123,8 +122,7 @@ class State:
 
     def _add_share(self, taken: Taken) -> None:
         device = taken.device
-        model = self.task.view.devices[device].model
-        taken.takes = suitability(model, taken.option.ask.filter).takes or ()
+        taken.takes = self.task.suitability(device, taken.option.ask.filter).takes or ()
         self.shares[device] = self.shares.get(device, 0) + 1
         sums = dict(self.consumed.get(device, NO_AMOUNTS))
         for name, amount in taken.takes:

@@ -8,15 +8,23 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.allocation.capacity import fits
 from app.allocation.constraints import Constraint
 from app.allocation.counters import CounterLayout, counter_layout
-from app.allocation.requests import Ask, PreparedClaim, PreparedClaims, limit_problem
-from app.allocation.selection import Candidates, candidates, suitability
+from app.allocation.lane import FREE, Lane
+from app.allocation.requests import Ask, Filter, PreparedClaim, PreparedClaims, limit_problem
+from app.allocation.selection import Candidates, Suitability, candidates, suitability
 from app.api.features import FeatureGates
 from app.api.resource import MAX_RESULTS
+from app.cel import Work
 from app.devices.holdings import NodeHoldings
 from app.devices.nodeview import NodeView
+
+OPTION: Final = 5
+"""Units of work that an option or a constraint costs, devices aside."""
+DEVICES_PER_UNIT: Final = 16
 
 
 class Option:
@@ -64,11 +72,20 @@ class Task:
 
     __slots__ = (
         "_next_raising", "bulky", "claim_constraints", "constraints", "counters", "features", "first_left", "fragile",
-        "holdings", "options", "overdrawn", "prepared", "shareable", "view",
+        "holdings", "lane", "options", "overdrawn", "prepared", "shareable", "view", "work",
     )  # fmt: skip
 
-    def __init__(self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings) -> None:
-        """Raises Failed."""
+    def __init__(
+        self,
+        prepared: PreparedClaims,
+        view: NodeView,
+        holdings: NodeHoldings,
+        lane: Lane = FREE,
+        work: Work | None = None,
+    ) -> None:
+        """Raises Failed, what the lane does, and TooMuch."""
+        self.lane = lane
+        self.work = work
         self.prepared = prepared
         self.view = view
         self.holdings = holdings
@@ -89,6 +106,10 @@ class Task:
             self._add_claim(number, claim)
         self.fragile = any(option.raises for options in self.options for option in options)
         self._next_raising: list[int] | None = None
+
+    def suitability(self, device: int, filter: Filter) -> Suitability:
+        """What the filter says of the device. Raises what the lane does."""
+        return suitability(self.view.devices[device].model, filter, self.lane)
 
     def until_raising(self, request: int) -> int:
         """The first request from the given one on at which the search may meet an error; their number if there is
@@ -118,11 +139,15 @@ class Task:
             raise Failed(problem)
         lists = self.features.DRAListTypeAttributes
         for source in claim.constraints:
+            if self.work is not None:
+                self.work.charge(OPTION + len(self.view.devices))
             self.constraints.append(Constraint(self.view, source, lists))
         self.claim_constraints.append(range(base, len(self.constraints)))
 
     def _option(self, ask: Ask, number: int, request: int, claim: PreparedClaim, base: int) -> Option:
-        found = candidates(self.view, ask.filter)
+        if self.work is not None:
+            self.work.charge(OPTION + len(self.view.devices) // DEVICES_PER_UNIT)
+        found = candidates(self.view, ask.filter, self.lane)
         option = Option(ask, number, request, found)
         option.constraints = tuple(base + index for index in ask.covered)
         if ask.all:
@@ -140,7 +165,7 @@ class Task:
             for device, amounts in self.holdings.shared.items():
                 if mask >> device & 1:
                     model = self.view.devices[device].model
-                    takes = suitability(model, ask.filter).takes
+                    takes = self.suitability(device, ask.filter).takes
                     if takes is None or not fits(model.traits.capacity, takes, amounts):
                         mask &= ~(1 << device)
         return mask

@@ -117,6 +117,8 @@ SPECS: tuple[Spec, ...] = (
         "counter",
         "searches for devices on a node by filter and prioritize; their other answers came from memory",
     ),
+    _read("worker_questions_open", "gauge", "questions that worker processes have not answered yet"),
+    _read("worker_starts_total", "counter", "worker processes started, those that replace a stopped one included"),
     Spec(
         "selector_fallbacks_total",
         "counter",

@@ -37,11 +37,12 @@ from app.scheduling.changes import Changes
 from app.scheduling.claims import Refusal, find, named_claims
 from app.scheduling.extended import existing_claim
 from app.scheduling.idle import IdleAllocations
+from app.scheduling.inquiries import Inquiries
 from app.scheduling.intake import Intake, Watched
 from app.scheduling.limits import Limits
 from app.scheduling.outcomes import Silent
 from app.scheduling.pods import Pods
-from app.scheduling.ports import Clock, Observer, Ports
+from app.scheduling.ports import Clock, Observer, Ports, Workers
 from app.scheduling.release.clear import Clearer
 from app.scheduling.release.sweep import Sweeper
 from app.scheduling.release.unblock import Unblocker
@@ -81,6 +82,7 @@ class Extender:
         clock: Clock | None = None,
         observer: Observer | None = None,
         placement: Placement | None = None,
+        workers: Workers | None = None,
     ) -> None:
         limits, clock, observer = limits or Limits(), clock or SystemClock(), observer or Silent()
         binding: dict[str, str] = {}
@@ -118,7 +120,8 @@ class Extender:
         memory = Memory(
             wakeups=self.wakeups, reservations=self.reservations, unblocker=self._unblocker, sweeper=self._sweeper
         )
-        self._filter = Filter(self.view, ports, self._intake, memory, observer)
+        self._inquiries = Inquiries(self.view, workers, self.wakeups, observer)
+        self._filter = Filter(self.view, ports, self._intake, memory, self._inquiries, observer)
         actions = Actions(
             view=self.view,
             ports=ports,
@@ -130,6 +133,7 @@ class Extender:
             clearer=clearer,
             resources=resources,
             observer=observer,
+            inquiries=self._inquiries,
             leading=lambda: self._leading(),
         )
         self.unfinished = Unfinished(pods, ports, clock, limits, observer)
@@ -144,6 +148,11 @@ class Extender:
         """What could not be taken back as yet, and why."""
         return [*self.unfinished.problems, *self._clearer.problems]
 
+    @property
+    def open_questions(self) -> int:
+        """How many workers have not answered yet."""
+        return len(self._inquiries)
+
     def fence(self, leading: Callable[[], bool]) -> None:
         """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
         self._leading = leading
@@ -154,17 +163,20 @@ class Extender:
         """Which nodes fit, and why the others do not."""
         return await self._filter.filter(args)
 
-    def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
+    async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
         """Scores from 0 to 10 for nodes that filter let pass."""
-        return prioritize(self.view, args, self.reservations)
+        found, _ = await self._inquiries.decide(args.Pod, lambda view: prioritize(view, args, self.reservations))
+        return found
 
-    def advise(self, args: ExtenderArgs) -> list[HostPriority]:
+    async def advise(self, args: ExtenderArgs) -> list[HostPriority]:
         """The same for a scheduler that allocates by itself; nothing is remembered."""
-        return prioritize(self.view, args, None)
+        found, _ = await self._inquiries.decide(args.Pod, lambda view: prioritize(view, args, None))
+        return found
 
-    def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
         """The nodes on which preemption would help, victims unchanged."""
-        return preempt(self.view, args)
+        found, _ = await self._inquiries.decide(args.Pod, lambda view: preempt(view, args))
+        return found
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """Allocate, reserve and bind. An empty error means that the API server has the binding."""
@@ -244,4 +256,6 @@ class Extender:
 
     async def drain(self, seconds: float) -> int:
         """Let binds that are under way end, for at most this long. How many did not."""
-        return await self._binder.drain(seconds)
+        left = await self._binder.drain(seconds)
+        await self._inquiries.drain()
+        return left

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from app.allocation.choice import Chooser
+from app.allocation.lane import Waiting
 from app.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from app.api.core import Node, Pod
 from app.api.resource import AllocationResult, ResourceClaim
@@ -242,6 +243,11 @@ def _within_reach(
     return fits, tuple(stuck.values())
 
 
+def decide_pod(view: View, pod: Pod, name: str) -> Decision | Unfit | Refusal | Failure:
+    """As `decide`, with nothing known of the pod yet."""
+    return decide(view, subject_of(view, pod), name)
+
+
 def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decision | Unfit | Refusal | Failure:
     """How to bind the pod to this node. The allocations are not held yet: hold them before the next await."""
     if not isinstance(subject, Subject):
@@ -254,7 +260,10 @@ def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decis
         return pending
     allocations: tuple[AllocationResult, ...] = ()
     if pending.claims:
-        plan = view.decisions.plan(pending.claims, name, _chooser(view, subject, pending.claims, name))
+        try:
+            plan = view.decisions.plan(pending.claims, name, _chooser(view, subject, pending.claims, name))
+        except Waiting as waiting:
+            return Unfit(str(waiting), 0)
         if not isinstance(plan, Plan):
             return plan
         allocations = plan.allocations

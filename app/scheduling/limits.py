@@ -86,6 +86,28 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     empty = not known.
     """
 
+    turn_work: int = 10_000
+    """Units of work (about a microsecond each) after which a call lets others go first."""
+
+    question_work: int = 20_000
+    """Units of work for one selector on one device, one compilation, or one search on a node: what needs more is left
+    to a worker.
+    """
+
+    call_work: int = 1_000_000
+    """Units of work of one call, all turns together: what is not decided by then is refused, and the pod woken to go
+    on.
+    """
+
+    worker_claim_seconds: float = 10.0
+    """CPU time of workers for claims of one content."""
+
+    worker_forgiving_seconds: float = 600.0
+    """After this time claims that were given up may ask workers again."""
+
+    worker_pause_seconds: float = 30.0
+    """When no worker process can be started, none is asked for so long."""
+
     def may_clear_for(self, scheduler_name: str) -> bool:
         """Whether allocations of pods of this scheduler are ours to clear. Of all pods, when ours are not known."""
         return not self.scheduler_names or scheduler_name in self.scheduler_names

@@ -155,6 +155,23 @@ CLAIM_READ_ERRORS: Final = Outcome[ClaimReader](
     },
 )
 
+WorkerAnswer = Literal["compile", "evaluate", "search", "time", "memory", "crash", "start"]
+
+WORKER_ANSWERS: Final = Outcome[WorkerAnswer](
+    "worker_answers_total",
+    "questions that were too large for the event loop and went to a worker process",
+    "result",
+    {
+        "compile": "a selector is compiled, or does not compile",
+        "evaluate": "a selector is evaluated on a device",
+        "search": "devices are searched for on a node",
+        "time": "stopped for its CPU time",
+        "memory": "stopped for its memory",
+        "crash": "the process ended",
+        "start": "no process could be started",
+    },
+)
+
 OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
     FILTER_RESULTS,
     BIND_RESULTS,
@@ -166,6 +183,7 @@ OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
     ALLOCATIONS_CLEARED,
     CLEAR_ERRORS,
     CLAIM_READ_ERRORS,
+    WORKER_ANSWERS,
 )
 """All of them, in the order of the documentation."""
 

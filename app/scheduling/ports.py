@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import UNSET, UnsetType
 
+from app.allocation.questions import Answer, Question
 from app.api.core import Pod
 from app.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from app.scheduling.outcomes import L, Outcome, Step
@@ -89,6 +90,27 @@ class Messenger(Protocol):
 
 class Ports(ClaimWriter, PodWriter, Messenger, Protocol):
     """Everything that talks to the API server."""
+
+
+class Worked(Protocol):
+    """What a worker came to, and the seconds of CPU time that it took."""
+
+    @property
+    def answer(self) -> Answer: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+
+class Workers(Protocol):
+    """Who answers questions that are too large for the event loop."""
+
+    @property
+    def capacity(self) -> int:
+        """How many questions are answered at the same time."""
+
+    async def answer(self, question: Question) -> Worked:
+        """The answer, `Overrun` when a limit ends the work. Does not raise."""
 
 
 class Clock(Protocol):

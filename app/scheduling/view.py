@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from app.allocation.decisions import Decisions
+from app.allocation.lane import Lane
 from app.api.core import Pod
 from app.api.features import FeatureGates
 from app.api.meta import ObjectKey
@@ -74,6 +75,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ledger(self) -> ReadOnlyLedger:
         return self.cluster.ledger
+
+    def within(self, lane: Lane) -> View:
+        """The same, with decisions whose work the lane counts: they may raise Exhausted and Waiting."""
+        return msgspec.structs.replace(self, decisions=self.decisions.within(lane))
 
     def overlay(self) -> Overlay:
         """The state as it is, to put hypothetical states over. Decide on them with `decisions.over`."""

@@ -32,6 +32,7 @@ from app.service.memory import Memory
 from app.service.settings import Settings
 from app.service.sink import ClusterSink
 from app.unexpected import unexpected
+from app.workers.pool import WorkerPool
 
 log = structlog.get_logger(__name__)
 
@@ -49,6 +50,7 @@ class Engine:
         self.events = EventRecorder(client, settings.replica)
         self.writer = Writer(client, served, self.events, settings.bell)
         self.decisions = Decisions(self.cluster, step_budget=settings.step_budget, share_ids=lambda: str(uuid.uuid4()))
+        self.workers = WorkerPool(settings.worker_limits)
         self.extender = Extender(
             self.cluster,
             self.decisions,
@@ -56,6 +58,7 @@ class Engine:
             limits=settings.limits,
             observer=metrics,
             placement=Placement(self.cluster, settings.strategy),
+            workers=self.workers,
         )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
         self.audit = Audit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
@@ -89,6 +92,7 @@ class Engine:
     async def drain(self, seconds: float) -> None:
         """Until binds under way are done, no longer than that."""
         left = await self.extender.drain(seconds)
+        await self.workers.close()
         if left:
             log.warning("binds did not end in time", binds=left)
 

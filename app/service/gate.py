@@ -56,14 +56,14 @@ class Gate:
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         return await self._extender.filter(args)
 
-    def prioritize(self, args: ExtenderArgs) -> Sequence[HostPriority]:
-        return self._extender.prioritize(args)
+    async def prioritize(self, args: ExtenderArgs) -> Sequence[HostPriority]:
+        return await self._extender.prioritize(args)
 
-    def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]:
-        return self._extender.advise(args)
+    async def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]:
+        return await self._extender.advise(args)
 
-    def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
-        return self._extender.preempt(args)
+    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+        return await self._extender.preempt(args)
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         return await self._extender.bind(args)

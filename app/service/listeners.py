@@ -16,7 +16,8 @@ from app.http.crowds import Crowds
 from app.http.protocol import ConnectionLimits
 from app.http.server import HttpServer
 from app.http.tls import Certificates
-from app.service.settings import Settings, split_address
+from app.service.addresses import split_address
+from app.service.settings import Settings
 
 CERTIFICATE_PERIOD = 5.0
 

@@ -31,6 +31,8 @@ def _of_engine(engine: Engine) -> Iterator[Reading]:
     yield Reading("pods_known", len(engine.extender.view.pods))
     yield Reading("events_queued", engine.events.waiting)
     yield Reading("allocation_searches_total", engine.decisions.searches)
+    yield Reading("worker_questions_open", engine.extender.open_questions)
+    yield Reading("worker_starts_total", engine.workers.starts)
     yield Reading("violations", len(engine.audit.current))
     yield Reading("violations_reported_total", engine.audit.reported)
     yield Reading("events_sent_total", engine.events.sent)

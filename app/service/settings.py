@@ -7,7 +7,6 @@ setting. `markdown_table` writes the reference in README.md, and a test keeps th
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -33,7 +32,12 @@ from app.kube.writer import Doorbell
 from app.placement.policies import PolicyName
 from app.placement.strategy import Strategy
 from app.scheduling.limits import Limits
+from app.service.addresses import checked_address, is_loopback
 from app.service.scoring import ScoringStrategy, block, strategy
+from app.workers.limits import WorkerLimits
+
+WORKER_STEPS = 10
+"""A search in a worker may take so many times the steps of one on the event loop."""
 
 PREFIX = "DRA_EXTENDER_"
 """Kubernetes itself sets DRA_EXTENDER_PORT... and DRA_EXTENDER_SERVICE_... in pods: no setting may be called so."""
@@ -54,20 +58,15 @@ class SettingsError(Exception):
     """Settings that cannot be used; one line per problem, each naming the setting."""
 
 
-def _address(value: str) -> str:
-    if value:
-        split_address(value)
-    return value
-
-
 def _gates(value: str) -> str:
     FeatureGates.parse(value)
     return value
 
 
 Seconds = Annotated[float, Field(gt=0)]
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, AfterValidator(checked_address)]
 _DEFAULT_LIMITS = Limits()
+_DEFAULT_WORKERS = WorkerLimits()
 
 
 class Settings(BaseSettings):
@@ -141,6 +140,26 @@ class Settings(BaseSettings):
     )
     step_budget: int = Field(
         STEP_BUDGET, ge=100, description="allocation steps per node after which the answer is undecided"
+    )
+    workers: int = Field(
+        _DEFAULT_WORKERS.count,
+        ge=1,
+        le=64,
+        description="worker processes at most, for selectors and searches that are too large for the event loop; they "
+        "are started when there is one",
+    )
+    worker_seconds: Seconds = Field(
+        _DEFAULT_WORKERS.seconds,
+        description="seconds of CPU time for one selector on one device, or one search on a node; what needs more "
+        "is an error of the claim",
+    )
+    worker_memory: int = Field(
+        _DEFAULT_WORKERS.memory // 2**20, ge=192, description="MiB of address space of a worker process"
+    )
+    worker_claim_seconds: Seconds = Field(
+        _DEFAULT_LIMITS.worker_claim_seconds,
+        description="seconds of CPU time of workers for claims with the same content; then they are refused for ten "
+        "minutes",
     )
     offered_percent: int = Field(
         _DEFAULT_LIMITS.offered_percent,
@@ -299,6 +318,16 @@ class Settings(BaseSettings):
             sweep_seconds=self.sweep_after,
             deallocate=self.deallocate,
             scheduler_names=_listed(self.scheduler_names),
+            worker_claim_seconds=self.worker_claim_seconds,
+        )
+
+    @property
+    def worker_limits(self) -> WorkerLimits:
+        return WorkerLimits(
+            count=self.workers,
+            seconds=self.worker_seconds,
+            memory=self.worker_memory * 2**20,
+            step_budget=WORKER_STEPS * self.step_budget,
         )
 
     def yaml(self) -> str:
@@ -323,25 +352,6 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     except (yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, RecursionError) as problem:
         # The libraries take the file for a mapping of texts with plain values, and stumble over anything else.
         raise SettingsError(f"config: {file}: {problem}") from None
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Host and port of "host:port", "[v6]:port" or ":port" (all addresses). Raises ValueError."""
-    host, separator, port = address.rpartition(":")
-    if not separator or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"{address!r} is not host:port")
-    return host.strip("[]") or "0.0.0.0", int(port)
-
-
-def is_loopback(address: str) -> bool:
-    """True when only this machine can reach the address."""
-    host = split_address(address)[0]
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def flag(name: str) -> str:

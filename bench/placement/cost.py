@@ -80,7 +80,7 @@ class Cluster:
     async def ask(self, pod: Pod, names: tuple[str, ...]) -> Sequence[object]:
         """What kube-scheduler asks for a pod."""
         found = await self.world.extender.filter(ExtenderArgs(pod, names))
-        return self.world.extender.prioritize(ExtenderArgs(pod, tuple(found.NodeNames)))
+        return await self.world.extender.prioritize(ExtenderArgs(pod, tuple(found.NodeNames)))
 
 
 def rows(policy: PolicyName) -> list[Row]:

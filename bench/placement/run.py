@@ -84,7 +84,7 @@ async def _place(world: World, scheduler: Scheduler, job: Job, policy: str, *, a
     if not fits:
         world.leave(pod)
         return False
-    node = world.favourite(pod, fits) if policy != KUBE and (job.gpus or all_pods) else None
+    node = await world.favourite(pod, fits) if policy != KUBE and (job.gpus or all_pods) else None
     if node is None:
         node = scheduler.favourite(job, scheduler.sampled(fits) if policy == KUBE else fits)
     world.bind(pod, node)

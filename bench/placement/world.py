@@ -113,9 +113,9 @@ class World:
             raise RuntimeError(result.Error)
         return [self._positions[name] for name in result.NodeNames]
 
-    def favourite(self, pod: Pod, nodes: Sequence[int]) -> int | None:
+    async def favourite(self, pod: Pod, nodes: Sequence[int]) -> int | None:
         """The only one with the best score of `prioritize`; None when it has no favourite."""
-        scores = self.extender.prioritize(ExtenderArgs(pod, tuple([self.names[node] for node in nodes])))
+        scores = await self.extender.prioritize(ExtenderArgs(pod, tuple([self.names[node] for node in nodes])))
         best = max(item.Score for item in scores)
         if not best:
             return None

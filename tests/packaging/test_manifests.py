@@ -13,10 +13,11 @@ from app.http.application import create_insight_app
 from app.http.insight import insight_router
 from app.http.metrics import Metrics
 from app.http.protocol import PROBES
+from app.service.addresses import split_address
 from app.service.gate import Gate
 from app.service.health import Health
 from app.service.insight import Insight
-from app.service.settings import load, split_address
+from app.service.settings import load
 from app.service.status import Status
 
 ROOT = Path(__file__).parents[2]

@@ -10,17 +10,8 @@ import pytest
 
 from app.allocation.plan import STEP_BUDGET
 from app.placement.strategy import Strategy
-from app.service.settings import (
-    CONFIG_VARIABLE,
-    PREFIX,
-    Settings,
-    SettingsError,
-    flag,
-    is_loopback,
-    load,
-    markdown_table,
-    split_address,
-)
+from app.service.addresses import is_loopback, split_address
+from app.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, flag, load, markdown_table
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Final
 
+from app.allocation.lane import FREE, Lane
 from app.allocation.requests import Filter
 from app.allocation.selection import suitability
 from app.devices.models import DeviceModel
@@ -33,19 +34,20 @@ class Kinds:
         self._numbers: dict[Hashable, int] = {}
         self._known: dict[DeviceModel, int] = {}
 
-    def of(self, model: DeviceModel) -> int:
-        """The kind of devices with this model."""
+    def of(self, model: DeviceModel, lane: Lane = FREE) -> int:
+        """The kind of devices with this model. Raises Exhausted and Waiting."""
         known = self._known.get(model)
         if known is None:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            known = self._known[model] = self._number(model)
+            known = self._known[model] = self._number(model, lane)
         return known
 
-    def _number(self, model: DeviceModel) -> int:
+    def _number(self, model: DeviceModel, lane: Lane) -> int:
+        lane.spend(2 + 2 * len(self._filters))
         suitabilities = tuple(
             (found.lost, found.selected, found.takes, found.objection is not None)
-            for found in (suitability(model, filter) for filter in self._filters)
+            for found in (suitability(model, filter, lane) for filter in self._filters)
         )
         if not self._every and not any(selected or objection for _, selected, _, objection in suitabilities):
             return IRRELEVANT

@@ -17,6 +17,7 @@ import msgspec
 
 from app.allocation.cache.kinds import IRRELEVANT, Kinds
 from app.allocation.cache.reduction import Reduction, Shape
+from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.requests import Filter, PreparedClaims
 from app.allocation.score import Scorer
 from app.devices.ledger import Ledger
@@ -77,18 +78,23 @@ class Lens:
         self._parts: dict[tuple[Shape, PoolState], int] = {}
         self._next = count(1)
 
-    def fingerprint(self, seen: SeenNode, ledger: Ledger, overlay: Overlay | None = None) -> Fingerprint:
-        """Of an up-to-date node, in the state of the ledger, or that the overlay on it shows."""
+    def fingerprint(
+        self, seen: SeenNode, ledger: Ledger, overlay: Overlay | None = None, lane: Lane = FREE
+    ) -> Fingerprint:
+        """Of an up-to-date node, in the state of the ledger, or that the overlay on it shows. Raises Exhausted, and
+        Waiting when all that workers have to answer is asked.
+        """
         if seen.error:
             return (seen.error,)
         found: list[int] = []
         for seen_pool in seen.pools:
             pool = seen_pool.pool
             if pool is not None:
-                shape, state = self._reduction.shape(seen_pool, pool), self._state(seen_pool, pool, ledger, overlay)
+                shape = self._reduction.shape(seen_pool, pool, lane)
+                state = self._state(seen_pool, pool, ledger, overlay)
                 part = self._parts.get((shape, state))
                 if part is None:
-                    part = self._part(shape, state)
+                    part = self._part(shape, state, lane)
                 if part != NOTHING:
                     found.append(part)
         return tuple(found)
@@ -103,12 +109,12 @@ class Lens:
 
     # --- pools -------------------------------------------------------------------------------------------------------
 
-    def _part(self, shape: Shape, state: PoolState) -> int:
+    def _part(self, shape: Shape, state: PoolState, lane: Lane) -> int:
         """A number for what the search can notice of a pool. A number that was forgotten is never given again."""
         if len(self._parts) >= REMEMBERED:
             self._parts.clear()
             self._numbers.clear()
-        content = self._content(shape, state)
+        content = self._content(shape, state, lane)
         if isinstance(content, int):
             number = content
         else:
@@ -117,21 +123,29 @@ class Lens:
         self._parts[shape, state] = number
         return number
 
-    def _content(self, shape: Shape, state: PoolState) -> tuple[Hashable, ...] | int:
+    def _content(self, shape: Shape, state: PoolState, lane: Lane) -> tuple[Hashable, ...] | int:
         if shape.invalid:
             return INVALID
         if shape.incomplete:
             return INCOMPLETE if self._focus.in_use else NOTHING
         devices: list[Hashable] = []
         consuming = self._focus.every
+        waiting: Waiting | None = None
+        lane.spend(1 + len(shape.devices) // 2)
         for index, (model, locality) in enumerate(shape.devices):
-            kind = self._kinds.of(model)
+            try:
+                kind = self._kinds.of(model, lane)
+            except Waiting as problem:
+                waiting = problem
+                continue
             owned = bool(state.owned >> index & 1)
             if kind == IRRELEVANT or (owned and not self._focus.in_use):
                 continue
             used = state.shared.get(index)
             devices.append((kind, owned, locality, used) if owned or locality or used is not None else kind)
             consuming = consuming or bool(model.traits.consumes)
+        if waiting is not None:
+            raise waiting
         if not devices:
             return NOTHING
         return (*devices, state.left) if consuming and shape.counted else tuple(devices)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
+from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.requests import Filter
 from app.allocation.selection import cel_gates
 from app.api.features import FeatureGates
-from app.cel import CelCompileError, compile_selector
+from app.cel import CelCompileError
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenPool
 from app.devices.pools import Pool
@@ -26,25 +27,34 @@ Reads = frozenset[tuple[str, str]] | None
 DOMAIN = "*"
 
 
-def reads_of(filters: Iterable[Filter], attributes: Iterable[str]) -> Reads:
-    """What the selectors of filters and the constraints on these attributes (full names) read."""
+def reads_of(filters: Iterable[Filter], attributes: Iterable[str], lane: Lane = FREE) -> Reads:
+    """What the selectors of filters and the constraints on these attributes (full names) read. Raises Exhausted, and
+    Waiting when all that workers have to answer is asked.
+    """
     found: set[tuple[str, str]] = set()
+    everything = False
+    waiting: Waiting | None = None
     for name in attributes:
         domain, _, identifier = name.partition("/")
         found.add((domain, identifier))
     for filter in filters:
         for expression in filter.class_selectors + filter.selectors:
-            reads = _selector_reads(expression, filter.features)
-            if reads is None:
-                return None
-            found |= reads
-    return frozenset(found)
+            try:
+                reads = _selector_reads(expression, filter.features, lane)
+            except Waiting as problem:
+                waiting = problem
+                continue
+            everything = everything or reads is None
+            found |= reads or frozenset()
+    if waiting is not None:
+        raise waiting
+    return None if everything else frozenset(found)
 
 
-def _selector_reads(expression: str, features: FeatureGates) -> Reads:
+def _selector_reads(expression: str, features: FeatureGates, lane: Lane) -> Reads:
     """An expression that does not compile reads nothing: it fails on every device."""
     try:
-        reads = compile_selector(expression, cel_gates(features)).reads
+        reads = lane.compiled(expression, cel_gates(features)).reads
     except CelCompileError:
         return frozenset()
     if reads.everything:
@@ -81,10 +91,11 @@ class Reduction:
         self._by_content: dict[Hashable, Shape] = {}
         self._by_pool: dict[SeenPool, Shape] = {}
 
-    def shape(self, seen: SeenPool, pool: Pool) -> Shape:
-        """The shape of what is seen; `pool` is what it shows."""
+    def shape(self, seen: SeenPool, pool: Pool, lane: Lane = FREE) -> Shape:
+        """The shape of what is seen; `pool` is what it shows. Raises Exhausted and Waiting."""
         known = self._by_pool.get(seen)
         if known is None:
+            lane.spend(1 + 2 * len(pool.devices))
             if len(self._by_pool) >= REMEMBERED_POOLS:
                 self._by_pool.clear()
             known = self._by_pool[seen] = self._shape(pool)

@@ -11,15 +11,17 @@ pkg/scheduler/schedule_one.go). Here it is the first in the order asked, and nod
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import repeat
+from typing import Final
 
 import msgspec
 
 from app.allocation.cache.lens import Fingerprint, Lens
+from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from app.devices.ledger import Ledger
-from app.devices.nodes import Nodes
+from app.devices.nodes import Nodes, SeenNode
 from app.devices.overlay import Overlay
 
 REMEMBERED_FINGERPRINTS = 50_000
@@ -31,8 +33,13 @@ UNDECIDED = 0
 NO_NODE = 1
 FAILED = 2
 
-Search = Callable[[str], tuple[Plan | Unfit | Failure, int]]
-"""A fresh search on the node of this name, and the raw score of what it found."""
+LOOK: Final = 4
+"""Units of work that looking at a node costs."""
+
+Search = Callable[[str, Hashable], tuple[Plan | Unfit | Failure, int]]
+"""A fresh search on the node of this name, and the raw score of what it found. Searches with equal keys, the second
+argument, have the same answer. Raises Exhausted and Waiting.
+"""
 
 
 class Verdicts(msgspec.Struct, frozen=True):
@@ -66,21 +73,22 @@ class Table:
         self._nodes = nodes
         self._ledger = ledger
         self._position = -1
+        self.is_hard = False
+        """True when a search was too large to be done on the spot."""
         self._outcomes = list(_FIXED)
         self._numbers: dict[_Outcome, int] = {}
         self._by_fingerprint: dict[Fingerprint, int] = {}
         self._by_node: array[int] = array("I")
         """Number of the outcome by index of the node; the last entry, index -1, stands for unknown nodes."""
 
-    def verdicts(self, names: Sequence[str], search: Search, overlay: Overlay) -> Verdicts:
+    def verdicts(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane = FREE) -> Verdicts:
         """The verdicts for these nodes in the state that the overlay shows. `search`, on the same state, is used for
-        what is not known yet, and for the text of an error.
+        what is not known yet, and for the text of an error. Nodes for which workers have to answer first are refused.
+        Raises Exhausted.
         """
-        row = self._row(names, search, overlay)
+        row = self._row(names, search, overlay, lane)
         if FAILED in row:
-            found, _ = search(names[row.index(FAILED)])
-            error = found.error if isinstance(found, Failure) else ""
-            return Verdicts([], {}, error)
+            return self._failed(names, names[row.index(FAILED)], search, overlay, lane)
         outcomes = self._outcomes
         found_here = {(outcomes[number].fits, outcomes[number].reason) for number in set(row)}
         if all(fits for fits, _ in found_here):
@@ -95,9 +103,19 @@ class Table:
         refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if not fitting[number]}
         return Verdicts(fits, refused)
 
-    def scores(self, names: Sequence[str], search: Search, overlay: Overlay) -> Mapping[str, int]:
-        """The raw score of the new allocations on those of the nodes that fit; empty when an error is fatal."""
-        row = self._row(names, search, overlay)
+    def _failed(self, names: Sequence[str], failed: str, search: Search, overlay: Overlay, lane: Lane) -> Verdicts:
+        """The text names claims, so it is made anew for these."""
+        try:
+            found, _ = search(failed, (self, self._fingerprint(failed, overlay, lane)))
+        except Waiting as waiting:
+            return Verdicts([], dict.fromkeys(names, str(waiting)))
+        return Verdicts([], {}, found.error if isinstance(found, Failure) else "")
+
+    def scores(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane = FREE) -> Mapping[str, int]:
+        """The raw score of the new allocations on those of the nodes that fit; empty when an error is fatal. Raises
+        Exhausted.
+        """
+        row = self._row(names, search, overlay, lane)
         if FAILED in row:
             return {}
         outcomes = self._outcomes
@@ -105,8 +123,8 @@ class Table:
 
     # --- keeping up --------------------------------------------------------------------------------------------------
 
-    def _row(self, names: Sequence[str], search: Search, overlay: Overlay) -> list[int]:
-        """The outcome of each node. After a failed one the others are left out."""
+    def _row(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane) -> list[int]:
+        """The outcome of each node. After a failed one the others are left out. Raises Exhausted."""
         self._catch_up()
         index, by_node = self._nodes.index, self._by_node
         row = list(map(by_node.__getitem__, map(index.get, names, repeat(-1))))
@@ -119,7 +137,10 @@ class Table:
         different = None if overlay.is_empty else overlay
         for _ in range(row.count(UNDECIDED)):
             position = row.index(UNDECIDED, position + 1)
-            row[position] = self._decide(names[position], search, different)
+            try:
+                row[position] = self._decide(names[position], search, different, lane)
+            except Waiting as waiting:
+                row[position] = self._number_of(_Outcome(False, str(waiting)))
             if row[position] == FAILED:
                 return row[: position + 1]
         return row
@@ -145,13 +166,14 @@ class Table:
                 by_node[node] = UNDECIDED
         self._position = changes.position
 
-    def _decide(self, name: str, search: Search, overlay: Overlay | None) -> int:
-        seen = overlay.hypothetical(name) if overlay is not None else None
-        seen = seen or self._nodes.current(self._nodes.seen[name])
-        fingerprint = self._lens.fingerprint(seen, self._ledger, overlay)
+    def _decide(self, name: str, search: Search, overlay: Overlay | None, lane: Lane) -> int:
+        """Raises Exhausted and Waiting."""
+        lane.spend(LOOK)
+        seen = self._seen(name, overlay)
+        fingerprint = self._lens.fingerprint(seen, self._ledger, overlay, lane)
         number = self._by_fingerprint.get(fingerprint)
         if number is None:
-            number = self._number(*search(name))
+            number = self._number(*search(name, (self, fingerprint)))
             if len(self._by_fingerprint) >= REMEMBERED_FINGERPRINTS:
                 self._by_fingerprint.clear()
             self._by_fingerprint[fingerprint] = number
@@ -159,13 +181,20 @@ class Table:
             self._by_node[seen.index] = number
         return number
 
+    def _seen(self, name: str, overlay: Overlay | None) -> SeenNode:
+        seen = overlay.hypothetical(name) if overlay is not None else None
+        return seen or self._nodes.current(self._nodes.seen[name])
+
+    def _fingerprint(self, name: str, overlay: Overlay, lane: Lane) -> Fingerprint:
+        different = None if overlay.is_empty else overlay
+        return self._lens.fingerprint(self._seen(name, different), self._ledger, different, lane)
+
     def _number(self, found: Plan | Unfit | Failure, score: int) -> int:
         if isinstance(found, Failure):
             return FAILED
-        if isinstance(found, Unfit):
-            outcome = _Outcome(False, found.reason)
-        else:
-            outcome = _Outcome(True, score=score)
+        return self._number_of(_Outcome(False, found.reason) if isinstance(found, Unfit) else _Outcome(True, "", score))
+
+    def _number_of(self, outcome: _Outcome) -> int:
         number = self._numbers.get(outcome)
         if number is None:
             number = self._numbers[outcome] = len(self._outcomes)

@@ -33,6 +33,10 @@ REQUESTS_PER_STEP: Final = 32
 """Looking at so many requests counts as a step of its own."""
 
 
+VALUE: Final = 2
+"""Units of work that looking at one value of an attribute costs, besides one per request."""
+
+
 class Bounds:
     """See the module. `steps` counts the work: of packing, and of looking at many requests. `reason` is why the latest
     state was refuted.
@@ -133,6 +137,7 @@ class Bounds:
         if viable is None:
             viable = 0
             for group in _groups(every[first], state.pins[first].tokens):
+                self._charge(members)
                 inside = _within(members, group, first)
                 if inside is not None and self._consistent(state, inside, rest, distincts):
                     viable |= group
@@ -146,10 +151,16 @@ class Bounds:
             return self._diverse(members, distincts) and (not self._hall or assignable(needs.items()))
         first, rest = matches[0], matches[1:]
         for group in _groups(self._task.constraints[first], state.pins[first].tokens):
+            self._charge(members)
             inside = _within(members, group, first)
             if inside is not None and self._consistent(state, inside, rest, distincts):
                 return True
         return False
+
+    def _charge(self, members: list[Demand]) -> None:
+        """Looking at one value of an attribute. Raises TooMuch."""
+        if self._task.work is not None:
+            self._task.work.charge(VALUE + len(members))
 
     def _diverse(self, members: list[Demand], distincts: list[int]) -> bool:
         """Whether there are as many different values as devices are needed."""

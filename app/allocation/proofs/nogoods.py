@@ -18,7 +18,6 @@ from collections.abc import Collection, Hashable, Iterable
 from app.allocation.constraints import AttributeTable
 from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.search import Position
-from app.allocation.selection import suitability
 from app.allocation.state import State
 from app.allocation.task import Option, Task
 
@@ -181,7 +180,7 @@ class Nogoods:
             if task.shareable >> index & 1:
                 capacity = device.model.traits.capacity
                 label.append(tuple((name, offered.value.nano) for name, offered in capacity.items()))
-                label.append(tuple(suitability(device.model, filter).takes for filter in filters))
+                label.append(tuple(task.suitability(index, filter).takes for filter in filters))
                 shared = task.holdings.shared.get(index)
                 label.append(None if shared is None else tuple(sorted(shared.items())))
             elif index in task.holdings.shared:

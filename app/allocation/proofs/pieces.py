@@ -19,7 +19,6 @@ from app.allocation.proofs.demands import Choice, Demand
 from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.proofs.sums import Filling
 from app.allocation.requests import Filter
-from app.allocation.selection import suitability
 from app.allocation.state import State
 from app.allocation.task import Task
 from app.devices.holdings import NO_AMOUNTS
@@ -38,6 +37,10 @@ MAX_BINS: Final = 64
 
 MAX_KINDS: Final = 4
 """How many different sets of acceptable devices are told apart when devices are counted."""
+
+
+PLACEMENT: Final = 8
+"""Units of work that a placement costs. They are charged when a question is answered, which its limit keeps small."""
 
 
 class Pieces:
@@ -83,6 +86,8 @@ class Pieces:
             if steps > self._placements:
                 self._placements = max(self._placements // 4, LEAST)
         self.steps += steps
+        if self._task.work is not None:
+            self._task.work.charge(PLACEMENT * steps)
         return fits
 
     # --- shares ------------------------------------------------------------------------------------------------------
@@ -136,7 +141,7 @@ class Pieces:
         """What a share consumes of each capacity."""
         size = self._takes.get((filter, device))
         if size is None:
-            takes = suitability(self._task.view.devices[device].model, filter).takes or ()
+            takes = self._task.suitability(device, filter).takes or ()
             size = self._takes[filter, device] = tuple(amount.nano for _, amount in takes)
         return size
 

@@ -10,6 +10,7 @@ be met: then it matters for the further order whether a part ends for this or fo
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from app.allocation.proofs.bounds import Bounds
 from app.allocation.proofs.nogoods import Nogoods
@@ -17,6 +18,14 @@ from app.allocation.proofs.proof import ALL, Proof
 from app.allocation.search import Position
 from app.allocation.state import State
 from app.allocation.task import Task
+
+LOOK: Final = 20
+REQUEST: Final = 8
+WIDE: Final = 1_024
+"""Units of work that looking at a position costs: as such, and per request for so many devices."""
+DEVICE: Final = 3
+COUNTED_DEVICE: Final = 10
+"""Units of work that the preparation for so many devices costs."""
 
 
 class Pruning:
@@ -27,6 +36,10 @@ class Pruning:
         self._task = task
         blind = task.fragile and (task.bulky or Proof.AHEAD not in proofs)
         self._bounds = None if blind else Bounds(task, proofs)
+        devices, counted = len(task.view.devices), task.counters is not None
+        if task.work is not None:
+            task.work.charge(devices * (COUNTED_DEVICE if counted else DEVICE))
+        self._cost = LOOK + REQUEST * len(task.options) * (1 + devices // WIDE)
         self._nogoods = Nogoods(task, proofs) if Proof.NOGOODS in proofs else None
 
     @property
@@ -42,8 +55,10 @@ class Pruning:
         return self._bounds.blocking if self._bounds is not None else None
 
     def hopeless(self, state: State, position: Position) -> bool:
-        """See `search.Pruner`."""
+        """See `search.Pruner`. Raises TooMuch."""
         self._own_steps += 1
+        if self._task.work is not None:
+            self._task.work.charge(self._cost)
         if self._nogoods is not None and self._nogoods.holds(state, position):
             return True
         if self._bounds is None:

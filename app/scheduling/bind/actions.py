@@ -10,6 +10,7 @@ import msgspec
 
 from app.scheduling.bind.holds import Holds
 from app.scheduling.changes import Changes
+from app.scheduling.inquiries import Inquiries
 from app.scheduling.intake import Intake
 from app.scheduling.ports import Observer, Ports
 from app.scheduling.release.clear import Clearer
@@ -32,6 +33,7 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True):
     clearer: Clearer
     resources: ResourceNames
     observer: Observer
+    inquiries: Inquiries
     leading: Callable[[], bool]
     """True while this replica may decide, at this very moment; asked before each write, because a process can be asleep
     for longer than its lease lasts without noticing.

@@ -39,7 +39,7 @@ from app.scheduling.bind.patience import Insistence, Unanswered, answered, round
 from app.scheduling.bind.unfinished import Unfinished
 from app.scheduling.bind.wayback import WayBack
 from app.scheduling.claims import Refusal, named_claims, unreadable_reason
-from app.scheduling.judgement import Decision, decide, subject_of
+from app.scheduling.judgement import Decision, decide_pod
 from app.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
 from app.unexpected import unexpected
 
@@ -145,10 +145,12 @@ class Attempt:
 
     async def _decide(self, pod: Pod) -> Decision:
         """Decide on the present state and hold the devices. Raises BindFailure."""
-        decision = decide(self._view, subject_of(self._view, pod), self.node)
+        here = partial(decide_pod, name=self.node)
+        decision = await self._act.inquiries.insist(pod, here, self._remaining())
         if isinstance(decision, Refusal) and decision.behind:
             pod = await self._catch_up(pod)
-            decision = decide(self._view, subject_of(self._view, pod), self.node)
+            decision = await self._act.inquiries.insist(pod, here, self._remaining())
+        self._go_on()
         if isinstance(decision, Refusal | Unfit):
             raise BindFailure(decision.reason, "refused")
         if not isinstance(decision, Decision):

@@ -15,21 +15,23 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
+from app.allocation.plan import Failure
 from app.api.core import Pod
 from app.api.errors import ApiError
 from app.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
 from app.scheduling import extended
 from app.scheduling.claims import Refusal, named_claims
+from app.scheduling.inquiries import AWAITED, Inquiries
 from app.scheduling.intake import Intake
 from app.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of, typical
 from app.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from app.scheduling.ports import ClaimWriter, Observer
-from app.scheduling.refusals import Refusals, signature
+from app.scheduling.refusals import Refusals, Signature, signature
 from app.scheduling.release.sweep import Sweeper
 from app.scheduling.release.unblock import Unblocker
-from app.scheduling.reservations import Reservations
+from app.scheduling.reservations import Reservations, Tentative
 from app.scheduling.verbs.offers import Offers
-from app.scheduling.verbs.prioritize import expect
+from app.scheduling.verbs.prioritize import expected
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
 
@@ -51,17 +53,40 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     sweeper: Sweeper
 
 
+class _Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call found out, on the state of `generation`. `key`: of the pod's claims; `likely`: the plan for the one
+    node that is offered.
+    """
+
+    generation: int
+    key: Signature
+    claims_missing: bool
+    subject: Subject | Refusal | Failure
+    judgement: Judgement
+    offered: list[str]
+    likely: Tentative | None
+
+
 class Filter:
     """One call at a time per scheduler; several schedulers may call."""
 
-    def __init__(self, view: View, ports: ClaimWriter, intake: Intake, memory: Memory, observer: Observer) -> None:
+    def __init__(
+        self,
+        view: View,
+        ports: ClaimWriter,
+        intake: Intake,
+        memory: Memory,
+        inquiries: Inquiries,
+        observer: Observer,
+    ) -> None:
         self._view = view
         self._ports = ports
         self._intake = intake
         self._memory = memory
+        self._inquiries = inquiries
         self._observer = observer
         self._refusals = Refusals()
-        self._offers = Offers(view)
+        self._offers = Offers()
         self._absent: TTLCache[tuple[str, str], bool] = TTLCache(
             REMEMBERED_ABSENCES, view.limits.missing_seconds, timer=view.clock.monotonic
         )
@@ -75,7 +100,7 @@ class Filter:
             self._observer.count(FILTER_RESULTS, "untouched")
             return ExtenderFilterResult(NodeNames=list(args.NodeNames))
         await self._learn_missing(pod)
-        answer = self._answer(pod, tuple(dict.fromkeys(args.NodeNames)))
+        answer = await self._answer(pod, tuple(dict.fromkeys(args.NodeNames)))
         self._offer_leftover(pod)
         return answer
 
@@ -125,35 +150,53 @@ class Filter:
 
     # --- the answer -------------------------------------------------------------------------------------------------
 
-    def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
+    async def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
         """Decide, and remember what later calls need."""
+        self._memory.reservations.drop(pod.metadata.uid)
+        found, open_ = await self._inquiries.decide(pod, lambda view: self._decide(view, pod, names))
+        if not isinstance(found, _Decided):
+            return found
+        judgement = found.judgement
+        if isinstance(found.subject, Subject) and found.offered:
+            self._passed(found.subject, found.likely)
+        else:
+            self._refused(pod, found, names)
+            if open_:
+                self._memory.wakeups.refused(pod.metadata.uid, found.generation, awaiting=AWAITED)
+            if found.key and not judgement.error:
+                self._refusals.remember(pod.metadata.uid, found.key, found.generation, judgement.refused)
+        self._observer.count(FILTER_RESULTS, judgement.result)
+        if judgement.error:
+            return ExtenderFilterResult(Error=judgement.error)
+        return ExtenderFilterResult(NodeNames=found.offered, FailedAndUnresolvableNodes=judgement.refused)
+
+    def _decide(self, view: View, pod: Pod, names: tuple[str, ...]) -> _Decided | ExtenderFilterResult:
+        """On one state. Changes nothing until all is decided: it may be begun several times."""
         uid = pod.metadata.uid
-        self._memory.reservations.drop(uid)
-        if uid in self._view.binding:
-            return self._only(uid, self._view.binding[uid], names)
+        if uid in view.binding:
+            return self._only(uid, view.binding[uid], names)
         generation = self._memory.wakeups.generation
-        found = claims_of(self._view, pod)
-        key = signature(() if isinstance(found, Refusal) else found)
+        claims = claims_of(view, pod)
+        key = signature(() if isinstance(claims, Refusal) else claims)
         known = self._refusals.recall(uid, key, generation, names) if key else None
         if known is not None:
             self._observer.count(FILTER_RESULTS, "repeated")
             return ExtenderFilterResult(FailedAndUnresolvableNodes=known)
-        subject = subject_of(self._view, pod, found)
-        if self._view.placement is not None and isinstance(subject, Subject):
-            self._view.placement.learn(pod, typical(self._view, subject, names)[0])
-        judgement = judge(self._view, subject, names)
-        offered = self._offers.choose(subject, judgement.fits, len(names), self._memory.reservations.others(uid))
-        if isinstance(subject, Subject) and offered:
-            self._passed(subject, offered)
-        else:
-            missing = _names(pod) if isinstance(found, Refusal) else ()
-            self._refused(pod, judgement, names, generation, [f"{pod.metadata.namespace}/{name}" for name in missing])
-            if key and not judgement.error:
-                self._refusals.remember(uid, key, generation, judgement.refused)
-        self._observer.count(FILTER_RESULTS, judgement.result)
-        if judgement.error:
-            return ExtenderFilterResult(Error=judgement.error)
-        return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=judgement.refused)
+        subject = subject_of(view, pod, claims)
+        if view.placement is not None and isinstance(subject, Subject):
+            view.placement.learn(pod, typical(view, subject, names)[0])
+        judgement = judge(view, subject, names)
+        offered = self._offers.choose(view, subject, judgement.fits, len(names), self._memory.reservations.others(uid))
+        single = isinstance(subject, Subject) and len(offered) == 1
+        return _Decided(
+            generation=generation,
+            key=key,
+            claims_missing=isinstance(claims, Refusal),
+            subject=subject,
+            judgement=judgement,
+            offered=offered,
+            likely=expected(view, subject, offered[0]) if single and isinstance(subject, Subject) else None,
+        )
 
     def _only(self, uid: str, node: str, names: tuple[str, ...]) -> ExtenderFilterResult:
         """The scheduler has given up on a bind that is still under way: only that bind's node is of use."""
@@ -165,22 +208,21 @@ class Filter:
         self._observer.count(FILTER_RESULTS, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
-    def _passed(self, subject: Subject, fits: list[str]) -> None:
+    def _passed(self, subject: Subject, likely: Tentative | None) -> None:
         uid, memory = subject.pod.metadata.uid, self._memory
         for claim in subject.order:
             memory.sweeper.offered(claim.metadata.uid)
         memory.wakeups.settled(uid)
         memory.unblocker.withdraw(uid)
         self._refusals.forget(uid)
-        if len(fits) == 1:
-            expect(self._view, memory.reservations, subject, fits[0])
+        if likely is not None:
+            memory.reservations.put(likely)
 
-    def _refused(
-        self, pod: Pod, judgement: Judgement, names: tuple[str, ...], generation: int, missing: list[str]
-    ) -> None:
-        """`missing`: claims that are not there, or not as they should be: a new one of that name wakes the pod."""
-        uid = pod.metadata.uid
-        self._memory.wakeups.refused(uid, generation, awaiting=judgement.awaiting, missing=missing)
+    def _refused(self, pod: Pod, found: _Decided, names: tuple[str, ...]) -> None:
+        """A new claim wakes the pod that names one that is not there, or not as it should be."""
+        uid, judgement = pod.metadata.uid, found.judgement
+        missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
+        self._memory.wakeups.refused(uid, found.generation, awaiting=judgement.awaiting, missing=missing)
         self._memory.unblocker.offer(pod, names, judgement.stuck)
 
 

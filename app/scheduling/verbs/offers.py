@@ -40,23 +40,27 @@ def enough(nodes: int, percent: int = 0) -> int:
 class Offers:
     """One per service: it remembers whose turn it is."""
 
-    def __init__(self, view: View) -> None:
-        self._view = view
+    def __init__(self) -> None:
         self._next = 0
 
     def choose(
-        self, subject: Subject | Refusal | Failure, fits: list[str], asked: int, avoid: Collection[str] = ()
+        self,
+        view: View,
+        subject: Subject | Refusal | Failure,
+        fits: list[str],
+        asked: int,
+        avoid: Collection[str] = (),
     ) -> list[str]:
         """The nodes to offer, of those that fit; `asked` is how many the scheduler asked about. On those to `avoid`
         another pod is expected.
         """
-        most = enough(asked, self._view.limits.offered_percent)
-        placement = self._view.placement
+        most = enough(asked, view.limits.offered_percent)
+        placement = view.placement
         alone = placement is not None and placement.strategy.only_chosen
         if (len(fits) <= most and not alone) or len(fits) < 2 or not isinstance(subject, Subject):
             return fits
-        scores = raw_scores(self._view, subject, fits)
-        chosen = self._chosen(subject, fits, scores, avoid)
+        scores = raw_scores(view, subject, fits)
+        chosen = _chosen(view, subject, fits, scores, avoid)
         if chosen and alone:
             return [chosen]
         if len(fits) <= most:
@@ -68,8 +72,11 @@ class Offers:
             turn.sort(key=lambda name: (name != chosen, -scores.get(name, 0)))
         return turn[:most]
 
-    def _chosen(self, subject: Subject, fits: Sequence[str], scores: Mapping[str, int], avoid: Collection[str]) -> str:
-        """The node that a policy chooses of the best ones; empty without a policy."""
-        best = max(scores.values(), default=0)
-        likely = [name for name in fits if scores.get(name, 0) == best]
-        return chosen_of(self._view, subject, [name for name in likely if name not in avoid] or likely)
+
+def _chosen(
+    view: View, subject: Subject, fits: Sequence[str], scores: Mapping[str, int], avoid: Collection[str]
+) -> str:
+    """The node that a policy chooses of the best ones; empty without a policy."""
+    best = max(scores.values(), default=0)
+    likely = [name for name in fits if scores.get(name, 0) == best]
+    return chosen_of(view, subject, [name for name in likely if name not in avoid] or likely)

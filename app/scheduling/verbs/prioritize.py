@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from app.allocation.lane import Exhausted, Waiting
 from app.allocation.plan import Plan
 from app.api.extender import ExtenderArgs, HostPriority
 from app.scheduling.judgement import Decision, Pending, Subject, decide, groups, pending_on, subject_of, typical
@@ -106,20 +107,28 @@ def _fits_beside(view: View, subject: Subject, name: str, plans: Iterable[Tentat
         return True
     decided = [pair for plan in plans for pair in zip(plan.claims, plan.allocations, strict=True)]
     after = view.decisions.over(view.overlay().beside(decided))
-    return isinstance(after.plan(pending.claims, name), Plan)
+    try:
+        return isinstance(after.plan(pending.claims, name), Plan)
+    except (Waiting, Exhausted):
+        return True
 
 
 def _expect_best(view: View, reservations: Reservations, subject: Subject, scores: dict[str, int]) -> None:
     best = max(scores.values(), default=0)
     favourites = [name for name, score in scores.items() if score == best]
     if best > 0 and len(favourites) == 1:
-        expect(view, reservations, subject, favourites[0])
+        plan = expected(view, subject, favourites[0])
+        if plan is not None:
+            reservations.put(plan)
 
 
-def expect(view: View, reservations: Reservations, subject: Subject, name: str) -> None:
-    """The scheduler will probably choose this node: let other pods prefer nodes where both fit."""
-    decision = decide(view, subject, name)
-    if isinstance(decision, Decision) and decision.pending:
-        uid = subject.pod.metadata.uid
-        plan = Tentative(pod_uid=uid, node=name, claims=decision.pending, allocations=decision.allocations)
-        reservations.put(plan)
+def expected(view: View, subject: Subject, name: str) -> Tentative | None:
+    """The scheduler will probably choose this node: other pods had better prefer nodes where both fit."""
+    try:
+        decision = decide(view, subject, name)
+    except Exhausted:  # a hint is not worth another turn
+        return None
+    if not isinstance(decision, Decision) or not decision.pending:
+        return None
+    uid = subject.pod.metadata.uid
+    return Tentative(pod_uid=uid, node=name, claims=decision.pending, allocations=decision.allocations)

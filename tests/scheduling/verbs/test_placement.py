@@ -11,9 +11,9 @@ from tests.support.simulation.world import Service, World
 PACK = Strategy(policy="pack")
 
 
-def scores(service: Service, pod: Pod, *names: str, advise: bool = False) -> dict[str, int]:
+async def scores(service: Service, pod: Pod, *names: str, advise: bool = False) -> dict[str, int]:
     args = ExtenderArgs(Pod=pod, NodeNames=names)
-    answer = service.extender.advise(args) if advise else service.extender.prioritize(args)
+    answer = await (service.extender.advise(args) if advise else service.extender.prioritize(args))
     return {priority.Host: priority.Score for priority in answer}
 
 
@@ -32,29 +32,29 @@ async def test_the_chosen_node_gets_ten_and_all_others_nothing(world: World) -> 
     world.add(make_claim("c"), make_pod("p", "c"))
     await world.settle()
     expected = {"n1": 0, "n2": 10, "n3": 0}
-    assert scores(service, world.api.pod("p"), "n1", "n2", "n3") == expected
-    assert scores(service, world.api.pod("p"), "n1", "n2", "n3", advise=True) == expected
-    assert scores(service, world.api.pod("p"), "n3", "n1", "unknown") == {"n3": 0, "n1": 10, "unknown": 0}
+    assert await scores(service, world.api.pod("p"), "n1", "n2", "n3") == expected
+    assert await scores(service, world.api.pod("p"), "n1", "n2", "n3", advise=True) == expected
+    assert await scores(service, world.api.pod("p"), "n3", "n1", "unknown") == {"n3": 0, "n1": 10, "unknown": 0}
 
 
 async def test_pods_without_devices_are_placed_as_well(world: World) -> None:
     service = await half_used(world)
-    assert scores(service, make_pod("plain"), "n1", "n2", "n3") == {"n1": 0, "n2": 10, "n3": 0}
+    assert await scores(service, make_pod("plain"), "n1", "n2", "n3") == {"n1": 0, "n2": 10, "n3": 0}
 
 
 async def test_a_better_alternative_counts_more_than_the_policy(world: World) -> None:
     service = await half_used(world)
     world.add(make_wishes("c", 2, 1), make_pod("p", "c"))
     await world.settle()
-    assert scores(service, world.api.pod("p"), "n1", "n2") == {"n1": 10, "n2": 0}
+    assert await scores(service, world.api.pod("p"), "n1", "n2") == {"n1": 10, "n2": 0}
 
 
 async def test_a_node_that_another_pod_is_about_to_fill_is_not_chosen(world: World) -> None:
     service = await half_used(world)
     world.add(make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     await world.settle()
-    assert scores(service, world.api.pod("q"), "n1", "n2") == {"n1": 0, "n2": 10}
-    assert scores(service, world.api.pod("p"), "n1", "n2") == {"n1": 10, "n2": 0}
+    assert await scores(service, world.api.pod("q"), "n1", "n2") == {"n1": 0, "n2": 10}
+    assert await scores(service, world.api.pod("p"), "n1", "n2") == {"n1": 10, "n2": 0}
 
 
 async def test_filter_offers_the_chosen_node_alone_where_the_settings_say_so(world: World) -> None:

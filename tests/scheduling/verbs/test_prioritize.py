@@ -8,9 +8,9 @@ from tests.support.simulation.objects import make_claim, make_class, make_node, 
 from tests.support.simulation.world import Service, World
 
 
-def scores(service: Service, pod: Pod, *names: str, advise: bool = False) -> dict[str, int]:
+async def scores(service: Service, pod: Pod, *names: str, advise: bool = False) -> dict[str, int]:
     args = ExtenderArgs(Pod=pod, NodeNames=names)
-    answer = service.extender.advise(args) if advise else service.extender.prioritize(args)
+    answer = await (service.extender.advise(args) if advise else service.extender.prioritize(args))
     return {priority.Host: priority.Score for priority in answer}
 
 
@@ -25,17 +25,17 @@ async def test_better_alternatives_score_higher(world: World) -> None:
     world.add(make_wishes("c", 3, 2, 1), make_pod("p", "c"))
     service = world.service()
     expected = {"n1": 7, "n2": 8, "n3": 10}
-    assert scores(service, world.api.pod("p"), "n1", "n2", "n3") == expected
-    assert scores(service, world.api.pod("p"), "n1", "n2", "n3", advise=True) == expected
+    assert await scores(service, world.api.pod("p"), "n1", "n2", "n3") == expected
+    assert await scores(service, world.api.pod("p"), "n1", "n2", "n3", advise=True) == expected
 
 
 async def test_without_alternatives_all_nodes_are_equal(world: World) -> None:
     uneven(world)
     world.add(make_claim("c"), make_pod("p", "c"))
     service = world.service()
-    assert scores(service, world.api.pod("p"), "n3", "n1") == {"n3": 0, "n1": 0}
-    assert scores(service, make_pod("plain"), "n3", "n1") == {"n3": 0, "n1": 0}
-    assert scores(service, make_pod("lost", "none"), "n3", "unknown") == {"n3": 0, "unknown": 0}
+    assert await scores(service, world.api.pod("p"), "n3", "n1") == {"n3": 0, "n1": 0}
+    assert await scores(service, make_pod("plain"), "n3", "n1") == {"n3": 0, "n1": 0}
+    assert await scores(service, make_pod("lost", "none"), "n3", "unknown") == {"n3": 0, "unknown": 0}
 
 
 async def test_a_node_that_another_pod_is_about_to_fill_is_avoided(world: World) -> None:
@@ -44,11 +44,11 @@ async def test_a_node_that_another_pod_is_about_to_fill_is_avoided(world: World)
     world.add(make_pod("p", "c"), make_pod("q", "d"), make_pod("r", "e"))
     service = world.service()
     assert (await service.filter(world.api.pod("q"), "n2")).NodeNames == ["n2"]
-    assert scores(service, world.api.pod("p"), "n2", "n3") == {"n2": 0, "n3": 1}
-    assert scores(service, world.api.pod("r"), "n2", "n3") == {"n2": 0, "n3": 0}
+    assert await scores(service, world.api.pod("p"), "n2", "n3") == {"n2": 0, "n3": 1}
+    assert await scores(service, world.api.pod("r"), "n2", "n3") == {"n2": 0, "n3": 0}
     assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == ["n2"]
     await world.settle(10.0)
-    assert scores(service, world.api.pod("p"), "n2", "n3") == {"n2": 0, "n3": 0}
+    assert await scores(service, world.api.pod("p"), "n2", "n3") == {"n2": 0, "n3": 0}
 
 
 async def test_a_guess_ends_with_the_bind(world: World) -> None:
@@ -67,6 +67,6 @@ async def test_guessing_changes_nothing_that_is_held(world: World) -> None:
     service = world.service()
     await service.filter(world.api.pod("q"), "n2")
     generation = service.extender.wakeups.generation
-    scores(service, world.api.pod("p"), "n2", "n3")
+    await scores(service, world.api.pod("p"), "n2", "n3")
     assert service.extender.view.ledger.holds() == ()
     assert service.extender.wakeups.generation == generation

@@ -42,9 +42,13 @@ from tests.support.chaos.mishaps import Mishaps
 from tests.support.chaos.rules import Rules
 from tests.support.chaos.strangers import Strangers
 from tests.support.chaos.workload import Workload
+from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World, replay
 
 LIMITS = Limits(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
+NARROW = msgspec.structs.replace(LIMITS, turn_work=20, question_work=20, call_work=400, worker_claim_seconds=1e9)
+WORKING = [0.0, 0.01, 0.5, 1.9]
+"""Seconds that workers take."""
 LAGS = [0.0, 0.002, 0.05, 0.5]
 MOMENTS = [[0.0, 0.001, 0.01, 0.3, 2.0], [0.0, 0.001, 0.01], [0.3, 2.0, 10.0]]
 FACTORS = [0.0, 0.3, 1.0, 1.0, 4.0]
@@ -64,6 +68,9 @@ class Chaos:
     def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.dice = random.Random(seed)
+        self.lots = random.Random(f"workers {seed}")
+        self.narrow = self.lots.random() < 0.5
+        """Almost everything is left to workers, or takes many turns."""
         self.counts: Counter[str] = Counter()
         self.seconds = 0.0
         """Of virtual time, once the run is over."""
@@ -86,7 +93,9 @@ class Chaos:
         """Pods that were refused, with the rings heard before that and the version that was refused."""
 
     def new_service(self) -> Service:
-        service = self.world.service(lag=self.dice.choice(LAGS), limits=LIMITS)
+        workers = VirtualWorkers(lambda _: self.lots.choice(WORKING)) if self.narrow else None
+        limits = NARROW if self.narrow else LIMITS
+        service = self.world.service(lag=self.dice.choice(LAGS), limits=limits, workers=workers)
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
         service.watch.repeat = self.dice.choice([0, 0, 1])
@@ -122,10 +131,10 @@ class Chaos:
         args = ExtenderArgs(Pod=pod, NodeNames=tuple(names))
         before = copy.deepcopy(args)
         if self.dice.random() < 0.1:
-            self.rank(service, args)
+            await self.rank(service, args)
         answer = await service.extender.filter(args)
         if answer.NodeNames and self.dice.random() < 0.7:
-            self.rank(service, args)
+            await self.rank(service, args)
         if args != before:
             self.world.api.violations.append(f"{pod.metadata.name}: a verb has changed its arguments")
         if answer.NodeNames:
@@ -136,11 +145,11 @@ class Chaos:
         elif not answer.Error and set(nodes) <= set(names):
             self.refuse(pod, rung)
 
-    def rank(self, service: Service, args: ExtenderArgs) -> None:
+    async def rank(self, service: Service, args: ExtenderArgs) -> None:
         names = args.NodeNames or ()
-        scores = service.extender.prioritize(args)
+        scores = await service.extender.prioritize(args)
         given = {name: MetaVictims() for name in names}
-        kept = service.extender.preempt(ExtenderPreemptionArgs(Pod=args.Pod, NodeNameToMetaVictims=given))
+        kept = await service.extender.preempt(ExtenderPreemptionArgs(Pod=args.Pod, NodeNameToMetaVictims=given))
         wrong = [score for score in scores if score.Host not in names or not 0 <= score.Score <= 10]
         if wrong or set(kept.NodeNameToMetaVictims) - set(names):
             self.world.api.violations.append(f"{args.Pod.metadata.name}: scores {wrong}, victims {kept}")

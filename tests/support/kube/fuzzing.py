@@ -170,7 +170,7 @@ class Fuzzing:
             args = ExtenderArgs(asking, ("n1", "good", "o1"))
             answer = await self._extender.filter(args)
             self.seen[f"filter {'error' if answer.Error else 'answered'}"] += 1
-            self._extender.prioritize(args)
+            await self._extender.prioritize(args)
 
     def _torn(self, line: bytes) -> bytes:
         at, length = self._dice.randrange(len(line)), self._dice.randint(1, 40)

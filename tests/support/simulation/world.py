@@ -21,6 +21,7 @@ from app.placement.strategy import Strategy
 from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
 from app.scheduling.outcomes import STEPS, L, Outcome, Step
+from app.scheduling.ports import Workers
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
 from tests.support.simulation.objects import KubernetesObject
@@ -33,7 +34,15 @@ T = TypeVar("T")
 class Service:
     """One replica: its scheduling, its connection, its watch and its background work."""
 
-    def __init__(self, world: World, lag: float, limits: Limits, features: FeatureGates, strategy: Strategy) -> None:
+    def __init__(
+        self,
+        world: World,
+        lag: float,
+        limits: Limits,
+        features: FeatureGates,
+        strategy: Strategy,
+        workers: Workers | None = None,
+    ) -> None:
         self.client = Client(world.api)
         self.counts: Counter[tuple[str, str]] = Counter()
         self.cluster = cluster = Cluster(features)
@@ -48,6 +57,7 @@ class Service:
             clock=world.clock,
             observer=self,
             placement=self.placement,
+            workers=workers,
         )
         self.watch = Watch(world.api, self.extender, lag)
         world.api.watches.append(self.watch)
@@ -113,8 +123,9 @@ class World:
         limits: Limits | None = None,
         features: FeatureGates | None = None,
         strategy: Strategy | None = None,
+        workers: Workers | None = None,
     ) -> Service:
-        made = Service(self, lag, limits or Limits(), features or FeatureGates(), strategy or Strategy())
+        made = Service(self, lag, limits or Limits(), features or FeatureGates(), strategy or Strategy(), workers)
         self.services.append(made)
         return made
 

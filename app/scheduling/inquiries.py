@@ -1,0 +1,252 @@
+"""Calls in counted turns of the event loop, and questions to workers that no turn can take.
+
+Promises
+- `decide` makes one decision on one state, without an await in it, in as many turns as it takes, up to a limit for the
+  call. After that, nodes that are not decided are refused, and the pod is woken to go on.
+- Whatever is left to workers is asked once, however many pods, nodes and calls want to know it. Namespaces take turns,
+  and the claims within one: a claim with thousands of questions is as far from an answer as one with a few.
+- Claims of one content get so much of the workers' time and no more: then their other questions are not asked, and
+  their pods are told so, for a while.
+- Pods that were refused for want of an answer are woken when the questions of some claims are all answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+from cachetools import TTLCache
+
+from app.allocation.lane import Answers, CountedLane, Exhausted
+from app.allocation.questions import Overrun, Question, kind_of
+from app.api.core import Pod
+from app.devices.content import digest
+from app.scheduling.claims import Refusal, find
+from app.scheduling.outcomes import WORKER_ANSWERS
+from app.scheduling.ports import Observer, Workers
+from app.scheduling.view import View
+from app.scheduling.wakeups import Wakeups
+from app.unexpected import unexpected
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+AWAITED: Final = "workers"
+"""What pods wait for, instead of a claim or a pod."""
+
+USED_UP: Final = "deciding on the pod's claims takes too long"
+UNAVAILABLE: Final = "no worker process can be started"
+
+MOST_QUESTIONS: Final = 4_000
+REMEMBERED_CONTENTS: Final = 10_000
+
+
+class _Asked(msgspec.Struct, frozen=True, eq=False):
+    """A question that waits for its turn. `content`: of the claims it is for."""
+
+    key: Hashable
+    question: Question
+    content: Hashable
+
+
+class Turns:
+    """The questions that wait, by namespace and claims, which take turns."""
+
+    def __init__(self) -> None:
+        self._size = 0
+        self._namespaces: dict[str, dict[Hashable, deque[_Asked]]] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, namespace: str, asked: _Asked) -> None:
+        """At the end of what the claims have asked."""
+        self._namespaces.setdefault(namespace, {}).setdefault(asked.content, deque()).append(asked)
+        self._size += 1
+
+    def take(self) -> _Asked:
+        """The next question. Its namespace, and its claims in that, are last from now on."""
+        namespace, contents = next(iter(self._namespaces.items()))
+        content, questions = next(iter(contents.items()))
+        found = questions.popleft()
+        del self._namespaces[namespace], contents[content]
+        if questions:
+            contents[content] = questions
+        if contents:
+            self._namespaces[namespace] = contents
+        self._size -= 1
+        return found
+
+    def drop(self, content: Hashable) -> Iterable[_Asked]:
+        """Everything that claims of this content have asked."""
+        for namespace in list(self._namespaces):
+            questions = self._namespaces[namespace].pop(content, ())
+            if not self._namespaces[namespace]:
+                del self._namespaces[namespace]
+            self._size -= len(questions)
+            yield from questions
+
+
+class Inquiries:
+    """One per service. Without `workers` everything is done at once, however long it takes."""
+
+    def __init__(self, view: View, workers: Workers | None, wakeups: Wakeups, observer: Observer) -> None:
+        self._view = view
+        self._workers = workers
+        self._wakeups = wakeups
+        self._observer = observer
+        limits, clock = view.limits, view.clock
+        self._answers = Answers()
+        self._turns = Turns()
+        self._open: dict[Hashable, int] = {}
+        """By content of claims: how many questions are open."""
+        self._spent: TTLCache[Hashable, float] = TTLCache(
+            REMEMBERED_CONTENTS, limits.worker_forgiving_seconds, timer=clock.monotonic
+        )
+        self._unavailable_until = 0.0
+        self._working: set[asyncio.Task[None]] = set()
+        self._news = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many questions are not answered yet."""
+        return len(self._answers.open)
+
+    # --- decisions ---------------------------------------------------------------------------------------------------
+
+    async def decide(self, pod: Pod, decision: Callable[[View], T]) -> tuple[T, bool]:
+        """What the decision comes to, made on one state, which is that of the moment when this returns. True when
+        another one may come to more later: workers are being asked, or the limit for the call was reached.
+        """
+        if self._workers is None:
+            return decision(self._view), False
+        asker = _Asker(self._view, pod)
+        left = self._view.limits.call_work
+        while True:
+            lane = self._lane(asker, last=left <= self._view.limits.turn_work)
+            try:
+                found = decision(self._view.within(lane))
+            except Exhausted:
+                left -= lane.used
+                await asyncio.sleep(0)
+                continue
+            self._ask(asker, lane.asked)
+            if lane.unfinished:
+                asyncio.get_running_loop().call_soon(self._wakeups.ended, AWAITED)
+            return found, lane.waits or lane.unfinished
+
+    async def insist(self, pod: Pod, decision: Callable[[View, Pod], T], seconds: float) -> T:
+        """As `decide`, but what workers have to say is waited for: for so long, if need be."""
+        deadline = self._view.clock.monotonic() + seconds
+        while True:
+            found, open_ = await self.decide(pod, lambda view: decision(view, pod))
+            left = deadline - self._view.clock.monotonic()
+            if not open_ or left <= 0 or not self._answers.open:
+                return found
+            try:
+                async with asyncio.timeout(left):
+                    await self._news.wait()
+            except TimeoutError:
+                return found
+
+    def _lane(self, asker: _Asker, *, last: bool) -> CountedLane:
+        limits = self._view.limits
+        return CountedLane(
+            self._answers,
+            allowance=limits.turn_work,
+            ceiling=limits.question_work,
+            last=last,
+            refusal=lambda: self._refusal(asker),
+        )
+
+    def _refusal(self, asker: _Asker) -> str:
+        """Why workers are not asked for the pod; empty when they are."""
+        if self._unavailable_until > self._view.clock.monotonic():
+            return UNAVAILABLE
+        return USED_UP if self._spent.get(asker.content, 0.0) >= self._view.limits.worker_claim_seconds else ""
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def _ask(self, asker: _Asker, questions: dict[Hashable, Question]) -> None:
+        for key, question in questions.items():
+            if len(self._turns) >= MOST_QUESTIONS:
+                break
+            self._answers.open.add(key)
+            self._open[asker.content] = self._open.get(asker.content, 0) + 1
+            self._turns.put(asker.namespace, _Asked(key, question, asker.content))
+        self._work()
+
+    def _work(self) -> None:
+        while self._workers is not None and len(self._turns) and len(self._working) < self._workers.capacity:
+            task = asyncio.create_task(self._answer(self._workers, self._turns.take()), name="question")
+            self._working.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._working.discard(task)
+        if not task.cancelled():
+            self._work()
+
+    async def _answer(self, workers: Workers, asked: _Asked) -> None:
+        try:
+            reply = await workers.answer(asked.question)
+        except Exception as problem:
+            unexpected("workers", problem)
+            self._close(asked)
+            return
+        answer, seconds = reply.answer, reply.seconds
+        self._observer.count(WORKER_ANSWERS, answer.limit if isinstance(answer, Overrun) else kind_of(asked.question))
+        if isinstance(answer, Overrun) and answer.limit == "start":
+            self._unavailable_until = self._view.clock.monotonic() + self._view.limits.worker_pause_seconds
+        else:
+            self._answers.learn(asked.key, asked.question, answer)
+        spent = self._spent.get(asked.content, 0.0)
+        self._spent[asked.content] = spent + seconds
+        self._close(asked)
+        limit = self._view.limits.worker_claim_seconds
+        if spent < limit <= spent + seconds:
+            log.warning("questions for some claims take too long and are not asked any more", seconds=limit)
+            for other in list(self._turns.drop(asked.content)):
+                self._close(other)
+
+    def _close(self, asked: _Asked) -> None:
+        """The question is not open any more."""
+        self._answers.open.discard(asked.key)
+        self._open[asked.content] -= 1
+        if not self._open[asked.content]:
+            del self._open[asked.content]
+            self._wakeups.ended(AWAITED)
+        self._news.set()
+        self._news = asyncio.Event()
+
+    async def drain(self) -> None:
+        """End what is being asked."""
+        tasks = list(self._working)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Asker:
+    """For whom workers are asked: what they cost is put down to all claims of the same content."""
+
+    def __init__(self, view: View, pod: Pod) -> None:
+        self._view = view
+        self._pod = pod
+        self._content: Hashable = None
+
+    @property
+    def namespace(self) -> str:
+        return self._pod.metadata.namespace
+
+    @property
+    def content(self) -> Hashable:
+        if self._content is None:
+            claims = find(self._pod, self._view.ledger.get, self._view.features)
+            found = () if isinstance(claims, Refusal) else tuple(digest(claim.spec) for claim in claims)
+            self._content = found or (self._pod.metadata.uid,)
+        return self._content

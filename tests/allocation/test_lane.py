@@ -1,0 +1,224 @@
+"""One call does a counted amount of work at a time, and leaves to workers what is larger than that."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.allocation.answering import answer
+from app.allocation.cache.verdicts import Verdicts
+from app.allocation.lane import EVALUATING, SEARCHING, Answers, CountedLane, Exhausted, Waiting
+from app.allocation.plan import Failure, Plan, Unfit
+from app.allocation.questions import Evaluated, Overrun, kind_of
+from app.api.resource import ResourceClaim
+from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
+from tests.support.allocation.manynodes import World, exactly, wanted
+
+ALLOWANCE = 3_000
+CEILING = 20_000
+
+
+class Caller:
+    """Asks about all nodes of a world, turn by turn."""
+
+    def __init__(self, world: World, *, allowance: int = ALLOWANCE, ceiling: int = CEILING) -> None:
+        self.world = world
+        self.answers = Answers()
+        self.turns: list[int] = []
+        self.allowance = allowance
+        self.ceiling = ceiling
+        self.lane = self.new_lane()
+
+    def new_lane(self) -> CountedLane:
+        return CountedLane(self.answers, allowance=self.allowance, ceiling=self.ceiling)
+
+    def ask(self, *claims: ResourceClaim) -> Verdicts:
+        """What is known at once, and what workers are needed for."""
+        while True:
+            self.lane = self.new_lane()
+            try:
+                return self.world.decisions.within(self.lane).verdicts(claims, self.world.names)
+            except Exhausted:
+                pass
+            finally:
+                self.turns.append(self.lane.used)
+
+    def work(self) -> list[str]:
+        """Answer everything that was asked. The kinds of the questions."""
+        for key, question in self.lane.asked.items():
+            self.answers.learn(key, question, answer(question, 100_000))
+        return [kind_of(question) for question in self.lane.asked.values()]
+
+    def settle(self, *claims: ResourceClaim) -> tuple[Verdicts, list[str]]:
+        """The verdicts when workers have answered, and what they were asked."""
+        kinds: list[str] = []
+        while True:
+            found = self.ask(*claims)
+            if not self.lane.asked:
+                return found, kinds
+            kinds += self.work()
+
+
+def models(world: World, nodes: int, devices: int = 2) -> World:
+    """Nodes whose devices are all different."""
+    for node in range(nodes):
+        world.add_node(*({"attributes": {"serial": {"string": f"{node}-{i}"}}} for i in range(devices)))
+    world.put_class("gpu")
+    return world
+
+
+SMALL = 1_500
+"""A ceiling that the searches of this module do not fit under."""
+
+
+def sharing(nodes: int) -> World:
+    """Nodes with devices of 100 units of memory for any number of shares, and one that has none."""
+    world = World()
+    for node in range(nodes):
+        devices = [
+            {"allowMultipleAllocations": True, "capacity": {"memory": {"value": str(100 + (node if i == 0 else 0))}}}
+            for i in range(6)
+        ]
+        world.add_node(*devices, {})
+    world.put_class("gpu")
+    return world
+
+
+HEAVY = {
+    "loops": (selecting("c", LOOPS), "evaluate"),
+    "text": (selecting("c", f"{REPLACED} && {LOOPS}"), "evaluate"),
+    "length": (selecting("c", long_selector("family")), "compile"),
+    "search": (knapsack(), "search"),
+}
+
+
+def heavy_world(name: str) -> World:
+    return sharing(2) if name == "search" else models(World(), 2)
+
+
+@pytest.mark.parametrize("name", HEAVY)
+def test_what_is_too_large_for_a_turn_is_left_to_workers_and_decided_with_their_answers(name: str) -> None:
+    claim, kind = HEAVY[name]
+    caller = Caller(heavy_world(name), ceiling=SMALL if name == "search" else CEILING)
+    first = caller.ask(claim)
+    reason = SEARCHING if kind == "search" else EVALUATING
+    assert (first.fits, set(first.refused.values()), caller.lane.waits) == ([], {reason}, True)
+    found, kinds = caller.settle(claim)
+    assert kinds[0] == kind
+    assert found == heavy_world(name).decisions.verdicts([claim], caller.world.names)
+    assert max(caller.turns) <= ALLOWANCE + CEILING
+
+
+def test_a_call_in_turns_comes_to_the_same_as_one_in_one_go() -> None:
+    claim = wanted(exactly(2, selectors=[{"cel": {"expression": "device.attributes['gpu'].serial.endsWith('-0')"}}]))
+    caller = Caller(models(World(), 300, 8), allowance=2_000)
+    found = caller.ask(claim)
+    assert found == models(World(), 300, 8).decisions.verdicts([claim], caller.world.names)
+    assert len(caller.turns) > 3
+    assert max(caller.turns) <= 2_000 + CEILING
+
+
+def test_a_call_that_has_been_answered_costs_next_to_nothing_again() -> None:
+    caller = Caller(models(World(), 300))
+    caller.ask(wanted(exactly()))
+    caller.turns.clear()
+    caller.ask(wanted(exactly()))
+    assert caller.turns == [0]
+
+
+def test_the_last_turn_refuses_what_is_not_decided_yet() -> None:
+    world = models(World(), 300)
+    lane = CountedLane(Answers(), allowance=500, ceiling=CEILING, last=True)
+    found = world.decisions.within(lane).verdicts([wanted(exactly())], world.names)
+    assert found.fits
+    assert set(found.refused.values()) == {SEARCHING}
+    assert lane.unfinished
+    assert world.decisions.verdicts([wanted(exactly())], world.names).refused == {}
+
+
+def test_a_selector_that_was_too_large_once_is_not_tried_on_the_spot_again() -> None:
+    caller = Caller(models(World(), 40), allowance=10**9)
+    expression = f"{LOOPS} && device.attributes['gpu'].serial != ''"
+    caller.ask(selecting("c", expression))
+    assert caller.lane.used < 2 * CEILING
+    assert len(caller.lane.asked) == 64
+
+
+def test_nodes_with_devices_that_look_the_same_are_one_question() -> None:
+    caller = Caller(models(World(), 40), allowance=10**9)
+    caller.ask(selecting("c", LOOPS))
+    assert len(caller.lane.asked) == 1
+
+
+def test_a_question_that_is_open_is_not_asked_again() -> None:
+    caller = Caller(models(World(), 4))
+    caller.ask(selecting("c", LOOPS))
+    caller.answers.open.update(caller.lane.asked)
+    again = caller.ask(selecting("d", LOOPS))
+    assert (caller.lane.asked, caller.lane.waits) == ({}, True)
+    assert set(again.refused.values()) == {EVALUATING}
+
+
+def test_a_selector_without_an_answer_fails_on_its_device_when_the_search_gets_there() -> None:
+    caller = Caller(models(World(), 1))
+    claim = selecting("c", LOOPS)
+    caller.ask(claim)
+    for key, question in caller.lane.asked.items():
+        caller.answers.learn(key, question, Overrun("time", "needs more than 2 s"))
+    assert caller.ask(claim).error == "claim default/c: selector #0: needs more than 2 s on a device"
+
+
+def test_what_does_not_compile_in_time_fails_on_every_device() -> None:
+    caller = Caller(models(World(), 1))
+    claim = selecting("c", long_selector("overrun"))
+    caller.ask(claim)
+    for key, question in caller.lane.asked.items():
+        caller.answers.learn(key, question, Overrun("memory", "needs more than 512 MiB of memory"))
+    assert caller.ask(claim).error == "claim default/c: selector #0: needs more than 512 MiB of memory to compile"
+
+
+def test_a_search_without_an_answer_refuses_its_node() -> None:
+    caller = Caller(sharing(1), ceiling=SMALL)
+    claim = knapsack()
+    caller.ask(claim)
+    for key, question in caller.lane.asked.items():
+        caller.answers.learn(key, question, Overrun("time", "needs more than 2 s"))
+    assert caller.ask(claim).refused == {"n0": "search needs more than 2 s"}
+
+
+def test_an_error_that_workers_have_found_names_the_claim_of_the_pod() -> None:
+    caller = Caller(models(World(), 1))
+    caller.ask(selecting("first", LOOPS))
+    for key, question in caller.lane.asked.items():
+        caller.answers.learn(key, question, Evaluated(False, "CEL runtime error: no"))
+    for name in ("first", "second"):
+        assert caller.ask(selecting(name, LOOPS)).error == f"claim default/{name}: selector #0: CEL runtime error: no"
+
+
+def test_a_plan_waits_for_workers_and_is_the_one_that_they_have_found() -> None:
+    claim = knapsack()
+    world = sharing(1)
+    caller = Caller(world, ceiling=SMALL)
+    decisions = world.decisions.within(caller.lane)
+    with pytest.raises(Waiting, match=SEARCHING):
+        decisions.plan([claim], "n0")
+    assert caller.work() == ["search"]
+    found = decisions.plan([claim], "n0")
+    expected = sharing(1).decisions.plan([claim], "n0")
+    assert type(found) is type(expected)
+    if isinstance(found, Plan) and isinstance(expected, Plan):
+        assert found.allocations == expected.allocations
+    assert isinstance(found, Plan | Unfit | Failure)
+
+
+def test_a_plan_for_another_state_is_asked_anew() -> None:
+    claim = knapsack()
+    world = sharing(1)
+    caller = Caller(world, ceiling=SMALL)
+    with pytest.raises(Waiting):
+        world.decisions.within(caller.lane).plan([claim], "n0")
+    caller.work()
+    world.take("other", "n0", "d6")
+    caller.lane = caller.new_lane()
+    with pytest.raises(Waiting):
+        world.decisions.within(caller.lane).plan([claim], "n0")
+    assert len(caller.lane.asked) == 1

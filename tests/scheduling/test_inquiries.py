@@ -1,0 +1,224 @@
+"""Questions to workers: who waits, who is woken, who takes turns, and who has had enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.allocation.lane import EVALUATING, SEARCHING
+from app.api.resource import ResourceClaim
+from app.scheduling.inquiries import UNAVAILABLE, USED_UP
+from app.scheduling.limits import Limits
+from app.scheduling.outcomes import WORKER_ANSWERS
+from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.workers import VirtualWorkers
+from tests.support.simulation.world import Service, World
+
+SERIAL = "device.attributes['gpu.example.com'].serial"
+
+
+def cluster(world: World, nodes: int, devices: int = 2) -> list[str]:
+    """Nodes whose devices are all different."""
+    names = [f"n{index}" for index in range(nodes)]
+    world.add(make_class())
+    for name in names:
+        listed = [
+            {"name": f"d{index}", "attributes": {"serial": {"string": f"{name}-{index}"}}} for index in range(devices)
+        ]
+        world.add(make_node(name), make_slice(name, listed))
+    return names
+
+
+def add_pod(world: World, name: str, claim: ResourceClaim) -> None:
+    world.add(claim, make_pod(name, claim.metadata.name))
+
+
+async def refusal(world: World, service: Service, pod: str) -> str:
+    """The one reason for which the pod fits nowhere."""
+    answer = await service.filter(world.api.pod(pod))
+    assert answer.NodeNames == [], answer
+    (reason,) = set(answer.FailedAndUnresolvableNodes.values())
+    return reason
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        (selecting("c", LOOPS), EVALUATING),
+        (selecting("c", f"{REPLACED} && {LOOPS}"), EVALUATING),
+        (selecting("c", long_selector("inquiry")), EVALUATING),
+        (selecting("c", *(long_selector(f"inquiry {index}") for index in range(20))), EVALUATING),
+    ],
+    ids=["loops", "text", "length", "many selectors"],
+)
+async def test_a_pod_that_needs_workers_is_refused_and_woken_by_their_answer(
+    world: World, claim: ResourceClaim, reason: str
+) -> None:
+    cluster(world, 2)
+    add_pod(world, "p", claim)
+    service = world.service(workers=VirtualWorkers())
+    service.start()
+    assert await refusal(world, service, "p") == reason
+    for _ in range(10):
+        rings = service.client.rings
+        await world.settle(3.0)
+        answer = await service.filter(world.api.pod("p"))
+        if answer.NodeNames:
+            break
+        assert service.client.rings > rings
+    assert answer.NodeNames == ["n0", "n1"]
+    assert await service.bind(world.api.pod("p"), "n0") == ""
+
+
+async def test_a_refusal_is_remembered_while_workers_have_not_answered(world: World) -> None:
+    cluster(world, 2)
+    add_pod(world, "p", selecting("c", LOOPS))
+    workers = VirtualWorkers(lambda _: 1.9)
+    service = world.service(workers=workers)
+    for _ in range(3):
+        assert await refusal(world, service, "p") == EVALUATING
+        await world.settle(0.1)
+    assert workers.asked == ["evaluate"]
+
+
+async def test_what_exceeds_the_limits_is_an_error_of_the_claim_and_not_tried_for_every_pod(world: World) -> None:
+    cluster(world, 50)
+    workers = VirtualWorkers(lambda _: 3.0)
+    service = world.service(workers=workers)
+    for name in ("a", "b"):
+        add_pod(world, f"p-{name}", selecting(name, LOOPS))
+    assert await refusal(world, service, "p-a") == EVALUATING
+    assert await refusal(world, service, "p-b") == EVALUATING
+    await world.settle(5.0)
+    for name in ("a", "b"):
+        answer = await service.filter(world.api.pod(f"p-{name}"))
+        assert answer.Error == f"claim default/{name}: selector #0: needs more than 2 s on a device"
+    assert workers.asked == ["evaluate"]
+    assert service.counted(WORKER_ANSWERS, "time") == 1
+
+
+async def test_a_device_that_changes_is_asked_about_anew(world: World) -> None:
+    cluster(world, 1, 1)
+    add_pod(world, "p", selecting("c", f"{LOOPS} && {SERIAL} != ''"))
+    workers = VirtualWorkers(lambda _: 3.0)
+    service = world.service(workers=workers)
+    assert await refusal(world, service, "p") == EVALUATING
+    await world.settle(5.0)
+    assert (await service.filter(world.api.pod("p"))).Error
+    world.add(make_slice("n0", [{"name": "d0", "attributes": {"serial": {"string": "new"}}}], generation=2))
+    await world.settle()
+    assert await refusal(world, service, "p") == EVALUATING
+    await world.settle()
+    assert len(workers.asked) == 2
+
+
+async def test_claims_of_one_content_get_so_much_of_the_workers_time_and_are_told_so(world: World) -> None:
+    cluster(world, 40)
+    expression = f"{LOOPS} && {SERIAL} != ''"
+    add_pod(world, "p", selecting("c", expression))
+    add_pod(world, "q", selecting("d", expression))
+    workers = VirtualWorkers(lambda _: 0.5)
+    limits = Limits(worker_claim_seconds=5.0, worker_forgiving_seconds=60.0)
+    service = world.service(workers=workers, limits=limits)
+    service.start()
+    assert await refusal(world, service, "p") == EVALUATING
+    await world.settle(40.0)
+    assert 10 <= len(workers.asked) <= 12
+    answer = await service.filter(world.api.pod("p"))
+    assert set(answer.FailedAndUnresolvableNodes.values()) == {USED_UP}
+    answer = await service.filter(world.api.pod("q"))
+    assert set(answer.FailedAndUnresolvableNodes.values()) == {USED_UP}
+    await world.settle(60.0)
+    world.add(make_node("more"))
+    await world.settle()
+    answer = await service.filter(world.api.pod("p"))
+    assert EVALUATING in answer.FailedAndUnresolvableNodes.values()
+
+
+async def test_one_hostile_claim_on_5000_nodes_does_not_delay_an_ordinary_pod(world: World) -> None:
+    names = cluster(world, 5_000, 1)
+    workers = VirtualWorkers(lambda _: 1.0)
+    service = world.service(workers=workers)
+    service.start()
+    add_pod(world, "hostile", selecting("h", f"{LOOPS} && {SERIAL} != ''"))
+    add_pod(world, "ordinary", make_claim("c"))
+    add_pod(world, "demanding", selecting("d", f"{LOOPS} && {SERIAL} == 'n7-0'", namespace="default"))
+    await world.settle()
+    assert EVALUATING in (await service.filter(world.api.pod("hostile"), *names)).FailedAndUnresolvableNodes.values()
+    began = world.clock.monotonic()
+    assert len((await service.filter(world.api.pod("ordinary"), *names)).NodeNames) == 5_000
+    assert world.clock.monotonic() == began
+    assert await service.bind(world.api.pod("ordinary"), "n1") == ""
+    assert await refusal_of(world, service, "demanding", "n7") == EVALUATING
+    await world.settle(4.0)
+    assert (await service.filter(world.api.pod("demanding"), "n7")).NodeNames == ["n7"]
+    assert workers.most_at_once == workers.capacity
+
+
+async def refusal_of(world: World, service: Service, pod: str, node: str) -> str:
+    answer = await service.filter(world.api.pod(pod), node)
+    return answer.FailedAndUnresolvableNodes[node]
+
+
+async def test_a_call_that_reaches_its_limit_offers_what_is_decided_and_goes_on_when_asked_again(world: World) -> None:
+    names = cluster(world, 200)
+    add_pod(world, "p", selecting("c", f"{SERIAL}.endsWith('199-0')"))
+    limits = Limits(turn_work=300, call_work=1_000)
+    service = world.service(workers=VirtualWorkers(), limits=limits)
+    service.start()
+    answer = await service.filter(world.api.pod("p"), *names)
+    assert SEARCHING in answer.FailedAndUnresolvableNodes.values()
+    for _ in range(20):
+        await world.settle(2.0)
+        answer = await service.filter(world.api.pod("p"), *names)
+        if answer.NodeNames:
+            break
+    assert answer.NodeNames == ["n199"]
+
+
+async def test_a_bind_waits_for_workers_and_then_holds_what_they_found(world: World) -> None:
+    cluster(world, 1)
+    add_pod(world, "p", selecting("c", LOOPS))
+    service = world.service(workers=VirtualWorkers(lambda _: 1.5))
+    assert await service.bind(world.api.pod("p"), "n0") == ""
+    assert world.clock.monotonic() >= 1.5
+
+
+async def test_a_bind_that_waits_for_workers_decides_on_the_state_afterwards(world: World) -> None:
+    cluster(world, 1, 1)
+    add_pod(world, "p", selecting("c", LOOPS))
+    add_pod(world, "q", make_claim("d"))
+    service = world.service(workers=VirtualWorkers(lambda _: 1.5))
+    waiting = service.spawn(service.bind(world.api.pod("p"), "n0"))
+    assert await service.bind(world.api.pod("q"), "n0") == ""
+    assert await waiting == "cannot allocate all claims"
+
+
+async def test_without_any_worker_process_pods_are_told_and_ordinary_ones_go_on(world: World) -> None:
+    cluster(world, 2)
+    add_pod(world, "p", selecting("c", LOOPS))
+    add_pod(world, "q", make_claim("d"))
+    service = world.service(workers=VirtualWorkers.none())
+    service.start()
+    assert await refusal(world, service, "p") == EVALUATING
+    await world.settle(3.0)
+    assert await refusal(world, service, "p") == UNAVAILABLE
+    assert service.counted(WORKER_ANSWERS, "start") == 1
+    assert (await service.filter(world.api.pod("q"))).NodeNames == ["n0", "n1"]
+
+
+async def test_a_hard_search_is_left_to_a_worker_for_filter_and_for_bind(world: World) -> None:
+    world.add(make_class(), make_node("n0"))
+    devices = [
+        {"name": f"d{i}", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "100"}}} for i in range(6)
+    ]
+    world.add(make_slice("n0", devices))
+    add_pod(world, "p", knapsack())
+    workers = VirtualWorkers()
+    service = world.service(workers=workers, limits=Limits(question_work=1_500))
+    service.start()
+    assert await refusal(world, service, "p") == SEARCHING
+    await world.settle(3.0)
+    assert (await service.filter(world.api.pod("p"))).NodeNames == ["n0"]
+    assert await service.bind(world.api.pod("p"), "n0") == ""
+    assert set(workers.asked) == {"search"}

@@ -1,0 +1,56 @@
+"""Workers in virtual time: the same answers, in this process, after a while that a test chooses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from app.allocation.answering import answer
+from app.allocation.questions import Answer, Kind, Overrun, Question, kind_of
+
+NEVER = -1.0
+
+
+class Done(msgspec.Struct, frozen=True):
+    """What became of a question."""
+
+    answer: Answer
+    seconds: float
+
+
+class VirtualWorkers:
+    """Fulfils `app.scheduling.ports.Workers`. `seconds(question)`: how long the answer takes; more than `most` is too
+    long. `asked` are the kinds of all questions, in order.
+    """
+
+    def __init__(
+        self, seconds: Callable[[Question], float] = lambda _: 0.1, *, capacity: int = 2, most: float = 2.0
+    ) -> None:
+        self.capacity = capacity
+        self.asked: list[Kind] = []
+        self.most_at_once = 0
+        self._seconds = seconds
+        self._most = most
+        self._at_once = 0
+
+    @classmethod
+    def none(cls) -> VirtualWorkers:
+        """No process can be started."""
+        return cls(lambda _: NEVER)
+
+    async def answer(self, question: Question) -> Done:
+        self.asked.append(kind_of(question))
+        self._at_once += 1
+        self.most_at_once = max(self.most_at_once, self._at_once)
+        try:
+            seconds = self._seconds(question)
+            if seconds == NEVER:
+                return Done(Overrun("start", "no worker process starts"), 0.0)
+            await asyncio.sleep(min(seconds, self._most))
+            if seconds > self._most:
+                return Done(Overrun("time", f"needs more than {self._most:g} s"), self._most)
+            return Done(answer(question, 100_000), seconds)
+        finally:
+            self._at_once -= 1

@@ -1,0 +1,67 @@
+"""What a worker is sent is the same question, and nothing that it does not need."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from app.allocation.answering import answer
+from app.allocation.questions import SearchQuestion
+from app.allocation.requests import PreparedClaims, prepare
+from app.allocation.scenario import Scenario
+from app.devices.holdings import NodeHoldings, holdings_of
+from app.devices.nodeview import node_view
+from app.workers.wire import HEADER, MOST, WireError, decode_question, decode_reply, encode_question, frame, length
+from bench.allocation import vectors
+
+
+def question_of(scenario: Scenario) -> SearchQuestion | None:
+    """None for claims that are wrong on every node."""
+    prepared = prepare(scenario.claims, scenario.classes, scenario.features)
+    if not isinstance(prepared, PreparedClaims):
+        return None
+    view = node_view(scenario.node, scenario.slices, scenario.rules, scenario.features)
+    held = holdings_of(scenario.allocated, scenario.features)
+    return SearchQuestion(prepared, view, held, NodeHoldings(view, held))
+
+
+@pytest.mark.parametrize("name", ["allocation", "hard"])
+def test_a_search_that_was_sent_takes_the_same_turns(name: str) -> None:
+    asked = 0
+    for case in islice(vectors(name), None, None, 3):
+        question = question_of(Scenario(case))
+        if question is not None and not question.view.error:
+            asked += 1
+            sent = decode_question(encode_question(question)[HEADER.size :])
+            assert answer(sent) == answer(question), case["name"]
+    assert asked > 15
+
+
+def has_a_selector(question: SearchQuestion) -> bool:
+    asks = [ask for request in question.prepared.requests for ask in request.asks]
+    return bool(question.view.devices) and any(ask.filter.selectors for ask in asks)
+
+
+def test_what_is_known_of_selectors_goes_with_a_search() -> None:
+    questions = filter(None, (question_of(Scenario(case)) for case in vectors("allocation")))
+    question = next(filter(has_a_selector, questions))
+    answer(question)
+    sent = decode_question(encode_question(question)[HEADER.size :])
+    assert isinstance(sent, SearchQuestion)
+    first = sent.prepared.requests[0].asks[0].filter
+    assert all(first in device.model.memo for device in sent.view.devices)
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b'{"type":"who"}', b'{"type":"compile"}', b"[" * 100_000])
+def test_what_is_no_message_is_an_error(payload: bytes) -> None:
+    for decode in (decode_question, decode_reply):
+        with pytest.raises(WireError):
+            decode(payload)
+
+
+def test_frames_have_a_largest_size() -> None:
+    with pytest.raises(WireError):
+        frame(bytes(MOST + 1))
+    with pytest.raises(WireError):
+        length(HEADER.pack(MOST + 1))
