@@ -80,6 +80,11 @@ async def test_a_missing_key_of_megabytes_is_quoted_in_part(there: Ground) -> No
     assert len(told) < 1_000
 
 
+async def test_nested_loops_on_devices_that_all_differ_end_and_are_told(there: Ground) -> None:
+    (told,) = (await fed(there, "nested loops on every device")).told
+    assert told.startswith(BOUND) or says(r"claim hostile/on-all: selector #0")(told)
+
+
 async def test_a_claim_of_a_megabyte_with_100_selectors_is_decided(there: Ground) -> None:
     (told,) = (await fed(there, "1 MB of 100 selectors in one claim")).told
     assert told.startswith(BOUND) or says(r"claim hostile/many-selectors")(told)

@@ -63,7 +63,7 @@ Act = Objects | Lines | Burst | Attack
 
 
 class Thing(msgspec.Struct, frozen=True):
-    """One hostile input. `told`: what the pods of it are to be told, for the table of named ones; empty: anything."""
+    """One hostile input. `generated`: it was drawn from dice."""
 
     family: str
     name: str
