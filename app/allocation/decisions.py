@@ -233,8 +233,12 @@ class Decisions:
 
     def explain(self, claims: Sequence[ResourceClaim], node: str) -> Explanation:
         """Why the node can or cannot have the claims. Raises Waiting."""
-        view = self._view(node)
-        return explain(self._prepare(claims), view, self._holdings(view), self._step_budget, self._lane)
+        view, lane, prepared = self._view(node), self._lane, self._prepare(claims)
+        holdings, budget = self._holdings(view), self._step_budget
+        try:
+            return lane.attempt(lambda work: explain(prepared, view, holdings, budget, lane, work))
+        except TooMuch:
+            raise Waiting(SEARCHING) from None
 
     def _prepare(self, claims: Sequence[ResourceClaim]) -> PreparedClaims | Failure:
         return prepare(claims, self._cluster.classes, self._cluster.features)

@@ -37,6 +37,7 @@ from app.allocation.search import Outcome, Search
 from app.allocation.selection import losses
 from app.allocation.state import State
 from app.allocation.task import Failed, Option, Task
+from app.cel import Work
 from app.devices.holdings import NodeHoldings
 from app.devices.nodeview import NodeView
 
@@ -50,15 +51,16 @@ def explain(
     holdings: NodeHoldings,
     step_budget: int = STEP_BUDGET,
     lane: Lane = FREE,
+    work: Work | None = None,
 ) -> Explanation:
-    """The explanation for one node. Never raises for what objects contain, but what the lane does."""
+    """The explanation for one node. Never raises for what objects contain, but what the lane does, and TooMuch."""
     pools = tuple(_pool_problems(view))
     if isinstance(prepared, Failure):
         return Explanation(view.node, "error", prepared.error, pools=pools)
     if view.error:
         return Explanation(view.node, "error", view.error, pools=pools)
     try:
-        task = Task(prepared, view, holdings, lane)
+        task = Task(prepared, view, holdings, lane, work)
     except Failed as failure:
         return Explanation(view.node, "error", str(failure), pools=pools)
     requests = tuple(_requests(task))

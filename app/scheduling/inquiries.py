@@ -21,7 +21,7 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from app.allocation.lane import Answers, CountedLane, Exhausted
+from app.allocation.lane import FREE, Answers, CountedLane, Exhausted, Lane
 from app.allocation.questions import Overrun, Question, kind_of
 from app.api.core import Pod
 from app.devices.content import digest
@@ -152,6 +152,13 @@ class Inquiries:
                     await self._news.wait()
             except TimeoutError:
                 return found
+
+    def lane(self) -> Lane:
+        """For one turn of a question that is no verb's: nothing is asked of workers for it."""
+        if self._workers is None:
+            return FREE
+        limits = self._view.limits
+        return CountedLane(self._answers, allowance=limits.turn_work, ceiling=limits.question_work)
 
     def _lane(self, asker: _Asker, *, last: bool) -> CountedLane:
         limits = self._view.limits

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from app.allocation.decisions import Decisions
-from app.allocation.lane import Lane
+from app.allocation.lane import FREE, Lane
 from app.api.core import Pod
 from app.api.features import FeatureGates
 from app.api.meta import ObjectKey
@@ -65,6 +65,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """UIDs of claims whose allocation is being taken back."""
     placement: Placement | None = None
     """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
+    lane: Callable[[], Lane] = lambda: FREE
+    """For a question that is no verb's: what one turn of it may do."""
     settled: Callable[[ResourceClaim], bool] = lambda claim: False
     """True when no bind relies on the claim's allocation any more, not even one of another replica."""
 
@@ -79,6 +81,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def within(self, lane: Lane) -> View:
         """The same, with decisions whose work the lane counts: they may raise Exhausted and Waiting."""
         return msgspec.structs.replace(self, decisions=self.decisions.within(lane))
+
+    def turn(self) -> View:
+        """The same, for one turn of a question: it may raise Exhausted, and goes on in another one."""
+        return self.within(self.lane())
 
     def overlay(self) -> Overlay:
         """The state as it is, to put hypothetical states over. Decide on them with `decisions.over`."""

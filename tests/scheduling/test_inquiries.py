@@ -9,6 +9,7 @@ from app.api.resource import ResourceClaim
 from app.scheduling.inquiries import UNAVAILABLE, USED_UP
 from app.scheduling.limits import Limits
 from app.scheduling.outcomes import WORKER_ANSWERS
+from app.scheduling.verbs.explain import explain_pod, explaining
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.workers import VirtualWorkers
@@ -222,3 +223,17 @@ async def test_a_hard_search_is_left_to_a_worker_for_filter_and_for_bind(world: 
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n0"]
     assert await service.bind(world.api.pod("p"), "n0") == ""
     assert set(workers.asked) == {"search"}
+
+
+async def test_an_explanation_is_made_in_turns_and_says_what_is_left_to_workers(world: World) -> None:
+    names = cluster(world, 100)
+    add_pod(world, "p", selecting("c", LOOPS))
+    add_pod(world, "q", selecting("d", f"{SERIAL} == 'nobody'"))
+    workers = VirtualWorkers()
+    service = world.service(workers=workers, limits=Limits(turn_work=500))
+    await world.settle()
+    found = explain_pod(service.extender.view, world.api.pod("p"), names)
+    assert [(group.reason, len(group.nodes)) for group in found.groups] == [(EVALUATING, 100)]
+    steps = sum(1 for _ in explaining(service.extender.view, world.api.pod("q"), names))
+    assert steps > 3
+    assert workers.asked == []

@@ -12,13 +12,14 @@ from collections.abc import Generator, Iterator, Sequence
 
 import msgspec
 
+from app.allocation.lane import Exhausted, Waiting
 from app.allocation.plan import Explanation, Failure
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
 from app.plurals import counted
 from app.scheduling import extended
 from app.scheduling.claims import Refusal
-from app.scheduling.judgement import Subject, judge, subject_of
+from app.scheduling.judgement import Judgement, Subject, judge, subject_of
 from app.scheduling.view import View
 
 EXAMINED = 32
@@ -90,7 +91,7 @@ def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, No
     by_reason: dict[str, list[str]] = {}
     error = ""
     for start in range(0, len(names), PORTION):
-        judgement = judge(view, subject, names[start : start + PORTION])
+        judgement = yield from _judged(view, subject, names[start : start + PORTION])
         error = error or judgement.error
         fits.extend(judgement.fits)
         for name, reason in judgement.refused.items():
@@ -118,7 +119,7 @@ def _examined(
     examples: dict[Explanation | None, Explanation | None] = {}
     alike: dict[Explanation | None, list[str]] = {}
     for name in nodes[:EXAMINED]:
-        found = _explanation(view, subject, name)
+        found = yield from _explanation(view, subject, name)
         kind = found and found.anonymous()
         examples.setdefault(kind, found)
         alike.setdefault(kind, []).append(name)
@@ -131,12 +132,27 @@ def _examined(
     return groups
 
 
-def _explanation(view: View, subject: Subject, name: str) -> Explanation | None:
-    """The allocator's account; None when there is nothing to allocate on the node."""
+def _judged(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]) -> Generator[None, None, Judgement]:
+    """In as many turns as it takes: what is found out in one is remembered for the next."""
+    while True:
+        try:
+            return judge(view.turn(), subject, names)
+        except Exhausted:
+            yield
+
+
+def _explanation(view: View, subject: Subject, name: str) -> Generator[None, None, Explanation | None]:
+    """The allocator's account; None when there is nothing to allocate on the node, or nobody knows yet."""
     claims = _pending(view, subject, name)
     if not claims or name not in view.cluster.nodes:
         return None
-    return view.decisions.explain(claims, name)
+    while True:
+        try:
+            return view.turn().decisions.explain(claims, name)
+        except Exhausted:
+            yield
+        except Waiting:
+            return None
 
 
 def _pending(view: View, subject: Subject, name: str) -> tuple[ResourceClaim, ...]:
