@@ -73,6 +73,10 @@ loadtest: $(VENV)/dev.stamp ## Measure 30 s of filter, prioritize and bind on an
 chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and other allocators from fresh seeds, for 10 minutes (CHAOS_ARGS="--seconds 60")
 	@$(BIN)/python -m tests.support.chaos.endurance $(CHAOS_ARGS)
 
+.PHONY: explore
+explore: $(VENV)/dev.stamp ## All interleavings of binds in small worlds, the deep ones too: minutes each (EXPLORE_ARGS="--only twins")
+	@$(BIN)/python -m tests.support.exploration.explore $(EXPLORE_ARGS)
+
 .PHONY: flakes
 flakes: $(VENV)/dev.stamp ## Quick tests 5 times and end-to-end tests 3 times on a machine kept busy; counts failures by test (FLAKES_ARGS="--unit 2 --e2e 0")
 	@$(BIN)/python -m tests.support.flakes $(FLAKES_ARGS)

@@ -1,0 +1,137 @@
+"""All interleavings of small worlds: two replicas with the real code, the API server of the simulation, and others.
+
+`tests/support/exploration/world.py` says what a step is and what is bounded, `scenes.py` which worlds there are. What
+the walk found at any time is told as a story in `test_interleavings.py`. `make explore` walks further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from app.api.resource import ResourceClaim
+from app.devices.ledger import Ledger
+from app.scheduling.bind.claimwrite import ClaimWrite
+from app.scheduling.bind.undo import Undo
+from app.scheduling.changes import Changes
+from app.scheduling.claims import ADOPTED
+from app.scheduling.idle import IdleAllocations
+from app.scheduling.intake import Intake
+from app.scheduling.release.clear import Clearer
+from tests.support.exploration.scene import Scene
+from tests.support.exploration.scenes import QUICK, SLOW
+from tests.support.exploration.search import Explored, ViolationError, explore
+
+SCENES = {scene.name: scene for scene in (*QUICK, *SLOW)}
+
+
+def walk(scene: Scene, record: Callable[[str, object], None]) -> Explored:
+    """Explore, and leave in the report how much that was."""
+    explored = explore(scene)
+    record("explored", f"{scene.name}: {explored}")
+    print(f"{scene.name}: {explored}")
+    return explored
+
+
+@pytest.mark.parametrize("scene", QUICK, ids=lambda scene: scene.name)
+def test_no_order_of_steps_doubles_loses_or_leaves_behind(
+    scene: Scene, record_property: Callable[[str, object], None]
+) -> None:
+    assert walk(scene, record_property).states >= scene.least
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", SLOW, ids=lambda scene: scene.name)
+def test_no_order_of_steps_in_larger_worlds_doubles_loses_or_leaves_behind(
+    scene: Scene, record_property: Callable[[str, object], None]
+) -> None:
+    assert walk(scene, record_property).states >= scene.least
+
+
+def test_states_that_are_taken_for_one_go_on_alike() -> None:
+    """States of a replica are merged by a look into its coroutines. Without that nothing else is reached."""
+    scene = SCENES["idle, swept, joined"]
+    assert explore(scene, merge=False).outcomes == explore(scene).outcomes
+
+
+# --- what the walk would find -----------------------------------------------------------------------------------------
+
+
+def returns(value: Any) -> Callable[..., Any]:
+    return lambda *args, **named: value
+
+
+async def _async_false(*args: Any, **named: Any) -> bool:
+    return False
+
+
+async def _async_true(*args: Any, **named: Any) -> bool:
+    return True
+
+
+async def _not_fenced(self: Any) -> str:
+    return "gone" if self.write.claim.allocation is None else await _undo(self)
+
+
+async def _not_marked(self: Any, go_on: Any) -> None:
+    if self._is_complete():
+        self._adopted = True
+    else:
+        await _write_once(self, go_on)
+
+
+async def _taken_over_unnoticed(self: Any) -> str:
+    self.write.mark = self.write.claim.metadata.annotations.get(ADOPTED)
+    return await _undo(self)
+
+
+def _never_settled_anew(self: Any, claim: ResourceClaim, *, after_gap: bool = False) -> None:
+    _observe_idle(self, claim)
+
+
+def _late_events_ignored(record: Any, claim: ResourceClaim, uses: Any, after_gap: bool) -> None:
+    if record.claim is not None and claim.metadata.version < record.claim.metadata.version:
+        record.seen = claim.metadata.version
+    else:
+        _show(record, claim, uses, after_gap)
+
+
+def _gaps_unnoticed(self: Any, obj: Any, *, after_gap: bool = False) -> None:
+    _apply(self, obj)
+
+
+_undo, _write_once = Undo._write, ClaimWrite._write_once
+_observe_idle, _apply, _show = IdleAllocations.observe, Intake.apply, Ledger._show
+
+SAFEGUARDS: list[tuple[str, type, str, Any, str]] = [
+    ("look for rivals after the write", Ledger, "rivals", returns(()), "two claims, one device, two replicas"),
+    ("wait until the own write is seen", Changes, "until", _async_true, "two claims, one device, two replicas"),
+    ("count what the watch shows late", Ledger, "_show", staticmethod(_late_events_ignored), "allocated anew"),
+    ("know a gap for what it is", Intake, "apply", _gaps_unnoticed, "allocated anew, a gap"),
+    ("mark what is taken over", ClaimWrite, "_write_once", _not_marked, "twins, a limit"),
+    ("respect the mark", Undo, "_write", _taken_over_unnoticed, "twins, a limit"),
+    ("make a write that may still arrive fail", Undo, "_write", _not_fenced, "a pod goes, a lost reply"),
+    ("ask whether a pod runs before clearing", Clearer, "_runs_somewhere", _async_false, "bound long ago, swept"),
+    (
+        "let a leftover rest anew after a gap",
+        IdleAllocations,
+        "observe",
+        _never_settled_anew,
+        "left, swept, taken over, a gap",
+    ),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("owner", "name", "without", "scene"), [row[1:] for row in SAFEGUARDS], ids=[row[0] for row in SAFEGUARDS]
+)
+def test_without_a_safeguard_the_walk_finds_what_it_is_for(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, without: Any, scene: str
+) -> None:
+    monkeypatch.setattr(owner, name, without)
+    with pytest.raises(ViolationError) as found:
+        explore(SCENES[scene])
+    print(found.value)
