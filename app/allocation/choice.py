@@ -25,6 +25,9 @@ class Chooser(Protocol):
     def cost(self, plan: Plan) -> Any:
         """What is to be as little as possible; all costs can be compared."""
 
+    def summary(self, plan: Plan) -> str:
+        """Who chose, and what it costs, for people."""
+
 
 Attempt = Callable[[NodeView, int], Plan | Unfit | Failure]
 """The decision on a view, with a step budget."""

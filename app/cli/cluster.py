@@ -24,6 +24,10 @@ from app.kube.pages import list_pages
 from app.kube.resources import PODS, Resource, followed, resource_slices
 from app.kube.snapshot import list_all
 from app.kube.watches import UNFINISHED_PODS
+from app.placement.placement import Placement
+from app.placement.policies import PolicyName
+from app.placement.strategy import Strategy
+from app.scheduling.claims import Refusal, find
 from app.scheduling.extender import SystemClock
 from app.scheduling.limits import Limits
 from app.scheduling.pods import Pods
@@ -40,8 +44,10 @@ class Snapshot(msgspec.Struct, frozen=True):
     cluster: Cluster
     pods: Pods
 
-    def view(self) -> View:
-        """For questions, on the running event loop: nobody binds, nobody clears."""
+    def view(self, policy: PolicyName = "first-fit") -> View:
+        """For questions, on the running event loop: nobody binds, nobody clears. `policy`: that of a service which has
+        seen the pods that run, and no others.
+        """
         clock, limits = SystemClock(), Limits()
         return View(
             cluster=self.cluster,
@@ -50,7 +56,17 @@ class Snapshot(msgspec.Struct, frozen=True):
             clock=clock,
             limits=limits,
             resources=ResourceNames(self.cluster.classes, clock, limits),
+            placement=self._placement(policy),
         )
+
+    def _placement(self, policy: PolicyName) -> Placement:
+        placement = Placement(self.cluster, Strategy(policy=policy))
+        for pod in self.pods:
+            placement.put(pod)
+            claims = find(pod, self.cluster.ledger.get, self.cluster.features) if pod.spec.node_name else ()
+            if claims and not isinstance(claims, Refusal):
+                placement.learn(pod, claims)
+        return placement
 
 
 async def read_cluster(kubeconfig: str, context: str, features: FeatureGates) -> Snapshot:

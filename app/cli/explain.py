@@ -16,6 +16,9 @@ def explain(
     pod: Annotated[str, typer.Argument(help="the pod: NAME or NAMESPACE/NAME")],
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="namespace of the pod")] = "default",
     node: Annotated[list[str] | None, typer.Option("--node", help="only this node; may be repeated")] = None,
+    placement: Annotated[
+        str, typer.Option(help="as for serve: which node and devices this policy prefers, and why")
+    ] = "",
     feature_gates: Annotated[str, typer.Option(help="as for serve: Name=true,Other=false")] = "",
     kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
@@ -25,17 +28,21 @@ def explain(
     Exit status: 0 when a node fits, 1 when none does, 2 when the question cannot be answered.
     """
     key = pod if "/" in pod else f"{namespace}/{pod}"
-    raise typer.Exit(asyncio.run(report(key, node or [], feature_gates, kubeconfig, context)))
+    raise typer.Exit(asyncio.run(report(key, node or [], feature_gates, kubeconfig, context, placement)))
 
 
-async def report(key: str, nodes: list[str], gates: str, kubeconfig: str, context: str) -> int:
+async def report(key: str, nodes: list[str], gates: str, kubeconfig: str, context: str, placement: str = "") -> int:
     """Print the answer for the pod `namespace/name`. The exit status."""
     from app.api.errors import ApiError
     from app.api.features import FeatureGates
     from app.cli.cluster import read_cluster
     from app.kube.credentials import CredentialsError
+    from app.placement.policies import POLICIES
     from app.scheduling.verbs.explain import explain_pod
 
+    policy = next((name for name in POLICIES if name == (placement or POLICIES[0])), None)
+    if policy is None:
+        return _fail(f"--placement {placement} is none of {', '.join(POLICIES)}")
     try:
         snapshot = await read_cluster(kubeconfig, context, FeatureGates.parse(gates))
     except (ApiError, CredentialsError, ValueError) as problem:
@@ -49,7 +56,7 @@ async def report(key: str, nodes: list[str], gates: str, kubeconfig: str, contex
     for node in nodes:
         if node not in known:
             return _fail(f"node {node} is not known")
-    found = explain_pod(snapshot.view(), pod, sorted(set(nodes) if nodes else known))
+    found = explain_pod(snapshot.view(policy), pod, sorted(set(nodes) if nodes else known))
     typer.echo(found.text())
     note(snapshot.cluster.problems)
     return FAILED if found.error else PLACEABLE if found.fits else REFUSED

@@ -81,6 +81,28 @@ class Group(BaseModel):
     details: Details | None = Field(description="null: the search has nothing to say about these nodes")
 
 
+class NodeChoice(BaseModel):
+    """What a node would cost the placement policy."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    node: str
+    cost: float = Field(description="less is better")
+    terms: list[str] = Field(description="why, for people")
+
+
+class Choice(BaseModel):
+    """Which of the nodes that fit a placement policy prefers."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    policy: str
+    basis: str = Field(description="what the costs are, in words")
+    nodes: list[NodeChoice] = Field(description="the best ones, the chosen one first")
+    devices: list[str] = Field(description="driver/pool/device that the pod would get on the chosen node")
+    first: list[str] = Field(description="what it would get there without the policy")
+
+
 class PodReport(BaseModel):
     """Why a pod does not fit. `error` aborts the attempt on all nodes; then there are no groups."""
 
@@ -90,6 +112,7 @@ class PodReport(BaseModel):
     fits: list[str]
     groups: list[Group]
     error: str
+    placement: Choice | None = Field(description="null: no policy but first-fit is in force, or the pod fits nowhere")
 
 
 class HolderReport(BaseModel):
@@ -159,6 +182,7 @@ def pod_report(found: PodExplanation) -> PodReport:
         fits=list(found.fits),
         groups=list(map(_group, found.groups)),
         error=found.error,
+        placement=Choice.model_validate(found.placement) if found.placement is not None else None,
     )
 
 

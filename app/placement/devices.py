@@ -93,6 +93,10 @@ class DeviceChooser:
             policy, pieces, topology.distance(devices | self._own), -topology.unity(self._free & ~devices)
         )
 
+    def summary(self, plan: Plan) -> str:
+        """Who chose, and what it costs, for people."""
+        return f"chosen by {self._policy.name} at a cost of {self.cost(plan).policy:.4g}"
+
     def _mask(self, allocations: Iterable[AllocationResult]) -> int:
         """The devices of the node that these allocations name."""
         bits = self._view.bits

@@ -21,6 +21,7 @@ from app.api.resource import ResourceClaim
 from app.devices.cluster import Cluster
 from app.devices.content import digest
 from app.devices.models import DeviceModel
+from app.placement.account import Account
 from app.placement.devices import DeviceChooser
 from app.placement.load import Load, Loads, load_of
 from app.placement.podshape import PodShape, shape_of
@@ -124,11 +125,23 @@ class Placement:
         shape = self.shape(pod, claims) if ranking is not None and names else None
         if ranking is None or shape is None:
             return ""
+        return ranking.best(shape, *self._known(names))
+
+    def account(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Account | None:
+        """What the best of these nodes, that fit, cost and why; None when the policy has no opinion."""
+        ranking = self._ranking(pod, claims)
+        shape = self.shape(pod, claims) if ranking is not None and names else None
+        if ranking is None or shape is None:
+            return None
+        return Account(ranking.policy.name, ranking.policy.basis, ranking.accounts(shape, *self._known(names)))
+
+    def _known(self, names: Sequence[str]) -> tuple[Sequence[str], Sequence[int]]:
+        """Those of the nodes that are known, with their indexes."""
         indexes = list(map(self._cluster.inventory.nodes.index.get, names))
         if None not in indexes:
-            return ranking.best(shape, names, cast("list[int]", indexes))
+            return names, cast("list[int]", indexes)
         known = [(name, index) for name, index in zip(names, indexes, strict=True) if index is not None]
-        return ranking.best(shape, [name for name, _ in known], [index for _, index in known])
+        return [name for name, _ in known], [index for _, index in known]
 
     def chooser(
         self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()

@@ -11,11 +11,14 @@ scarcity, devices that CPU and memory cannot feed, and exact costs.
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol, get_args
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple, Protocol, get_args
 
+from app.placement.account import SHOWN_LOSSES, described
+from app.placement.podshape import Need
 from app.placement.state import State
 from app.placement.stock import Stock
-from app.placement.workload import FED_PART, Use, Weights, uses, worth
+from app.placement.workload import FED_PART, Row, Use, Weights, uses, worth
 
 PolicyName = Literal["first-fit", "pack", "spread", "fragmentation"]
 POLICIES: Final[tuple[PolicyName, ...]] = get_args(PolicyName)
@@ -40,20 +43,37 @@ class Policy(Protocol):
     @property
     def work(self) -> int: ...
 
+    @property
+    def basis(self) -> str:
+        """What costs are, in words."""
+
     def cost(self, before: State, after: State) -> Cost:
         """Of leaving the node like this."""
+
+    def terms(self, before: State, after: State) -> Iterator[str]:
+        """Why it costs that, for people."""
 
 
 def used_part(state: State) -> float:
     """The mean of the used parts of what the node has, 0 to 1."""
-    parts: list[float] = []
-    if state.stock.whole:
-        parts.append(1 - state.stock.free / state.stock.whole)
-    if state.whole.cpu:
-        parts.append(1 - state.cpu / state.whole.cpu)
-    if state.whole.memory:
-        parts.append(1 - state.memory / state.whole.memory)
+    parts = [part for _, part in used_parts(state)]
     return sum(parts) / len(parts) if parts else 0.0
+
+
+def used_parts(state: State) -> list[tuple[str, float]]:
+    """Of what the node has, each by name: the used part, 0 to 1."""
+    parts: list[tuple[str, float]] = []
+    if state.stock.whole:
+        parts.append(("devices", 1 - state.stock.free / state.stock.whole))
+    if state.whole.cpu:
+        parts.append(("CPU", 1 - state.cpu / state.whole.cpu))
+    if state.whole.memory:
+        parts.append(("memory", 1 - state.memory / state.whole.memory))
+    return parts
+
+
+def _used(state: State) -> Iterator[str]:
+    yield f"used afterwards: {', '.join(f'{name} {part:.0%}' for name, part in used_parts(state))}"
 
 
 _STEPS: Final = 20
@@ -65,6 +85,7 @@ class Pack:
 
     name: Final = "pack"
     version: Final = 0
+    basis: Final = "less the mean of what is used of devices, CPU and memory afterwards"
 
     def __init__(self) -> None:
         self.work = 0
@@ -73,12 +94,16 @@ class Pack:
         self.work += _STEPS
         return -used_part(after), -after.stock.unity
 
+    def terms(self, before: State, after: State) -> Iterator[str]:
+        return _used(after)
+
 
 class Spread:
     """The emptiest node, and there the device that has most left."""
 
     name: Final = "spread"
     version: Final = 0
+    basis: Final = "the mean of what is used of devices, CPU and memory afterwards"
 
     def __init__(self) -> None:
         self.work = 0
@@ -86,6 +111,18 @@ class Spread:
     def cost(self, before: State, after: State) -> Cost:
         self.work += _STEPS
         return used_part(after), after.stock.unity
+
+    def terms(self, before: State, after: State) -> Iterator[str]:
+        return _used(after)
+
+
+class Loss(NamedTuple):
+    """What a shape loses: `amount` in devices, times what the shape counts."""
+
+    cpu: int
+    memory: int
+    need: Need
+    amount: float
 
 
 class Worths:
@@ -116,6 +153,17 @@ class Worths:
             found = self._known[key] = worth(used, state.cpu, state.memory, self._fed_part)
         return found
 
+    def losses(self, before: State, after: State) -> Iterator[Loss]:
+        """What each shape loses, where it loses or gains anything."""
+        for row in self._weights:
+            for cpu, memory, weight in row.shapes:
+                one = (Row(row.need, ((cpu, memory, weight),)),)
+                values = [
+                    worth(uses(state.stock, one), state.cpu, state.memory, self._fed_part) for state in (before, after)
+                ]
+                if values[0] != values[1]:
+                    yield Loss(round(1 / cpu), round(1 / memory), row.need, values[0] - values[1])
+
     def _used(self, stock: Stock) -> tuple[Use, ...]:
         found = self._uses.get(stock)
         if found is None:
@@ -129,6 +177,9 @@ class Fragmentation:
     """The node and device that the workload loses least with."""
 
     name: Final = "fragmentation"
+    basis: Final = (
+        "devices that the pods seen so far could use before and not afterwards, those in demand counting more"
+    )
 
     def __init__(self) -> None:
         self.version = 0
@@ -145,3 +196,9 @@ class Fragmentation:
 
     def cost(self, before: State, after: State) -> Cost:
         return self.worths.of(before) - self.worths.of(after), -after.stock.unity
+
+    def terms(self, before: State, after: State) -> Iterator[str]:
+        losses = sorted(self.worths.losses(before, after), key=lambda loss: -abs(loss.amount))
+        for loss in losses[:SHOWN_LOSSES]:
+            lost = "loses" if loss.amount > 0 else "gains"
+            yield f"{lost} {abs(loss.amount):.4g} for pods with {described(loss.cpu, loss.memory, loss.need)}"

@@ -15,6 +15,7 @@ from typing import Final
 
 from cachetools import LRUCache
 
+from app.placement.account import SHOWN_NODES, NodeAccount
 from app.placement.podshape import PodShape
 from app.placement.policies import Cost, Policy
 from app.placement.standing import Standing
@@ -124,9 +125,35 @@ class Ranking:
         row.epoch, row.version, row.position = standing.epoch, self.policy.version, standing.changes.position
         return row
 
+    def accounts(self, shape: PodShape, names: Sequence[str], indexes: Sequence[int]) -> tuple[NodeAccount, ...]:
+        """The best of these nodes, with what they cost and why."""
+        self.best(shape, names, indexes)
+        row = self._row(shape)
+        known = sorted(
+            (cost, name, index)
+            for name, index in zip(names, indexes, strict=True)
+            if (cost := row.costs[index]) != _UNKNOWN
+        )
+        found: list[NodeAccount] = []
+        for _, name, index in known[:SHOWN_NODES]:
+            state = self._standing.at(index)
+            after = self._best_after(state, shape)
+            terms = tuple(self.policy.terms(state, after))
+            found.append(NodeAccount(name, self.policy.cost(state, after)[0], terms))
+        return tuple(found)
+
     def cheapest(self, state: State, shape: PodShape) -> Cost:
         """The cost of the best way to take what the pod needs from a node in this state."""
-        cpu, memory = state.cpu - shape.cpu, state.memory - shape.memory
-        left = state.stock.remainders(shape.need) if shape.need else (state.stock,)
+        left = self._left(state, shape)
         self.evaluations += len(left)
-        return min(self.policy.cost(state, State(stock, cpu, memory, state.whole)) for stock in left)
+        return min(self.policy.cost(state, after) for after in left)
+
+    def _best_after(self, state: State, shape: PodShape) -> State:
+        return min(self._left(state, shape), key=lambda after: self.policy.cost(state, after))
+
+    @staticmethod
+    def _left(state: State, shape: PodShape) -> list[State]:
+        """What may be left of the node."""
+        cpu, memory = state.cpu - shape.cpu, state.memory - shape.memory
+        stocks = state.stock.remainders(shape.need) if shape.need else (state.stock,)
+        return [State(stock, cpu, memory, state.whole) for stock in stocks]

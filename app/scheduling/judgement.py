@@ -78,6 +78,8 @@ class Decision(msgspec.Struct, frozen=True):
     allocations: tuple[AllocationResult, ...]
     requests: extended.Requests | None
     """The pod's extended resources on this node; their claim is the last of `claims`."""
+    choice: str = ""
+    """What the placement policy says about the devices, for people; empty when the first that fit were taken."""
 
     @property
     def claims(self) -> tuple[ResourceClaim, ...]:
@@ -259,17 +261,22 @@ def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decis
     if isinstance(pending, Unfit):
         return pending
     allocations: tuple[AllocationResult, ...] = ()
+    choice = ""
     if pending.claims:
+        chooser = _chooser(view, subject, pending.claims, name)
         try:
-            plan = view.decisions.plan(pending.claims, name, _chooser(view, subject, pending.claims, name))
+            plan = view.decisions.plan(pending.claims, name, chooser)
         except Waiting as waiting:
             return Unfit(str(waiting), 0)
         if not isinstance(plan, Plan):
             return plan
         allocations = plan.allocations
+        choice = chooser.summary(plan) if chooser is not None else ""
     if not all(reach(node) for _, reach in subject.reaches):
         return Unfit(NOT_AVAILABLE, 0)
-    return Decision(subject=subject, pending=pending.claims, allocations=allocations, requests=pending.requests)
+    return Decision(
+        subject=subject, pending=pending.claims, allocations=allocations, requests=pending.requests, choice=choice
+    )
 
 
 def _chooser(view: View, subject: Subject, claims: Sequence[ResourceClaim], name: str) -> Chooser | None:

@@ -6,7 +6,7 @@ pods without GPUs do, the distribution is known from the start, scores are round
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import exp
 from typing import Final
 
@@ -22,6 +22,7 @@ class FGD:
     """`frequencies`: of typical pods with GPUs, of all typical pods."""
 
     name: Final = "FGD"
+    basis: Final = "less the rounded gain in fragments"
     version: Final = 0
 
     def __init__(self, frequencies: Mapping[PodShape, float]) -> None:
@@ -40,3 +41,6 @@ class FGD:
     def _fragments(self, state: State) -> float:
         """GPUs that are free and of no use, by the distribution of pods."""
         return state.stock.free - self._worths.of(state)
+
+    def terms(self, before: State, after: State) -> Iterator[str]:
+        yield f"fragments {self._fragments(before):.2f} before and {self._fragments(after):.2f} afterwards"

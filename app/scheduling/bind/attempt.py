@@ -86,15 +86,16 @@ class Attempt:
         if pod.spec.node_name:
             raise BindFailure(failure.BOUND_ELSEWHERE, "refused")
         self._require_classes(pod)
+        choice = ""
         if self._view.uses_devices(pod):
             decision = await self._decide(pod)
-            pod = decision.subject.pod
+            pod, choice = decision.subject.pod, decision.choice
             await self._write(decision)
             await self._verify()
             await self._wait_for_devices(pod)
             self._check_claims()
         await self._bind()
-        self._report(pod)
+        self._report(pod, choice)
 
     def let_go(self) -> None:
         """Release what is held, when `run` has ended in a way nobody foresaw. What is stored stays accounted for."""
@@ -351,16 +352,15 @@ class Attempt:
             raise BindFailure(failure.BOUND_ELSEWHERE, "conflict")
         return pod.spec.node_name == self.node
 
-    def _report(self, pod: Pod) -> None:
-        """Events for people, about what was allocated by this attempt."""
+    def _report(self, pod: Pod, choice: str) -> None:
+        """Events for people, about what was allocated by this attempt, and what a policy had to do with it."""
         for write in self._writes:
             if write.allocation is not None:
-                results = write.allocation.devices.results
-                devices = ", ".join(f"{result.driver}/{result.pool}/{result.device}" for result in results)
-                note = f"allocated {devices or 'no devices'} on node {self.node} for pod {pod.metadata.name}"
-                self._act.ports.record_event(write.claim, "Normal", "DevicesAllocated", note)
-                note = f"claim {write.claim.metadata.name}: allocated {devices or 'no devices'} on node {self.node}"
-                self._act.ports.record_event(pod, "Normal", "DevicesAllocated", note)
+                devices = ", ".join("/".join(result.id) for result in write.allocation.devices.results) or "no devices"
+                allocated = f"allocated {devices} on node {self.node}"
+                report, chosen = self._act.ports.record_event, choice and f", {choice}"
+                report(write.claim, "Normal", "DevicesAllocated", f"{allocated} for pod {pod.metadata.name}")
+                report(pod, "Normal", "DevicesAllocated", f"claim {write.claim.metadata.name}: {allocated}{chosen}")
 
     # --- back -------------------------------------------------------------------------------------------------------
 

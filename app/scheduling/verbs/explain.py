@@ -13,13 +13,14 @@ from collections.abc import Generator, Iterator, Sequence
 import msgspec
 
 from app.allocation.lane import Exhausted, Waiting
-from app.allocation.plan import Explanation, Failure
+from app.allocation.plan import Explanation, Failure, Plan, Unfit
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
+from app.placement.account import Account
 from app.plurals import counted
 from app.scheduling import extended
 from app.scheduling.claims import Refusal
-from app.scheduling.judgement import Judgement, Subject, judge, subject_of
+from app.scheduling.judgement import Judgement, Subject, judge, subject_of, typical
 from app.scheduling.view import View
 
 EXAMINED = 32
@@ -60,6 +61,8 @@ class PodExplanation(msgspec.Struct, frozen=True):
     fits: tuple[str, ...]
     groups: tuple[NodeGroup, ...]
     error: str = ""
+    placement: Account | None = None
+    """Which of the nodes that fit the policy prefers, when there is one."""
 
     def text(self) -> str:
         """For people."""
@@ -68,6 +71,8 @@ class PodExplanation(msgspec.Struct, frozen=True):
             lines.append(f"error: {self.error}")
         if self.fits:
             lines.append(f"fits {counted(len(self.fits), 'node')}: {_some(self.fits)}")
+        if self.placement is not None:
+            lines.extend(self.placement.lines())
         for group in self.groups:
             lines.extend(group.lines())
         return "\n".join(lines)
@@ -107,7 +112,34 @@ def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, No
         fits=() if error else tuple(fits),
         groups=tuple(sorted(groups, key=lambda group: -len(group.nodes))),
         error=error,
+        placement=None if error else _placement(view, subject, fits),
     )
+
+
+def _placement(view: View, subject: Subject | Refusal | Failure, fits: Sequence[str]) -> Account | None:
+    """What the pod's policy says about the nodes that fit, and the devices it would take on the best."""
+    if view.placement is None or not isinstance(subject, Subject) or subject.pod.spec.node_name:
+        return None
+    claims, names = typical(view, subject, fits)
+    account = view.placement.account(subject.pod, claims, names)
+    if account is None or not account.nodes or not claims:
+        return account
+    node = account.nodes[0].node
+    decisions = view.turn().decisions
+    try:
+        first = decisions.plan(claims, node)
+        chosen = decisions.plan(
+            claims, node, view.placement.chooser(subject.pod, claims, node, subject.claims.allocated)
+        )
+    except (Exhausted, Waiting):
+        return account
+    return msgspec.structs.replace(account, devices=_devices(chosen), first=_devices(first))
+
+
+def _devices(plan: Plan | Unfit | Failure) -> tuple[str, ...]:
+    if not isinstance(plan, Plan):
+        return ()
+    return tuple("/".join(result.id) for found in plan.allocations for result in found.devices.results)
 
 
 def _examined(
