@@ -13,7 +13,7 @@ from app.cli.main import FRAMES
 from app.unexpected import tolerate
 from tests.support.unexpected import REPORTS, Reports, outlive, refuse
 
-pytest_plugins = ["tests.support.leftovers"]
+pytest_plugins = ["tests.support.leftovers", "tests.support.exploration.summary"]
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

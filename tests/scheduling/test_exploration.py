@@ -23,14 +23,15 @@ from app.scheduling.release.clear import Clearer
 from tests.support.exploration.scene import Scene
 from tests.support.exploration.scenes import QUICK, SLOW
 from tests.support.exploration.search import Explored, ViolationError, explore
+from tests.support.exploration.summary import record
 
 SCENES = {scene.name: scene for scene in (*QUICK, *SLOW)}
 
 
-def walk(scene: Scene, record: Callable[[str, object], None]) -> Explored:
+def walk(scene: Scene, record_property: Callable[[str, object], None]) -> Explored:
     """Explore, and leave in the report how much that was."""
     explored = explore(scene)
-    record("explored", f"{scene.name}: {explored}")
+    record(explored, record_property)
     print(f"{scene.name}: {explored}")
     return explored
 
