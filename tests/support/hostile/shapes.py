@@ -395,7 +395,6 @@ def _packing(dice: random.Random, name: str) -> Objects:
     for index in range(min(32, devices * 3)):
         amounts = {"x": str(dice.randint(25, 40)), "y": str(dice.randint(25, 40))}
         requests.append(request(f"r{index}", capacity={"requests": amounts}))
-    part = {
-        "spec": {"driver": DRIVER, "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": content}
-    }
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    part = {"spec": {"driver": DRIVER, "pool": pool, "devices": content}}
     return _search(dice, name, [part], [claim("c", *requests)])
