@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
+from app.allocation.lane import Exhausted, Waiting
 from app.allocation.plan import Plan
 from app.allocation.requests import PreparedClaims
 from app.allocation.selection import candidates, suitability
@@ -24,6 +25,7 @@ from app.placement.policies import Cost, Policy
 from app.placement.standing import Standing
 from app.placement.state import State
 from app.placement.topology import topology_of
+from app.placement.units import TooCostly
 
 MOST_ORDERS: Final = 16
 """How many orders are tried, one of them by cost alone."""
@@ -62,7 +64,10 @@ class DeviceChooser:
 
     def orders(self, prepared: PreparedClaims, view: NodeView) -> Iterator[NodeView]:
         """The cheapest devices first; then those of one group of close devices after the other."""
-        costs = self._costs(prepared, view)
+        try:
+            costs = self._costs(prepared, view)
+        except (TooCostly, Exhausted, Waiting):
+            return
         if not costs:
             return
         topology = topology_of(view)
@@ -86,7 +91,10 @@ class DeviceChooser:
         for allocation in plan.allocations:
             for (device, share), used in uses_of(allocation, shares=self._standing.shares).items():
                 parts.setdefault(device[:2], {}).setdefault(device[2], []).append((share, used))
-        policy, pieces = self._cost({pool: pool_holdings(uses) for pool, uses in parts.items()})
+        try:
+            policy, pieces = self._cost({pool: pool_holdings(uses) for pool, uses in parts.items()})
+        except (TooCostly, Exhausted):
+            policy, pieces = inf, 0.0
         devices = self._mask(plan.allocations)
         topology = topology_of(self._view)
         return DeviceCost(
@@ -112,11 +120,11 @@ class DeviceChooser:
         found: dict[int, Cost] = {}
         for request in prepared.requests:
             for ask in request.asks:
-                wanted = 0 if ask.admin else candidates(view, ask.filter).usable & ~self._owned
+                wanted = 0 if ask.admin else candidates(view, ask.filter, self._standing.lane).usable & ~self._owned
                 for bit in _bits(wanted):
                     if bit not in found:
                         _, _, name = (device := view.devices[bit]).id
-                        takes = suitability(device.model, ask.filter).takes or ()
+                        takes = suitability(device.model, ask.filter, self._standing.lane).takes or ()
                         part: PartUse = (
                             ("one", dict(takes)) if device.model.traits.multi and self._standing.shares else (None, {})
                         )

@@ -6,13 +6,15 @@ learned from the pods that come, each once, and known again after a restart from
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Final, cast
 
 from cachetools import LRUCache
 
 from app.allocation.cache.reduction import reads_of
+from app.allocation.lane import Answers, CountedLane, Exhausted, Waiting
 from app.allocation.plan import Failure
 from app.allocation.requests import Filter, PreparedClaims, class_names, filter_of, prepare
 from app.allocation.selection import suitability
@@ -24,15 +26,21 @@ from app.devices.models import DeviceModel
 from app.placement.account import Account
 from app.placement.devices import DeviceChooser
 from app.placement.load import Load, Loads, load_of
-from app.placement.podshape import PodShape, shape_of
+from app.placement.podshape import PodShape, filters_of, shape_of
 from app.placement.policies import Fragmentation, Pack, Policy, Spread
 from app.placement.ranking import Ranking
 from app.placement.standing import Standing
 from app.placement.strategy import Strategy
+from app.placement.units import TooCostly
 from app.placement.weighing import Weighing
 from app.placement.workload import Workload
 
 _FIRST_FIT: Final = Strategy()
+
+TURN: Final = 10_000
+"""Units of work, about a microsecond each, that evaluating selectors for one question may take,"""
+CEILING: Final = 2_000
+"""and one selector on one device."""
 
 REMEMBERED_PODS: Final = 50_000
 REMEMBERED_SHAPES: Final = 4_096
@@ -56,7 +64,10 @@ class Placement:
         self._rankings: dict[str, Ranking] = {item.name: Ranking(item, self.standing) for item in policies}
         self._learned: LRUCache[str, bool] = LRUCache(REMEMBERED_PODS)
         self._shapes: LRUCache[object, PodShape] = LRUCache(REMEMBERED_SHAPES)
-        self._filters: dict[Filter, None] = {}
+        self._filters: LRUCache[Filter, bool] = LRUCache(REMEMBERED_SHAPES)
+        """Those whose reads are known."""
+        self._costly: LRUCache[Filter, bool] = LRUCache(REMEMBERED_SHAPES)
+        self._answers = Answers()
         self.learns = strategy.policy == Fragmentation.name
         """True when it is of use to learn: some pod's policy asks for the workload."""
         self._forced = ""
@@ -91,15 +102,32 @@ class Placement:
         self.learns = self.learns or self.policy_of(pod, claims) == Fragmentation.name
         if not self.learns:
             return
-        shape = self.shape(pod, claims)
-        if shape is not None:
-            self._learned[pod.metadata.uid] = True
-            self.workload.count(shape)
+        with self._turn():
+            shape = self.shape(pod, claims)
+            if shape is not None:
+                self._learned[pod.metadata.uid] = True
+                self.workload.count(shape)
 
     # --- questions --------------------------------------------------------------------------------------------------
 
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """The work of one question, which ends early when selectors cost too much. A filter whose selectors alone cost
+        too much is left out from then on: who has it gets no policy, and nobody else loses theirs.
+        """
+        self.standing.take(CountedLane(self._answers, allowance=TURN, ceiling=CEILING))
+        try:
+            yield
+        except Exhausted:
+            pass
+        except TooCostly as problem:
+            self._costly[problem.filter] = True
+            self.workload.forget(problem.filter)
+
     def shape(self, pod: Pod, claims: Sequence[ResourceClaim]) -> PodShape | None:
-        """What the pod looks like; None when its claims cannot be decided on."""
+        """What the pod looks like; None when its claims cannot be decided on, or their selectors cost too much. Raises
+        TooCostly and Exhausted.
+        """
         load = load_of(pod)
         classes = self._cluster.classes
         key = load, tuple(digest(claim.spec) for claim in claims), self._cluster.inventory.classes.version
@@ -109,31 +137,59 @@ class Placement:
             if isinstance(prepared, Failure):
                 return None
             found = self._shapes[key] = self._shape(load, prepared)
-        return found
+        return None if any(filter in self._costly for filter in filters_of(found)) else found
 
     def _shape(self, load: Load, prepared: PreparedClaims) -> PodShape:
         shape = shape_of(load, [prepared])
-        new = {filter for demand in shape.need for filter, _ in demand.alternatives if filter not in self._filters}
-        if new:
-            self._filters.update(dict.fromkeys(new))
-            self.standing.read(reads_of(new, ()))
+        for filter in filters_of(shape):
+            if filter not in self._filters:
+                try:
+                    self.standing.read(reads_of((filter,), (), self.standing.lane))
+                except Waiting:
+                    raise TooCostly(filter) from None
+                self._filters[filter] = True
         return shape
 
     def choose(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> str:
         """The node for the pod, of these that fit; empty when the policy has no opinion."""
-        ranking = self._ranking(pod, claims)
-        shape = self.shape(pod, claims) if ranking is not None and names else None
-        if ranking is None or shape is None:
-            return ""
-        return ranking.best(shape, *self._known(names))
+        with self._turn():
+            asked = self._asked(pod, claims) if names else None
+            if asked is not None:
+                return asked[0].best(asked[1], *self._known(names))
+        return ""
 
     def account(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Account | None:
         """What the best of these nodes, that fit, cost and why; None when the policy has no opinion."""
-        ranking = self._ranking(pod, claims)
-        shape = self.shape(pod, claims) if ranking is not None and names else None
-        if ranking is None or shape is None:
+        with self._turn():
+            asked = self._asked(pod, claims) if names else None
+            if asked is not None:
+                ranking, shape = asked
+                nodes = ranking.accounts(shape, *self._known(names))
+                return Account(ranking.policy.name, ranking.policy.basis, nodes)
+        return None
+
+    def chooser(
+        self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()
+    ) -> DeviceChooser | None:
+        """Who chooses the devices on the node; None: the first ones that fit are taken. `beside`: claims of the pod
+        that are allocated.
+        """
+        with self._turn():
+            asked = self._asked(pod, claims)
+            if asked is not None:
+                return DeviceChooser(asked[0].policy, self.standing, asked[1], node, beside)
+        return None
+
+    def _asked(self, pod: Pod, claims: Sequence[ResourceClaim]) -> tuple[Ranking, PodShape] | None:
+        """Who answers for the pod, and what it looks like. Raises TooCostly and Exhausted."""
+        ranking = self._rankings.get(self.policy_of(pod, claims))
+        self._count_classes()
+        if ranking is None:
             return None
-        return Account(ranking.policy.name, ranking.policy.basis, ranking.accounts(shape, *self._known(names)))
+        if ranking.policy is self.fragmentation:
+            self._weighing.advance()
+        shape = self.shape(pod, claims)
+        return (ranking, shape) if shape is not None else None
 
     def _known(self, names: Sequence[str]) -> tuple[Sequence[str], Sequence[int]]:
         """Those of the nodes that are known, with their indexes."""
@@ -142,25 +198,6 @@ class Placement:
             return names, cast("list[int]", indexes)
         known = [(name, index) for name, index in zip(names, indexes, strict=True) if index is not None]
         return [name for name, _ in known], [index for _, index in known]
-
-    def chooser(
-        self, pod: Pod, claims: Sequence[ResourceClaim], node: str, beside: Sequence[ResourceClaim] = ()
-    ) -> DeviceChooser | None:
-        """Who chooses the devices on the node; None: the first ones that fit are taken. `beside`: claims of the pod
-        that are allocated.
-        """
-        ranking = self._ranking(pod, claims)
-        shape = self.shape(pod, claims) if ranking is not None else None
-        if ranking is None or shape is None:
-            return None
-        return DeviceChooser(ranking.policy, self.standing, shape, node, beside)
-
-    def _ranking(self, pod: Pod, claims: Sequence[ResourceClaim]) -> Ranking | None:
-        ranking = self._rankings.get(self.policy_of(pod, claims))
-        self._count_classes()
-        if ranking is not None and ranking.policy is self.fragmentation:
-            self._weighing.advance()
-        return ranking
 
     def policy_of(self, pod: Pod, claims: Sequence[ResourceClaim]) -> str:
         """The policy that is in force for the pod: that of its annotation, of a class it asks for, or of everybody."""
@@ -172,7 +209,13 @@ class Placement:
 
     def _weight(self, model: DeviceModel) -> float:
         """What a device counts: the most that a class of it does."""
-        return max((weight for filter, weight in self._counted if suitability(model, filter).selected), default=1.0)
+        return max((weight for filter, weight in self._counted if self._is_of(model, filter)), default=1.0)
+
+    def _is_of(self, model: DeviceModel, filter: Filter) -> bool:
+        try:
+            return suitability(model, filter, self.standing.lane).selected
+        except Waiting:  # an administrator's selector that takes so long counts for nothing
+            return False
 
     def _count_classes(self) -> None:
         """Look at the classes that have a weight, when they are new."""

@@ -46,5 +46,10 @@ def shape_of(load: Load, prepared: Sequence[PreparedClaims]) -> PodShape:
     return PodShape(load.cpu, load.memory, need)
 
 
+def filters_of(shape: PodShape) -> frozenset[Filter]:
+    """All filters of its requests."""
+    return frozenset(filter for demand in shape.need for filter, _ in demand.alternatives)
+
+
 def _alternative(ask: Ask) -> tuple[Filter, int]:
     return ask.filter, EVERY if ask.all else ask.count

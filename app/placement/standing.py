@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from app.allocation.cache.reduction import Reads, Reduction
+from app.allocation.lane import FREE, Lane
 from app.api.features import FeatureGates
 from app.devices.changes import ChangeLog
 from app.devices.holdings import NodeHoldings, PoolHoldings, together
@@ -53,18 +54,23 @@ class Standing:
         self._loads = loads
         self._features = features
         self._weight = weight
+        self._lane: Lane = FREE
         self._position = -1
         self._states: list[State | None] = []
         self._reads: Reads = frozenset()
         self._start()
         loads.changed = self.node_changed
 
+    def take(self, lane: Lane) -> None:
+        """From now on selectors are evaluated in this lane."""
+        self._lane = self._units.lane = lane
+
     def start_over(self) -> None:
         """What devices count is different: forget everything."""
         self._start()
 
     def _start(self) -> None:
-        self._units = Units(self._weight)
+        self._units = Units(self._weight, self._lane)
         self._stocks = Stocks()
         features = self._features
         self._layouts = Layouts(
@@ -104,6 +110,11 @@ class Standing:
                 self._states[index] = None
                 self.changes.note(index)
         self._position = self._nodes.changes.position
+
+    @property
+    def lane(self) -> Lane:
+        """What selectors are evaluated in."""
+        return self._lane
 
     @property
     def shares(self) -> bool:

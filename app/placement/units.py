@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.requests import Filter
 from app.allocation.selection import suitability
 from app.devices.holdings import Amounts
@@ -37,6 +38,14 @@ class Rate(NamedTuple):
 _NOTHING: Final = Rate(0.0, 0, ())
 
 
+class TooCostly(Exception):
+    """Evaluating the selectors of this filter takes longer than a policy is worth."""
+
+    def __init__(self, filter: Filter) -> None:
+        super().__init__(filter)
+        self.filter = filter
+
+
 class Unit:
     """See the module. `free`: how much of it is left, of `whole`. `unity`: how much that is in one piece, of `whole` as
     well: half a device is worth less than half. `number` tells units apart.
@@ -53,12 +62,15 @@ class Unit:
         self._rates: dict[Filter, Rate] = {}
 
     def rate(self, filter: Filter) -> Rate:
-        """Remembered."""
+        """Remembered. Raises TooCostly and Exhausted."""
         found = self._rates.get(filter)
         if found is None:
             if len(self._rates) >= REMEMBERED:
                 self._rates.clear()
-            found = self._rates[filter] = self._rate(filter)
+            try:
+                found = self._rates[filter] = self._rate(filter)
+            except Waiting:
+                raise TooCostly(filter) from None
         return found
 
     @property
@@ -84,7 +96,7 @@ class DeviceUnit(Unit):
         self._shared = shared
 
     def _rate(self, filter: Filter) -> Rate:
-        found = suitability(self._model, filter)
+        found = suitability(self._model, filter, self._units.lane)
         if found.lost is not None or not found.selected:
             return _NOTHING
         if not self._shared:
@@ -168,9 +180,7 @@ class CountedUnit(Unit):
         if any(amount < 0 for amount in self._left):
             return _NOTHING
         wanted = [
-            index
-            for index, member in enumerate(self._members)
-            if _selected(member.model, filter) and self._fits(member)
+            index for index, member in enumerate(self._members) if self._selected(member, filter) and self._fits(member)
         ]
         if not wanted:
             return _NOTHING
@@ -184,6 +194,10 @@ class CountedUnit(Unit):
         after = {(unit := self._without(index)).number: unit for index in wanted}
         return Rate(self.free, copies, tuple(after.values()))
 
+    def _selected(self, member: Member, filter: Filter) -> bool:
+        found = suitability(member.model, filter, self._units.lane)
+        return found.selected and found.lost is None
+
     def _fits(self, member: Member) -> bool:
         return all(self._left[counter] >= amount for counter, amount in member.charge)
 
@@ -195,16 +209,14 @@ class CountedUnit(Unit):
         return self._units.counted(self._tie, members, tuple(left))
 
 
-def _selected(model: DeviceModel, filter: Filter) -> bool:
-    found = suitability(model, filter)
-    return found.selected and found.lost is None
-
-
 class Units:
-    """All units by what they offer. `weight`: what a device of a model counts."""
+    """All units by what they offer. `weight`: what a device of a model counts. `lane`: what evaluating selectors may
+    cost in this turn.
+    """
 
-    def __init__(self, weight: Callable[[DeviceModel], float]) -> None:
+    def __init__(self, weight: Callable[[DeviceModel], float], lane: Lane = FREE) -> None:
         self.weight = weight
+        self.lane = lane
         self._by_content: dict[Hashable, Unit] = {}
         self._count = 0
 

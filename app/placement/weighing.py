@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
+from app.allocation.lane import Exhausted
 from app.placement.policies import Fragmentation
 from app.placement.standing import Standing
+from app.placement.units import TooCostly
 from app.placement.workload import Weights, Workload, plain, scarce
 
 EAGER: Final = 64
@@ -34,15 +36,15 @@ class Weighing:
         self._under_way: Generator[int, None, Weights] | None = None
 
     def advance(self) -> None:
-        """Begin when it is time, and do a portion of what has begun."""
+        """Begin when it is time, and do a portion of what has begun. Raises TooCostly and Exhausted."""
         self._standing.catch_up()
         if self._epoch != self._standing.epoch:
             self._epoch, self._pods, self._under_way = self._standing.epoch, -1, None
         if self._under_way is None and self._is_due():
-            self._pods = self._workload.pods
             if not self._fragmentation.version:
                 self._fragmentation.weigh(plain(self._workload.frequencies()))
             self._under_way = scarce(tuple(self._workload.frequencies()), tuple(self._standing.census()))
+            self._pods = self._workload.pods
         if self._under_way is not None:
             self._continue(self._under_way)
 
@@ -59,3 +61,6 @@ class Weighing:
                 self._fragmentation.weigh(end.value)
                 self._under_way = None
                 return
+            except (TooCostly, Exhausted):  # begun anew by the next question
+                self._under_way, self._pods = None, -1
+                raise

@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from app.placement.podshape import Need, PodShape
+from app.allocation.requests import Filter
+from app.placement.podshape import Need, PodShape, filters_of
 from app.placement.state import State
 from app.placement.stock import Stock
 
@@ -65,6 +66,11 @@ class Workload:
             kept = sorted(self._counts, key=lambda known: -self._counts[known])[: MOST_SHAPES // 2]
             self._counts = {known: self._counts[known] for known in kept}
             self._held = sum(self._counts.values())
+
+    def forget(self, filter: Filter) -> None:
+        """No shape with this filter counts any more."""
+        self._counts = {shape: count for shape, count in self._counts.items() if filter not in filters_of(shape)}
+        self._held = sum(self._counts.values())
 
     def frequencies(self) -> Iterator[tuple[PodShape, float]]:
         """The share of each shape in all that are remembered."""

@@ -1,0 +1,58 @@
+"""Selectors that cost too much: who has one gets no policy, and nobody else loses theirs."""
+
+from __future__ import annotations
+
+from app.api.decoding import convert
+from app.api.resource import ResourceClaim
+from app.placement.podshape import filters_of
+from tests.support.placement.gpunodes import NAMESPACE, GpuNodes, gpus
+
+TEN = str(list(range(10)))
+HEAVY = f"{TEN}.all(a, {TEN}.all(b, {TEN}.all(c, {TEN}.all(d, a + b + c + d >= 0))))"
+
+
+def heavy(name: str = "heavy") -> ResourceClaim:
+    """True for every device, after ten thousand steps."""
+    exactly = {
+        "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1,
+        "selectors": [{"cel": {"expression": HEAVY}}], "capacity": {"requests": {"milli": "500"}},
+    }  # fmt: skip
+    metadata = {"name": name, "namespace": NAMESPACE, "uid": name}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    return convert(ResourceClaim, {"metadata": metadata, "spec": spec})
+
+
+def half_used() -> GpuNodes:
+    made = GpuNodes("fragmentation")
+    made.add("idle", 4)
+    made.add("used", 4)
+    made.occupy("used", 500)
+    for number in range(4):
+        made.placement.learn(made.pod(f"whole-{number}"), [gpus()])
+        made.placement.learn(made.pod(f"half-{number}"), [gpus(milli=500)])
+    return made
+
+
+def test_a_pod_with_a_selector_that_costs_too_much_gets_no_policy() -> None:
+    made = half_used()
+    for _ in range(3):
+        assert made.placement.choose(made.pod("p"), [heavy()], made.names) == ""
+    assert made.placement.chooser(made.pod("p"), [heavy()], "used") is None
+    assert made.devices(made.pod("p"), "used", heavy()) == "gpu-0"
+
+
+def test_others_keep_their_policy_and_their_weights() -> None:
+    made = half_used()
+    assert made.placement.choose(made.pod("p"), [gpus(milli=500)], made.names) == "used"
+    for number in range(3):
+        made.placement.learn(made.pod(f"heavy-{number}"), [heavy(f"heavy-{number}")])
+        made.placement.choose(made.pod("h"), [heavy()], made.names)
+        version = made.placement.fragmentation.version
+        made.placement.learn(made.pod(f"more-{number}"), [gpus()])
+        for _ in range(2):  # the first question finds out that the shape has to be forgotten
+            chosen = made.placement.choose(made.pod("p"), [gpus(milli=500)], made.names)
+        assert chosen == "used"
+        assert made.placement.fragmentation.version > version
+    learned = [filter for shape, _ in made.placement.workload.frequencies() for filter in filters_of(shape)]
+    assert learned
+    assert [filter for filter in learned if HEAVY in filter.selectors] == []
