@@ -27,7 +27,7 @@ def demo(directory: Path, *more: str) -> list[str]:
 def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:
     done = subprocess.run(demo(tmp_path, "--once"), cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "9 pods run, 1 waits and says why" in done.stdout
+    assert "14 pods run, 2 wait and say why" in done.stdout
     assert re.search(
         r"unschedulable +- +- +as expected +0/4 nodes are available: 4 cannot allocate all claims", done.stdout
     )

@@ -63,6 +63,17 @@ async def test_a_prioritized_list_falls_back_to_the_best_there_is(flow: Flow) ->
     assert flow.pod("dra-samples", "prioritized").spec.node_name != "node-4"
 
 
+async def test_with_a_policy_one_more_large_pod_fits(flow: Flow) -> None:
+    cluster = flow.cluster
+    await cluster.apply_samples("placement")
+    small = [f"{policy}-small-{letter}" for policy in ("first-fit", "fragmentation") for letter in "ab"]
+    await cluster.wait_until(lambda: cluster.running("dra-placement", *small, "fragmentation-pair"))
+    await cluster.wait_until(lambda: flow.reason("dra-placement", "first-fit-pair")[0] == "Unschedulable")
+    taken = {name: flow.devices("dra-placement", name)[0].rpartition("/")[2] for name in small}
+    assert (taken["first-fit-small-a"], taken["first-fit-small-b"]) == ("gpu-0", "gpu-1")
+    assert (taken["fragmentation-small-a"], taken["fragmentation-small-b"]) == ("gpu-0", "gpu-2")
+
+
 async def test_a_pod_that_fits_nowhere_says_why_and_leaves_the_extender_in_peace(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("unschedulable")
@@ -82,8 +93,8 @@ async def test_all_samples_together_find_their_place(flow: Flow) -> None:
     await cluster.apply_samples(*FIRST_SAMPLES)
 
     def placed() -> bool:
-        pods = [pod for pod in cluster.pods() if pod.metadata.name != "unschedulable"]
-        return len(pods) == 9 and all(pod.status.phase == "Running" for pod in pods)
+        pods = [pod for pod in cluster.pods() if pod.metadata.name not in ("unschedulable", "first-fit-pair")]
+        return len(pods) == 14 and all(pod.status.phase == "Running" for pod in pods)
 
     await cluster.wait_until(placed)
     assert flow.wrong() == []
