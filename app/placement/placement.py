@@ -150,6 +150,10 @@ class Placement:
                 self._filters[filter] = True
         return shape
 
+    def has_opinion(self, pod: Pod, claims: Sequence[ResourceClaim]) -> bool:
+        """False when nothing is to be chosen for the pod: it gets the first devices that fit."""
+        return self.policy_of(pod, claims) in self._rankings
+
     def choose(self, pod: Pod, claims: Sequence[ResourceClaim], names: Sequence[str]) -> str:
         """The node for the pod, of these that fit; empty when the policy has no opinion."""
         with self._turn():

@@ -21,7 +21,7 @@ MOST_PODS: Final = 1 << 16
 MOST_SHAPES: Final = 512
 """Shapes that are told apart; the rarest half is forgotten when there are more."""
 
-SCARCITY_LIMIT: Final = 10.0
+SCARCITY_LIMIT: Final = 20.0
 """Nothing counts more than so many times its frequency, however scarce."""
 FED_PART: Final = 0.5
 """λ: how much of a device's worth needs CPU and memory beside it."""

@@ -38,7 +38,7 @@ def best_cost(machines: list[Machine], number: int, shape: Shape, seen: dict[Sha
     weights = {}
     for kind, count in seen.items():
         offered = sum(usable(machine, kind) for machine in machines)
-        weights[kind] = count / total * (min(10.0, free / offered) if offered else 10.0)
+        weights[kind] = count / total * (min(20.0, free / offered) if offered else 20.0)
     cpu, memory, left, model = machines[number]
     cores, gib, count, milli, _ = shape
     before = sum(weight * usable(machines[number], kind) for kind, weight in weights.items())

@@ -57,7 +57,7 @@ def _prefer_by_policy(view: View, subject: Subject, scores: dict[str, int]) -> N
     """Where a policy is in force it chooses among the nodes with the best score, and only its choice keeps a score:
     0 to 10 is too coarse to say more.
     """
-    if view.placement is None:
+    if not _has_policy(view, subject):
         return
     found = set(scores.values())
     best = max(found, default=0)
@@ -70,9 +70,16 @@ def _prefer_by_policy(view: View, subject: Subject, scores: dict[str, int]) -> N
         scores[chosen] = MOST
 
 
+def _has_policy(view: View, subject: Subject) -> bool:
+    """False when the first devices that fit are taken; asked before anything is done for thousands of nodes."""
+    if view.placement is None:
+        return False
+    return subject.wanted is not None or view.placement.has_opinion(subject.pod, subject.claims.pending)
+
+
 def chosen_of(view: View, subject: Subject, names: Sequence[str]) -> str:
     """The node that the pod's policy chooses of these, on which the pod fits; empty when there is no policy."""
-    if view.placement is None:
+    if view.placement is None or not _has_policy(view, subject):
         return ""
     claims, nodes = typical(view, subject, names)
     return view.placement.choose(subject.pod, claims, nodes)
