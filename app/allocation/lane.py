@@ -7,6 +7,7 @@ Promises
   was found out until then is remembered, so that the same call gets further in its next turn.
 - One question that is larger than the `ceiling` is left to workers: `Waiting` is raised, with the reason for people,
   and the question is in `asked`. An answer is kept by content in `Answers`; the same question is not tried again.
+- The turns of one call share what they have to wait for (`waited`): the next turn does not find it out again.
 
 Units of work are those of `app.cel.work`: about a microsecond each.
 """
@@ -37,6 +38,10 @@ LEFT: Final = 5
 """Units that finding a question among those left to workers costs."""
 
 
+Waited = dict[tuple[object, str], str]
+"""By what is decided and node: the reason why nobody can say yet, as an earlier turn of the call found it."""
+
+
 class Exhausted(Exception):
     """The call has to let others go first."""
 
@@ -56,6 +61,13 @@ class Lane:
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
         """Try one question with the `share`-th part of the ceiling. Raises TooMuch, Exhausted and Waiting."""
         return do(None)
+
+    def waiting(self, what: object, node: str) -> str:
+        """Why an earlier turn of the call could not decide this on the node; empty when it did not try, or could."""
+        return ""
+
+    def wait(self, what: object, node: str, reason: str) -> None:
+        """Let later turns of the call know that this cannot be decided on the node yet."""
 
     def known(self, key: Hashable) -> Answered | None:
         """What a worker has answered."""
@@ -124,7 +136,10 @@ class CountedLane(Lane):
     are not asked for this call; empty when they are. At most `room` questions are put.
     """
 
-    __slots__ = ("_answers", "_ceiling", "_last", "_left", "_refusal", "_room", "asked", "unfinished", "used", "waits")
+    __slots__ = (
+        "_answers", "_ceiling", "_last", "_left", "_refusal", "_room", "_waited", "asked", "unfinished", "used",
+        "waits",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -135,6 +150,7 @@ class CountedLane(Lane):
         last: bool = False,
         room: int = ROOM,
         refusal: Callable[[], str] = str,
+        waited: Waited | None = None,
     ) -> None:
         self.asked: dict[Hashable, Question] = {}
         self.used = 0
@@ -148,6 +164,7 @@ class CountedLane(Lane):
         self._last = last
         self._room = room
         self._refusal = refusal
+        self._waited: Waited = {} if waited is None else waited
 
     def spend(self, units: int) -> None:
         if self._left <= 0:
@@ -172,6 +189,15 @@ class CountedLane(Lane):
             used = max(1, allowed - work.left)
             self._left -= used
             self.used += used
+
+    def waiting(self, what: object, node: str) -> str:
+        reason = self._waited.get((what, node), "")
+        self.waits = self.waits or bool(reason)
+        return reason
+
+    def wait(self, what: object, node: str, reason: str) -> None:
+        if not self.unfinished:
+            self._waited[what, node] = reason
 
     def known(self, key: Hashable) -> Answered | None:
         return self._answers.get(key)

@@ -101,7 +101,7 @@ class Extender:
             binding=MappingProxyType(binding),
             clearing=clearing,
             settled=idle.is_settled,
-            lane=lambda: self._inquiries.lane(),
+            lanes=lambda: self._inquiries.lanes(),
             placement=placement,
         )
         self._leading: Callable[[], bool] = lambda: True

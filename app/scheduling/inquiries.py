@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import count, repeat
 from typing import Final, TypeVar
 
 import msgspec
 import structlog
 from cachetools import TTLCache
 
-from app.allocation.lane import FREE, Answers, CountedLane, Exhausted, Lane
+from app.allocation.lane import FREE, Answers, CountedLane, Exhausted, Lane, Waited
 from app.allocation.questions import Overrun, Question, kind_of
 from app.api.core import Pod
 from app.devices.content import digest
@@ -126,8 +127,9 @@ class Inquiries:
             return decision(self._view), False
         asker = _Asker(self._view, pod)
         left = self._view.limits.call_work
+        waited: Waited = {}
         while True:
-            lane = self._lane(asker, last=left <= self._view.limits.turn_work)
+            lane = self._lane(asker, waited, last=left <= self._view.limits.turn_work)
             try:
                 found = decision(self._view.within(lane))
             except Exhausted:
@@ -153,14 +155,18 @@ class Inquiries:
             except TimeoutError:
                 return found
 
-    def lane(self) -> Lane:
-        """For one turn of a question that is no verb's: nothing is asked of workers for it."""
+    def lanes(self) -> Iterator[Lane]:
+        """For the turns of a question that is no verb's, one after the other: nothing is asked of workers for it."""
         if self._workers is None:
-            return FREE
-        limits = self._view.limits
-        return CountedLane(self._answers, allowance=limits.turn_work, ceiling=limits.question_work)
+            yield from repeat(FREE)
+        limits, waited = self._view.limits, Waited()
+        for turn in count(1):
+            last = turn * limits.turn_work >= limits.call_work
+            yield CountedLane(
+                self._answers, allowance=limits.turn_work, ceiling=limits.question_work, last=last, waited=waited
+            )
 
-    def _lane(self, asker: _Asker, *, last: bool) -> CountedLane:
+    def _lane(self, asker: _Asker, waited: Waited, *, last: bool) -> CountedLane:
         limits = self._view.limits
         return CountedLane(
             self._answers,
@@ -168,6 +174,7 @@ class Inquiries:
             ceiling=limits.question_work,
             last=last,
             refusal=lambda: self._refusal(asker),
+            waited=waited,
         )
 
     def _refusal(self, asker: _Asker) -> str:

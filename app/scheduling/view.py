@@ -7,6 +7,7 @@ time is noted. What it shows is live: it changes between two awaits when the wat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from itertools import repeat
 from typing import Protocol
 
 import msgspec
@@ -65,8 +66,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """UIDs of claims whose allocation is being taken back."""
     placement: Placement | None = None
     """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
-    lane: Callable[[], Lane] = lambda: FREE
-    """For a question that is no verb's: what one turn of it may do."""
+    lanes: Callable[[], Iterator[Lane]] = lambda: repeat(FREE)
+    """For a question that is no verb's: what its turns may do, one after the other."""
     settled: Callable[[ResourceClaim], bool] = lambda claim: False
     """True when no bind relies on the claim's allocation any more, not even one of another replica."""
 
@@ -82,9 +83,11 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         """The same, with decisions whose work the lane counts: they may raise Exhausted and Waiting."""
         return msgspec.structs.replace(self, decisions=self.decisions.within(lane))
 
-    def turn(self) -> View:
-        """The same, for one turn of a question: it may raise Exhausted, and goes on in another one."""
-        return self.within(self.lane())
+    def turns(self) -> Iterator[View]:
+        """The same, for the turns of one question. Each may raise Exhausted, and it goes on in the next; what is too
+        much for a number of turns is refused as unknown in the last ones.
+        """
+        return map(self.within, self.lanes())
 
     def overlay(self) -> Overlay:
         """The state as it is, to put hypothetical states over. Decide on them with `decisions.over`."""

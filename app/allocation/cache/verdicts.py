@@ -137,13 +137,19 @@ class Table:
         different = None if overlay.is_empty else overlay
         for _ in range(row.count(UNDECIDED)):
             position = row.index(UNDECIDED, position + 1)
+            name = names[position]
+            reason = lane.waiting(self, name)
             try:
-                row[position] = self._decide(names[position], search, different, lane)
+                row[position] = self._refusal(reason) if reason else self._decide(name, search, different, lane)
             except Waiting as waiting:
-                row[position] = self._number_of(_Outcome(False, str(waiting)))
+                lane.wait(self, name, str(waiting))
+                row[position] = self._refusal(str(waiting))
             if row[position] == FAILED:
                 return row[: position + 1]
         return row
+
+    def _refusal(self, reason: str) -> int:
+        return self._number_of(_Outcome(False, reason))
 
     def _catch_up(self) -> None:
         changes = self._nodes.changes

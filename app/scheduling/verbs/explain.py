@@ -91,12 +91,12 @@ def explain_pod(view: View, pod: Pod, names: Sequence[str]) -> PodExplanation:
 
 def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, None, PodExplanation]:
     """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
-    subject = subject_of(view, pod)
+    subject, turns = subject_of(view, pod), view.turns()
     fits: list[str] = []
     by_reason: dict[str, list[str]] = {}
     error = ""
     for start in range(0, len(names), PORTION):
-        judgement = yield from _judged(view, subject, names[start : start + PORTION])
+        judgement = yield from _judged(turns, subject, names[start : start + PORTION])
         error = error or judgement.error
         fits.extend(judgement.fits)
         for name, reason in judgement.refused.items():
@@ -104,7 +104,7 @@ def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, No
         yield
     groups: list[NodeGroup] = []
     for reason, nodes in () if error else by_reason.items():
-        groups.extend((yield from _examined(view, subject, reason, nodes)))
+        groups.extend((yield from _examined(view, turns, subject, reason, nodes)))
     return PodExplanation(
         pod=pod.metadata.key,
         state=_state(pod),
@@ -112,7 +112,7 @@ def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, No
         fits=() if error else tuple(fits),
         groups=tuple(sorted(groups, key=lambda group: -len(group.nodes))),
         error=error,
-        placement=None if error else _placement(view, subject, fits),
+        placement=None if error else _placement(next(turns), subject, fits),
     )
 
 
@@ -125,10 +125,9 @@ def _placement(view: View, subject: Subject | Refusal | Failure, fits: Sequence[
     if account is None or not account.nodes or not claims:
         return account
     node = account.nodes[0].node
-    decisions = view.turn().decisions
     try:
-        first = decisions.plan(claims, node)
-        chosen = decisions.plan(
+        first = view.decisions.plan(claims, node)
+        chosen = view.decisions.plan(
             claims, node, view.placement.chooser(subject.pod, claims, node, subject.claims.allocated)
         )
     except (Exhausted, Waiting):
@@ -143,7 +142,7 @@ def _devices(plan: Plan | Unfit | Failure) -> tuple[str, ...]:
 
 
 def _examined(
-    view: View, subject: Subject | Refusal | Failure, reason: str, nodes: list[str]
+    view: View, turns: Iterator[View], subject: Subject | Refusal | Failure, reason: str, nodes: list[str]
 ) -> Generator[None, None, Sequence[NodeGroup]]:
     """The nodes of one reason, told apart by what the search says about the first of them, names aside."""
     if not isinstance(subject, Subject):
@@ -151,7 +150,7 @@ def _examined(
     examples: dict[Explanation | None, Explanation | None] = {}
     alike: dict[Explanation | None, list[str]] = {}
     for name in nodes[:EXAMINED]:
-        found = yield from _explanation(view, subject, name)
+        found = yield from _explanation(view, turns, subject, name)
         kind = found and found.anonymous()
         examples.setdefault(kind, found)
         alike.setdefault(kind, []).append(name)
@@ -164,23 +163,27 @@ def _examined(
     return groups
 
 
-def _judged(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]) -> Generator[None, None, Judgement]:
+def _judged(
+    turns: Iterator[View], subject: Subject | Refusal | Failure, names: Sequence[str]
+) -> Generator[None, None, Judgement]:
     """In as many turns as it takes: what is found out in one is remembered for the next."""
     while True:
         try:
-            return judge(view.turn(), subject, names)
+            return judge(next(turns), subject, names)
         except Exhausted:
             yield
 
 
-def _explanation(view: View, subject: Subject, name: str) -> Generator[None, None, Explanation | None]:
+def _explanation(
+    view: View, turns: Iterator[View], subject: Subject, name: str
+) -> Generator[None, None, Explanation | None]:
     """The allocator's account; None when there is nothing to allocate on the node, or nobody knows yet."""
     claims = _pending(view, subject, name)
     if not claims or name not in view.cluster.nodes:
         return None
     while True:
         try:
-            return view.turn().decisions.explain(claims, name)
+            return next(turns).decisions.explain(claims, name)
         except Exhausted:
             yield
         except Waiting:
