@@ -40,6 +40,9 @@ PRIORITIZED_LIST: Final = PrioritizedList()
 
 REMEMBERED_TABLES = 256
 REMEMBERED_LENSES = 256
+REMEMBERED_BYTES: Final = 2**27
+"""What tables may keep, and what lenses may: filters with their compiled selectors."""
+
 REMEMBERED_REDUCTIONS = 16
 
 REQUEST = 10
@@ -51,15 +54,26 @@ Signature = tuple[tuple[bytes, ...], tuple[int, ...]]
 """What claims ask for, and the versions of the classes they ask for it."""
 
 
+def _size(kept: int, entries: int) -> int:
+    """What one of at most so many entries counts for: there is room for four, however large they are."""
+    return min(max(kept, REMEMBERED_BYTES // entries), REMEMBERED_BYTES // 4)
+
+
+def _table_size(table: Table | Failure) -> int:
+    return _size(table.size if isinstance(table, Table) else 0, REMEMBERED_TABLES)
+
+
 class _Memory:
     """What decisions on all states of one cluster share. `searches` counts those made for verdicts."""
 
     def __init__(self) -> None:
         self.searches = 0
-        self.tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_TABLES)
-        self.scored_tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_TABLES)
+        self.tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_BYTES, _table_size)
+        self.scored_tables: LRUCache[Signature, Table | Failure] = LRUCache(REMEMBERED_BYTES, _table_size)
         """For a scorer that tells nodes apart which are one to the search."""
-        self.lenses: LRUCache[Focus, Lens] = LRUCache(REMEMBERED_LENSES)
+        self.lenses: LRUCache[Focus, Lens] = LRUCache(
+            REMEMBERED_BYTES, lambda lens: _size(lens.size, REMEMBERED_LENSES)
+        )
         self.reductions: LRUCache[Reads, Reduction] = LRUCache(REMEMBERED_REDUCTIONS)
         self.states = PoolStates()
 

@@ -8,9 +8,10 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from cachetools import LRUCache
 
 from app.allocation.plan import Failure
 from app.api.features import FeatureGates
@@ -26,6 +27,13 @@ from app.api.resource import (
     ExactDeviceRequest,
     ResourceClaim,
 )
+from app.cel import remembered_bytes
+
+REMEMBERED_BYTES: Final = 2**26
+"""What filters may keep when nobody uses them, with their compiled selectors."""
+
+FILTER_BYTES: Final = 2**13
+"""What a filter counts for at least."""
 
 _NO_CAPACITY: Final[Mapping[str, Quantity]] = {}
 
@@ -37,7 +45,7 @@ class Filter:
     device is remembered under it. `compiled` is where the compiled selectors are kept.
     """
 
-    __slots__ = ("capacity", "class_selectors", "compiled", "features", "selectors", "tolerations")
+    __slots__ = ("capacity", "class_selectors", "compiled", "features", "selectors", "size", "tolerations")
 
     def __init__(
         self,
@@ -53,9 +61,14 @@ class Filter:
         self.features = features
         self.compiled: Any = None
         self.capacity: Mapping[str, Quantity] = dict(capacity) if capacity else _NO_CAPACITY
+        compiled = sum(map(remembered_bytes, (*class_selectors, *selectors)))
+        self.size = min(FILTER_BYTES + compiled, REMEMBERED_BYTES // 4)
+        """How many bytes it counts for: at least four filters are remembered, however large they are."""
 
 
-@lru_cache(maxsize=4096)
+_filters: LRUCache[Hashable, Filter] = LRUCache(REMEMBERED_BYTES, getsizeof=lambda filter: filter.size)
+
+
 def _filter(
     class_selectors: tuple[str, ...],
     selectors: tuple[str, ...],
@@ -63,8 +76,12 @@ def _filter(
     capacity: tuple[tuple[str, str, Quantity], ...],
     features: FeatureGates,
 ) -> Filter:
-    amounts = tuple((name, amount) for name, _, amount in capacity)
-    return Filter(class_selectors, selectors, tolerations, amounts, features)
+    content = class_selectors, selectors, tolerations, capacity, features
+    found = _filters.get(content)
+    if found is None:
+        amounts = tuple((name, amount) for name, _, amount in capacity)
+        found = _filters[content] = Filter(class_selectors, selectors, tolerations, amounts, features)
+    return found
 
 
 class Ask:

@@ -23,6 +23,9 @@ UNDECODABLE: Final = (msgspec.DecodeError, ValueError, RecursionError, MemoryErr
 """What a decoder may raise for bytes that others wrote: its own errors, and those of the types it makes."""
 
 
+_LONGEST_REPEATED: Final = 64
+
+
 class DecodeError(ValueError):
     """An object that cannot be decoded. `name` is namespace/name, or empty when even that is unreadable."""
 
@@ -34,9 +37,14 @@ class DecodeError(ValueError):
 
 
 @lru_cache(maxsize=65536)
-def _quantity(text: str) -> Quantity:
+def _repeated(text: str) -> Quantity:
     """Slices repeat the same few amounts thousands of times: one object each."""
     return Quantity.parse(text)
+
+
+def _quantity(text: str) -> Quantity:
+    """What is longer than people write is not kept."""
+    return _repeated(text) if len(text) <= _LONGEST_REPEATED else Quantity.parse(text)
 
 
 def _decode_hook(kind: type, value: Any) -> Any:

@@ -17,7 +17,7 @@ both errors can be pickled, programs cannot.
 from app.cel.device import DeviceView, ReadSet
 from app.cel.environment import CelGates
 from app.cel.errors import CelCompileError, CelRuntimeError
-from app.cel.program import Program, compile_selector
+from app.cel.program import Program, compile_selector, remembered_bytes
 from app.cel.work import TooMuch, Work, unlimited
 
 __all__ = [
@@ -30,5 +30,6 @@ __all__ = [
     "TooMuch",
     "Work",
     "compile_selector",
+    "remembered_bytes",
     "unlimited",
 ]

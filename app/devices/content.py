@@ -24,6 +24,8 @@ H = TypeVar("H", bound=Hashable)
 DIGEST_BYTES: Final = 16
 SHARED_VALUES: Final = 65_536
 """How many distinct values are kept for sharing; what is rarer (serial numbers) is kept by its owners only."""
+LARGEST_SHARED: Final = 1024
+"""Bytes of content. Larger values are seldom repeated, and would keep much after their owners are gone."""
 
 
 def _exact(value: Any) -> Any:
@@ -68,8 +70,12 @@ _values: LRUCache[bytes, Any] = LRUCache(SHARED_VALUES)
 
 
 def shared(value: T) -> T:
-    """The first value of this content that was seen lately, for parts that many owners repeat."""
-    return _values.setdefault(encode(value), value) if value else value
+    """The first value of this content that was seen lately, for parts that many owners repeat, unless it is large."""
+    if not value:
+        return value
+    content = encode(value)
+    found: T = _values.setdefault(content, value) if len(content) <= LARGEST_SHARED else value
+    return found
 
 
 @lru_cache(maxsize=SHARED_VALUES)

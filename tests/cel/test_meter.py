@@ -25,7 +25,9 @@ from app.cel import (
 )
 from app.cel import meter as meters
 from app.cel.frame import Frame
-from tests.cel.expressions import SELECTORS
+from tests.support.cel.expressions import SELECTORS
+
+pytestmark = pytest.mark.slow
 
 VIEW = DeviceView.build("ab", {}, {})
 

@@ -13,17 +13,20 @@ from tests.support.hostile.selectors import LONGEST, NAMED, Grammar
 from tests.support.hostile.things import MOST_BYTES, Objects
 
 
+@pytest.mark.slow
 def test_there_are_more_than_120_things_and_half_of_them_are_generated() -> None:
     things = catalogue(1)
     assert len(things) >= 120
     assert sum(thing.generated for thing in things) >= len(things) / 2
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_things_and_another_one_others() -> None:
     assert msgspec.json.encode(catalogue(3, each=2)) == msgspec.json.encode(catalogue(3, each=2))
     assert msgspec.json.encode(catalogue(3, each=2)) != msgspec.json.encode(catalogue(4, each=2))
 
 
+@pytest.mark.slow
 def test_no_object_is_too_large_for_etcd_and_no_name_comes_twice() -> None:
     things = catalogue(1)
     objects = [body for thing in things if isinstance(thing.act, Objects) for body in thing.act.bodies]

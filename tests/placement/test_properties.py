@@ -20,6 +20,8 @@ from app.placement.strategy import Strategy
 from tests.support.allocation.checking import violations
 from tests.support.allocation.strategies import scenarios
 
+pytestmark = pytest.mark.slow
+
 POD = convert(Pod, {"metadata": {"name": "p", "uid": "p"}})
 Answer = Plan | Unfit | Failure
 

@@ -89,6 +89,7 @@ async def test_a_worker_says_what_this_process_would_say(pool: WorkerPool) -> No
     assert pool.starts == 1
 
 
+@pytest.mark.slow
 async def test_what_takes_too_much_cpu_time_is_stopped_and_the_next_question_answered(
     pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

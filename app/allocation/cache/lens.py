@@ -47,6 +47,11 @@ class Focus(msgspec.Struct, frozen=True):
     in_use: bool
     every: bool = False
 
+    @property
+    def size(self) -> int:
+        """How many bytes its filters count for."""
+        return sum(filter.size for filter in self.filters)
+
 
 def focus(prepared: PreparedClaims, scorer: Scorer | None = None) -> Focus:
     """What the search for the claims looks at, and the scorer that rates what it finds."""
@@ -70,6 +75,7 @@ class Lens:
     """
 
     def __init__(self, focus: Focus, *, reduction: Reduction, states: PoolStates) -> None:
+        self.size = focus.size
         self._focus = focus
         self._kinds = Kinds(focus.filters, focus.attributes, every=focus.every)
         self._reduction = reduction

@@ -69,6 +69,8 @@ class Table:
     """
 
     def __init__(self, lens: Lens, nodes: Nodes, ledger: Ledger) -> None:
+        self.size = lens.size
+        """How many bytes its filters count for."""
         self._lens = lens
         self._nodes = nodes
         self._ledger = ledger

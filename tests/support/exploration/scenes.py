@@ -26,21 +26,7 @@ from tests.support.exploration.stage import (
 from tests.support.simulation.objects import make_pod
 
 QUICK = (
-    Scene(
-        name="two claims, one device, two replicas",
-        least=4_000,
-        objects=FRESH,
-        binds=(Bind("p", 0), Bind("q", 1)),
-    ),
     Scene(name="one shared claim, two replicas", least=700, objects=SHARED, binds=(Bind("p", 0), Bind("q", 1))),
-    Scene(
-        name="two claims, one replica",
-        least=100,
-        objects=RIVALS,
-        binds=(Bind("p", 0), Bind("q", 0)),
-        replicas=1,
-        limits=1,
-    ),
     Scene(
         name="one bind, two lost replies",
         least=600,
@@ -53,6 +39,20 @@ QUICK = (
 )
 
 SLOW = (
+    Scene(
+        name="two claims, one device, two replicas",
+        least=4_000,
+        objects=FRESH,
+        binds=(Bind("p", 0), Bind("q", 1)),
+    ),
+    Scene(
+        name="two claims, one replica",
+        least=100,
+        objects=RIVALS,
+        binds=(Bind("p", 0), Bind("q", 0)),
+        replicas=1,
+        limits=1,
+    ),
     Scene(
         name="rivals, a lost reply",
         least=12_000,
