@@ -132,13 +132,13 @@ class Answers:
 class CountedLane(Lane):
     """One turn of a call on the event loop: about `allowance` units of work, and no question larger than `ceiling`.
 
-    `last`: there is no next turn, so what is not found out in this one is refused. `refusal` says why workers
-    are not asked for this call; empty when they are. At most `room` questions are put.
+    `last`: there is no next turn, so what is not found out in this one is refused, as `stopped` says. `refusal` says
+    why workers are not asked for this call; empty when they are. At most `room` questions are put.
     """
 
     __slots__ = (
-        "_answers", "_ceiling", "_last", "_left", "_refusal", "_room", "_waited", "asked", "unfinished", "used",
-        "waits",
+        "_answers", "_ceiling", "_last", "_left", "_refusal", "_room", "_stopped", "_waited", "asked", "unfinished",
+        "used", "waits",
     )  # fmt: skip
 
     def __init__(
@@ -148,6 +148,7 @@ class CountedLane(Lane):
         allowance: int,
         ceiling: int,
         last: bool = False,
+        stopped: str = SEARCHING,
         room: int = ROOM,
         refusal: Callable[[], str] = str,
         waited: Waited | None = None,
@@ -162,6 +163,7 @@ class CountedLane(Lane):
         self._left = allowance
         self._ceiling = ceiling
         self._last = last
+        self._stopped = stopped
         self._room = room
         self._refusal = refusal
         self._waited: Waited = {} if waited is None else waited
@@ -176,7 +178,7 @@ class CountedLane(Lane):
         if not self._last:
             raise Exhausted
         self.unfinished = True
-        raise Waiting(SEARCHING)
+        raise Waiting(self._stopped)
 
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
         if self._left <= 0:

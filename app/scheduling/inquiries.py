@@ -5,9 +5,11 @@ Promises
   call. After that, nodes that are not decided are refused, and the pod is woken to go on.
 - Whatever is left to workers is asked once, however many pods, nodes and calls want to know it. Namespaces take turns,
   and the claims within one: a claim with thousands of questions is as far from an answer as one with a few.
-- Claims of one content get so much of the workers' time and no more: then their other questions are not asked, and
-  their pods are told so, for a while.
-- Pods that were refused for want of an answer are woken when the questions of some claims are all answered.
+- Claims of one content get so much of the workers' time, and of calls that come to no end, and no more: then their
+  other questions are not asked, a call for them gets one turn, and their pods are told so, for a while.
+- Whoever asks most gives way when there are too many questions: nobody can keep others from asking.
+- Pods that were refused for want of an answer are woken when the questions of some claims are all answered, and those
+  that were told to wait for a while when that is over.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from app.allocation.lane import FREE, Answers, CountedLane, Exhausted, Lane, Waited
+from app.allocation.lane import FREE, ROOM, SEARCHING, Answers, CountedLane, Exhausted, Lane, Waited
 from app.allocation.questions import Overrun, Question, kind_of
 from app.api.core import Pod
 from app.devices.content import digest
@@ -44,6 +46,12 @@ USED_UP: Final = "deciding on the pod's claims takes too long"
 UNAVAILABLE: Final = "no worker process can be started"
 
 MOST_QUESTIONS: Final = 4_000
+UNITS: Final = 1_000_000
+"""Units of work that are put down as a second."""
+
+MARGIN_SECONDS: Final = 1.0
+"""How much later than it is over a pause is known to be over."""
+
 REMEMBERED_CONTENTS: Final = 10_000
 
 
@@ -61,6 +69,7 @@ class Turns:
     def __init__(self) -> None:
         self._size = 0
         self._namespaces: dict[str, dict[Hashable, deque[_Asked]]] = {}
+        self._sizes: dict[str, int] = {}
 
     def __len__(self) -> int:
         return self._size
@@ -69,6 +78,7 @@ class Turns:
         """At the end of what the claims have asked."""
         self._namespaces.setdefault(namespace, {}).setdefault(asked.content, deque()).append(asked)
         self._size += 1
+        self._sizes[namespace] = self._sizes.get(namespace, 0) + 1
 
     def take(self) -> _Asked:
         """The next question. Its namespace, and its claims in that, are last from now on."""
@@ -80,8 +90,33 @@ class Turns:
             contents[content] = questions
         if contents:
             self._namespaces[namespace] = contents
-        self._size -= 1
+        self._shrink(namespace, 1)
         return found
+
+    def yielded(self, namespace: str, content: Hashable) -> _Asked | None:
+        """The question that gives way to one more of this content: the last of the content that waits with most, in
+        the namespace that does. None when that would be the content itself, or another that waits with no more.
+        """
+        crowded = max(self._sizes, key=self._sizes.__getitem__, default=namespace)
+        if self._sizes.get(crowded, 0) <= self._sizes.get(namespace, 0):
+            crowded = namespace
+        contents = self._namespaces.get(crowded, {})
+        longest = max(contents, key=lambda other: len(contents[other]), default=content)
+        if crowded == namespace and len(contents.get(longest, ())) <= len(contents.get(content, ())):
+            return None
+        found = contents[longest].pop()
+        if not contents[longest]:
+            del contents[longest]
+        if not contents:
+            del self._namespaces[crowded]
+        self._shrink(crowded, 1)
+        return found
+
+    def _shrink(self, namespace: str, by: int) -> None:
+        self._size -= by
+        self._sizes[namespace] -= by
+        if not self._sizes[namespace]:
+            del self._sizes[namespace]
 
     def drop(self, content: Hashable) -> Iterable[_Asked]:
         """Everything that claims of this content have asked."""
@@ -89,7 +124,8 @@ class Turns:
             questions = self._namespaces[namespace].pop(content, ())
             if not self._namespaces[namespace]:
                 del self._namespaces[namespace]
-            self._size -= len(questions)
+            if questions:
+                self._shrink(namespace, len(questions))
             yield from questions
 
 
@@ -126,10 +162,12 @@ class Inquiries:
         if self._workers is None:
             return decision(self._view), False
         asker = _Asker(self._view, pod)
-        left = self._view.limits.call_work
+        limits = self._view.limits
+        used_up = self._is_used_up(asker)
+        most = left = limits.turn_work if used_up else limits.call_work
         waited: Waited = {}
         while True:
-            lane = self._lane(asker, waited, last=left <= self._view.limits.turn_work)
+            lane = self._lane(asker, waited, last=left <= limits.turn_work, stopped=USED_UP if used_up else SEARCHING)
             try:
                 found = decision(self._view.within(lane))
             except Exhausted:
@@ -137,9 +175,10 @@ class Inquiries:
                 await asyncio.sleep(0)
                 continue
             self._ask(asker, lane.asked)
-            if lane.unfinished:
+            if lane.unfinished and not used_up:
+                self._charge(asker.content, (most - left + lane.used) / UNITS)
                 asyncio.get_running_loop().call_soon(self._wakeups.ended, AWAITED)
-            return found, lane.waits or lane.unfinished
+            return found, lane.waits or (lane.unfinished and not used_up)
 
     async def insist(self, pod: Pod, decision: Callable[[View, Pod], T], seconds: float) -> T:
         """As `decide`, but what workers have to say is waited for: for so long, if need be."""
@@ -166,13 +205,14 @@ class Inquiries:
                 self._answers, allowance=limits.turn_work, ceiling=limits.question_work, last=last, waited=waited
             )
 
-    def _lane(self, asker: _Asker, waited: Waited, *, last: bool) -> CountedLane:
+    def _lane(self, asker: _Asker, waited: Waited, *, last: bool, stopped: str) -> CountedLane:
         limits = self._view.limits
         return CountedLane(
             self._answers,
             allowance=limits.turn_work,
             ceiling=limits.question_work,
             last=last,
+            stopped=stopped,
             refusal=lambda: self._refusal(asker),
             waited=waited,
         )
@@ -181,18 +221,46 @@ class Inquiries:
         """Why workers are not asked for the pod; empty when they are."""
         if self._unavailable_until > self._view.clock.monotonic():
             return UNAVAILABLE
-        return USED_UP if self._spent.get(asker.content, 0.0) >= self._view.limits.worker_claim_seconds else ""
+        return USED_UP if self._is_used_up(asker) else ""
+
+    def _is_used_up(self, asker: _Asker) -> bool:
+        return bool(self._spent) and self._spent.get(asker.content, 0.0) >= self._view.limits.worker_claim_seconds
+
+    def _charge(self, content: Hashable, seconds: float) -> None:
+        """Claims of this content took so long. When it is too long, what they have asked is given up, for a while."""
+        limits, spent = self._view.limits, self._spent.get(content, 0.0)
+        self._spent[content] = spent + seconds
+        if spent + seconds < limits.worker_claim_seconds:
+            return
+        self._wake_after(limits.worker_forgiving_seconds)
+        if spent < limits.worker_claim_seconds:
+            log.warning("some claims take too long and are given up for a while", seconds=spent + seconds)
+            for other in list(self._turns.drop(content)):
+                self._close(other)
+
+    def _wake_after(self, seconds: float) -> None:
+        """Pods that are told to wait so long do not wait for any answer."""
+        asyncio.get_running_loop().call_later(seconds + MARGIN_SECONDS, self._wakeups.improved)
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def _ask(self, asker: _Asker, questions: dict[Hashable, Question]) -> None:
         for key, question in questions.items():
-            if len(self._turns) >= MOST_QUESTIONS:
+            if self._open.get(asker.content, 0) >= ROOM or not self._has_room(asker):
                 break
             self._answers.open.add(key)
             self._open[asker.content] = self._open.get(asker.content, 0) + 1
             self._turns.put(asker.namespace, _Asked(key, question, asker.content))
         self._work()
+
+    def _has_room(self, asker: _Asker) -> bool:
+        """Made where somebody else asks more."""
+        if len(self._turns) < MOST_QUESTIONS:
+            return True
+        yielded = self._turns.yielded(asker.namespace, asker.content)
+        if yielded is not None:
+            self._forget(yielded)
+        return yielded is not None
 
     def _work(self) -> None:
         while self._workers is not None and len(self._turns) and len(self._working) < self._workers.capacity:
@@ -216,26 +284,27 @@ class Inquiries:
         self._observer.count(WORKER_ANSWERS, answer.limit if isinstance(answer, Overrun) else kind_of(asked.question))
         if isinstance(answer, Overrun) and answer.limit == "start":
             self._unavailable_until = self._view.clock.monotonic() + self._view.limits.worker_pause_seconds
+            self._wake_after(self._view.limits.worker_pause_seconds)
         else:
             self._answers.learn(asked.key, asked.question, answer)
-        spent = self._spent.get(asked.content, 0.0)
-        self._spent[asked.content] = spent + seconds
+        self._charge(asked.content, seconds)
         self._close(asked)
-        limit = self._view.limits.worker_claim_seconds
-        if spent < limit <= spent + seconds:
-            log.warning("questions for some claims take too long and are not asked any more", seconds=limit)
-            for other in list(self._turns.drop(asked.content)):
-                self._close(other)
 
     def _close(self, asked: _Asked) -> None:
         """The question is not open any more."""
-        self._answers.open.discard(asked.key)
-        self._open[asked.content] -= 1
-        if not self._open[asked.content]:
-            del self._open[asked.content]
+        if self._forget(asked):
             self._wakeups.ended(AWAITED)
         self._news.set()
         self._news = asyncio.Event()
+
+    def _forget(self, asked: _Asked) -> bool:
+        """True when it was the last open one of its claims."""
+        self._answers.open.discard(asked.key)
+        self._open[asked.content] -= 1
+        if self._open[asked.content]:
+            return False
+        del self._open[asked.content]
+        return True
 
     async def drain(self) -> None:
         """End what is being asked."""
