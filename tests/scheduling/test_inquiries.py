@@ -12,7 +12,7 @@ from app.scheduling.outcomes import WORKER_ANSWERS
 from app.scheduling.verbs.explain import explain_pod, explaining
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
-from tests.support.simulation.workers import VirtualWorkers
+from tests.support.simulation.workers import NEVER, VirtualWorkers
 from tests.support.simulation.world import Service, World
 
 SERIAL = "device.attributes['gpu.example.com'].serial"
@@ -209,6 +209,70 @@ async def test_without_any_worker_process_pods_are_told_and_ordinary_ones_go_on(
     assert (await service.filter(world.api.pod("q"))).NodeNames == ["n0", "n1"]
 
 
+async def test_when_processes_can_be_started_again_pods_that_were_told_otherwise_are_woken(world: World) -> None:
+    cluster(world, 2)
+    add_pod(world, "p", selecting("c", LOOPS))
+    seconds = [NEVER]
+    service = world.service(workers=VirtualWorkers(lambda _: seconds[0]), limits=Limits(worker_pause_seconds=30.0))
+    service.start()
+    assert await refusal(world, service, "p") == EVALUATING
+    await world.settle(3.0)
+    assert await refusal(world, service, "p") == UNAVAILABLE
+    seconds[0], rings = 0.1, service.client.rings
+    await world.settle(40.0)
+    assert service.client.rings > rings
+    assert await refusal(world, service, "p") == EVALUATING
+
+
+async def test_pods_whose_claims_were_given_up_are_woken_when_that_is_over(world: World) -> None:
+    cluster(world, 40)
+    add_pod(world, "p", selecting("c", f"{LOOPS} && {SERIAL} == ''"))
+    limits = Limits(worker_claim_seconds=5.0, worker_forgiving_seconds=60.0)
+    service = world.service(workers=VirtualWorkers(lambda _: 0.5), limits=limits)
+    service.start()
+    assert await refusal(world, service, "p") == EVALUATING
+    await world.settle(20.0)
+    answer = await service.filter(world.api.pod("p"))
+    assert USED_UP in answer.FailedAndUnresolvableNodes.values()
+    rings = service.client.rings
+    await world.settle(70.0)
+    assert service.client.rings > rings
+    answer = await service.filter(world.api.pod("p"))
+    assert EVALUATING in answer.FailedAndUnresolvableNodes.values()
+
+
+async def test_claims_whose_calls_come_to_no_end_are_given_up_and_wake_nobody(world: World) -> None:
+    names = cluster(world, 200)
+    add_pod(world, "p", selecting("c", f"{SERIAL}.endsWith('nobody')"))
+    limits = Limits(turn_work=30, call_work=100, worker_claim_seconds=0.0001)
+    service = world.service(workers=VirtualWorkers(), limits=limits)
+    service.start()
+    answer = await service.filter(world.api.pod("p"), *names)
+    assert SEARCHING in answer.FailedAndUnresolvableNodes.values()
+    await world.settle(2.0)
+    answer = await service.filter(world.api.pod("p"), *names)
+    assert USED_UP in answer.FailedAndUnresolvableNodes.values()
+    rings = service.client.rings
+    await world.settle(5.0)
+    assert service.client.rings == rings
+
+
+async def test_who_asks_most_gives_way_when_there_are_too_many_questions(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.scheduling.inquiries.MOST_QUESTIONS", 8)
+    names = cluster(world, 50, 1)
+    add_pod(world, "hostile", selecting("h", f"{LOOPS} && {SERIAL} != ''"))
+    add_pod(world, "demanding", selecting("d", f"{LOOPS} && {SERIAL} == 'n7-0'"))
+    service = world.service(workers=VirtualWorkers(lambda _: 1.0))
+    await service.filter(world.api.pod("hostile"), *names)
+    for _ in range(3):
+        await refusal_of(world, service, "demanding", "n7")
+        await world.settle(1.0)
+        await service.filter(world.api.pod("hostile"), *names)
+    assert (await service.filter(world.api.pod("demanding"), "n7")).NodeNames == ["n7"]
+
+
 async def test_a_hard_search_is_left_to_a_worker_for_filter_and_for_bind(world: World) -> None:
     world.add(make_class(), make_node("n0"))
     devices = [
@@ -238,3 +302,13 @@ async def test_an_explanation_is_made_in_turns_and_says_what_is_left_to_workers(
     steps = sum(1 for _ in explaining(service.extender.view, world.api.pod("q"), names))
     assert steps > 3
     assert workers.asked == []
+
+
+async def test_an_explanation_ends_where_no_turn_is_long_enough_for_a_single_node(world: World) -> None:
+    names = cluster(world, 3, 40)
+    add_pod(world, "p", selecting("c", f"{LOOPS} && {SERIAL} != ''"))
+    service = world.service(workers=VirtualWorkers(), limits=Limits(turn_work=20))
+    await world.settle()
+    found = explain_pod(service.extender.view, world.api.pod("p"), names)
+    assert sorted(name for group in found.groups for name in group.nodes) == sorted(names)
+    assert {group.reason for group in found.groups} <= {EVALUATING, SEARCHING}
