@@ -7,7 +7,8 @@ Promises
   was found out until then is remembered, so that the same call gets further in its next turn.
 - One question that is larger than the `ceiling` is left to workers: `Waiting` is raised, with the reason for people,
   and the question is in `asked`. An answer is kept by content in `Answers`; the same question is not tried again.
-- The turns of one call share what they have to wait for (`waited`): the next turn does not find it out again.
+- The turns of one call share what they have to wait for (`waited`), which the next turn does not find out again, and
+  so the questions (`asked`).
 
 Units of work are those of `app.cel.work`: about a microsecond each.
 """
@@ -152,8 +153,9 @@ class CountedLane(Lane):
         room: int = ROOM,
         refusal: Callable[[], str] = str,
         waited: Waited | None = None,
+        asked: dict[Hashable, Question] | None = None,
     ) -> None:
-        self.asked: dict[Hashable, Question] = {}
+        self.asked: dict[Hashable, Question] = {} if asked is None else asked
         self.used = 0
         self.waits = False
         """Workers have to answer before everything is known."""
@@ -194,7 +196,7 @@ class CountedLane(Lane):
 
     def waiting(self, what: object, node: str) -> str:
         reason = self._waited.get((what, node), "")
-        self.waits = self.waits or bool(reason)
+        self.waits = self.waits or reason in (EVALUATING, SEARCHING)
         return reason
 
     def wait(self, what: object, node: str, reason: str) -> None:

@@ -166,15 +166,20 @@ class Inquiries:
         used_up = self._is_used_up(asker)
         most = left = limits.turn_work if used_up else limits.call_work
         waited: Waited = {}
+        asked: dict[Hashable, Question] = {}
+        news = self._news
         while True:
-            lane = self._lane(asker, waited, last=left <= limits.turn_work, stopped=USED_UP if used_up else SEARCHING)
+            stopped = USED_UP if used_up else SEARCHING
+            lane = self._lane(asker, waited, asked, last=left <= limits.turn_work, stopped=stopped)
             try:
                 found = decision(self._view.within(lane))
             except Exhausted:
                 left -= lane.used
                 await asyncio.sleep(0)
                 continue
-            self._ask(asker, lane.asked)
+            self._ask(asker, asked)
+            if lane.waits and news is not self._news:  # what an earlier turn waited for may have been answered since
+                asyncio.get_running_loop().call_soon(self._wakeups.ended, AWAITED)
             if lane.unfinished and not used_up:
                 self._charge(asker.content, (most - left + lane.used) / UNITS)
                 asyncio.get_running_loop().call_soon(self._wakeups.ended, AWAITED)
@@ -205,7 +210,9 @@ class Inquiries:
                 self._answers, allowance=limits.turn_work, ceiling=limits.question_work, last=last, waited=waited
             )
 
-    def _lane(self, asker: _Asker, waited: Waited, *, last: bool, stopped: str) -> CountedLane:
+    def _lane(
+        self, asker: _Asker, waited: Waited, asked: dict[Hashable, Question], *, last: bool, stopped: str
+    ) -> CountedLane:
         limits = self._view.limits
         return CountedLane(
             self._answers,
@@ -215,6 +222,7 @@ class Inquiries:
             stopped=stopped,
             refusal=lambda: self._refusal(asker),
             waited=waited,
+            asked=asked,
         )
 
     def _refusal(self, asker: _Asker) -> str:
@@ -246,6 +254,8 @@ class Inquiries:
 
     def _ask(self, asker: _Asker, questions: dict[Hashable, Question]) -> None:
         for key, question in questions.items():
+            if key in self._answers.open or self._answers.get(key) is not None:
+                continue  # since an earlier turn
             if self._open.get(asker.content, 0) >= ROOM or not self._has_room(asker):
                 break
             self._answers.open.add(key)

@@ -290,6 +290,26 @@ async def test_a_hard_search_is_left_to_a_worker_for_filter_and_for_bind(world: 
     assert set(workers.asked) == {"search"}
 
 
+async def test_what_an_earlier_turn_left_to_a_worker_is_asked(world: World) -> None:
+    names = [f"n{index}" for index in range(200)]
+    world.add(make_class(), *map(make_node, names))
+    devices = [
+        {"name": f"d{i}", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "100"}}} for i in range(6)
+    ]
+    world.add(make_slice("n0", devices))
+    add_pod(world, "p", knapsack())
+    workers = VirtualWorkers()
+    service = world.service(workers=workers, limits=Limits(turn_work=250, question_work=1_500))
+    service.start()
+    answer = await service.filter(world.api.pod("p"), *names)
+    assert answer.FailedAndUnresolvableNodes["n0"] == SEARCHING
+    rings = service.client.rings
+    await world.settle(3.0)
+    assert workers.asked == ["search"]
+    assert service.client.rings > rings
+    assert (await service.filter(world.api.pod("p"), *names)).NodeNames == ["n0"]
+
+
 async def test_an_explanation_is_made_in_turns_and_says_what_is_left_to_workers(world: World) -> None:
     names = cluster(world, 100)
     add_pod(world, "p", selecting("c", LOOPS))
