@@ -21,7 +21,16 @@ from typing import Final, NoReturn, TypeVar
 import msgspec
 from cachetools import LRUCache
 
-from app.allocation.questions import Answer, Compiled, CompileQuestion, Evaluated, EvaluateQuestion, Overrun, Question
+from app.allocation.questions import (
+    Answer,
+    Compiled,
+    CompileQuestion,
+    Evaluated,
+    EvaluateQuestion,
+    Overrun,
+    Question,
+    SearchQuestion,
+)
 from app.cel import CelGates, CelRuntimeError, DeviceView, Program, TooMuch, Work, compile_selector
 
 T = TypeVar("T")
@@ -29,11 +38,16 @@ T = TypeVar("T")
 EVALUATING: Final = "selector is being evaluated"
 SEARCHING: Final = "search is under way"
 
-REMEMBERED_ANSWERS: Final = 20_000
+REMEMBERED_BYTES: Final = 64 * 2**20
+"""Of questions with their answers, as far as they keep what nobody else does: some 20,000 small ones."""
 REMEMBERED_EXPRESSIONS: Final = 4_096
 
 ROOM: Final = 64
 """How many questions a call puts at most."""
+
+QUESTION: Final = 3_000
+PART: Final = 1_000
+"""Bytes of a question, and of one of its requests or devices."""
 
 LEFT: Final = 5
 """Units that finding a question among those left to workers costs."""
@@ -109,16 +123,28 @@ class Answered(msgspec.Struct, frozen=True, eq=False):
     answer: Answer
 
 
+def size_of(question: Question) -> int:
+    """Bytes that are kept for the question, about, when its claims and slices are gone."""
+    if not isinstance(question, SearchQuestion):
+        return QUESTION + len(question.expression)
+    asks = [ask for request in question.prepared.requests for ask in request.asks]
+    texts = sum(len(text) for ask in asks for text in ask.filter.selectors)
+    return QUESTION + texts + PART * (len(asks) + len(question.view.devices))
+
+
 class Answers:
     """What workers have answered, by the key of the question, and which questions are `open`: asked and not answered.
 
     `heavy` are expressions of which one evaluation was too large: workers evaluate them.
     """
 
-    def __init__(self, most: int = REMEMBERED_ANSWERS) -> None:
+    def __init__(self, most: int = REMEMBERED_BYTES) -> None:
         self.open: set[Hashable] = set()
         self.heavy: LRUCache[tuple[str, CelGates], bool] = LRUCache(REMEMBERED_EXPRESSIONS)
-        self._known: LRUCache[Hashable, Answered] = LRUCache(most)
+        self._known: LRUCache[Hashable, Answered] = LRUCache(most, lambda known: min(most, size_of(known.question)))
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def get(self, key: Hashable) -> Answered | None:
         found: Answered | None = self._known.get(key)

@@ -8,8 +8,9 @@ from app.allocation.answering import answer
 from app.allocation.cache.verdicts import Verdicts
 from app.allocation.lane import EVALUATING, SEARCHING, Answers, CountedLane, Exhausted, Waiting
 from app.allocation.plan import Failure, Plan, Unfit
-from app.allocation.questions import Evaluated, Overrun, kind_of
+from app.allocation.questions import CompileQuestion, Evaluated, Overrun, kind_of
 from app.api.resource import ResourceClaim
+from app.cel import CelGates
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
 from tests.support.allocation.manynodes import World, exactly, wanted
 
@@ -222,3 +223,15 @@ def test_a_plan_for_another_state_is_asked_anew() -> None:
     with pytest.raises(Waiting):
         world.decisions.within(caller.lane).plan([claim], "n0")
     assert len(caller.lane.asked) == 1
+
+
+def test_answers_are_forgotten_by_the_size_of_their_questions() -> None:
+    """However few they are: a claim of a megabyte is gone when it was deleted, but for so many bytes."""
+    answers = Answers(most=1_000_000)
+    for index in range(50):
+        expression = f"'{index}' != '{'a' * 100_000}'"
+        answers.learn(index, CompileQuestion(expression, CelGates()), Overrun("time", "needs more than 2 s"))
+    assert 1 <= len(answers) < 10
+    huge = CompileQuestion("a" * 2_000_000, CelGates())
+    answers.learn("huge", huge, Overrun("time", "needs more than 2 s"))
+    assert answers.get("huge") is not None
