@@ -22,7 +22,7 @@ T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
 
 DIGEST_BYTES: Final = 16
-SHARED_VALUES: Final = 65_536
+SHARED_VALUES: Final = 8_192
 """How many distinct values are kept for sharing; what is rarer (serial numbers) is kept by its owners only."""
 LARGEST_SHARED: Final = 1024
 """Bytes of content. Larger values are seldom repeated, and would keep much after their owners are gone."""
