@@ -89,7 +89,7 @@ class Placement:
         if isinstance(obj, Pod):
             self.loads.put(obj)
         else:
-            self.standing.node_changed(obj.name)
+            self.standing.node_seen(obj)
 
     def drop(self, pod: Pod) -> None:
         """The pod is gone."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from app.allocation.cache.reduction import Reads, Reduction
 from app.allocation.lane import FREE, Lane
+from app.api.core import Node
 from app.api.features import FeatureGates
 from app.devices.changes import ChangeLog
 from app.devices.holdings import NodeHoldings, PoolHoldings, together
@@ -87,6 +88,13 @@ class Standing:
         if wider != self._reads:
             self._reads = wider
             self._start()
+
+    def node_seen(self, node: Node) -> None:
+        """A version of a node. Most differ in their heartbeat only."""
+        index = self._nodes.index.get(node.name)
+        known = self._states[index] if index is not None and index < len(self._states) else None
+        if known is not None and known.whole != allocatable(node):
+            self.node_changed(node.name)
 
     def node_changed(self, name: str) -> None:
         """What the node has, or what its pods ask for, is different."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.api.core import Node
+from app.api.decoding import convert
 from app.placement import ranking, weighing
 from app.placement.policies import PolicyName
 from tests.support.placement.gpunodes import GpuNodes, gpus
@@ -38,6 +40,17 @@ def test_a_question_that_was_asked_before_looks_at_nothing_and_after_a_change_at
     assert 0 < looked_at(made, "third") <= 4
     made.placement.put(made.pod("runs", node="n05"))
     assert 0 < looked_at(made, "fourth") <= 4
+
+
+def test_a_node_is_looked_at_again_when_it_has_more_and_not_when_it_is_alive() -> None:
+    made = uneven()
+    looked_at(made, "first")
+    for cpu, looked in ((69, False), (200, True)):
+        amounts = {"cpu": str(cpu), "memory": "256Gi"}
+        node = convert(Node, {"metadata": {"name": "n05"}, "status": {"allocatable": amounts}})
+        made.cluster.apply(node)
+        made.placement.put(node)
+        assert (looked_at(made, "again") > 0) == looked
 
 
 @pytest.mark.parametrize("policy", ["pack", "spread", "fragmentation"])
