@@ -63,9 +63,10 @@ class Inventory:
         published = self._pools[pool]
         own_before = published.own_node(name)
         published.drop(name)
-        if not published:
-            del self._pools[pool]
         self._changed(pool, own_before)
+        if not published:
+            del self._pools[pool], self._unchecked[pool]
+            self._problems.pop(pool, None)
         return True
 
     def _changed(self, pool: PoolID, *moved: str | None) -> None:
