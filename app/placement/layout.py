@@ -18,6 +18,7 @@ from app.devices.holdings import NO_AMOUNTS, Amounts, PoolHoldings, remaining_co
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenPool
 from app.devices.pools import Pool
+from app.devices.uses import EVERY_DEVICE
 from app.placement.units import Member, Tie, Unit, Units, used_of
 
 REMEMBERED = 100_000
@@ -56,6 +57,8 @@ class Layout:
     def _of(self, held: PoolHoldings | None) -> tuple[Unit, ...]:
         owned = held.owned if held is not None else frozenset[str]()
         shared = held.shared if held is not None else {}
+        if EVERY_DEVICE in owned:
+            return self._withheld()
         found: list[Unit] = []
         for name, model in self._plain:
             if name in owned:
@@ -75,6 +78,11 @@ class Layout:
                 amounts = tuple(left.get(name, NO_AMOUNTS).get(counter, 0) for name, counter in tied.counters)
                 found.append(self._units.counted(tied.tie, members, amounts))
         return tuple(found)
+
+    def _withheld(self) -> tuple[Unit, ...]:
+        """The units when nothing of the pool may be given away: who has what of it cannot be told."""
+        plain = [self._units.gone(self._units.weight(model)) for _, model in self._plain]
+        return (*plain, *(self._units.gone(tied.tie.whole) for tied in self._tied))
 
 
 class Layouts:

@@ -72,48 +72,45 @@ def used_parts(state: State) -> list[tuple[str, float]]:
     return parts
 
 
-def _used(state: State) -> Iterator[str]:
-    yield f"used afterwards: {', '.join(f'{name} {part:.0%}' for name, part in used_parts(state))}"
-
-
 _STEPS: Final = 20
 """Of finding out how much of a node is used."""
 
 
-class Pack:
+class _Allocated:
+    """Looks at how much of the node is used afterwards. `sign`: 1 when the less the better, -1 when the more."""
+
+    version: Final = 0
+
+    def __init__(self, sign: int) -> None:
+        self.work = 0
+        self._sign = sign
+
+    def cost(self, before: State, after: State) -> Cost:
+        self.work += _STEPS
+        return self._sign * used_part(after), self._sign * after.stock.unity
+
+    def terms(self, before: State, after: State) -> Iterator[str]:
+        yield f"used afterwards: {', '.join(f'{name} {part:.0%}' for name, part in used_parts(after))}"
+
+
+class Pack(_Allocated):
     """The fullest node, and there what leaves most in one piece: the device that has least left."""
 
     name: Final = "pack"
-    version: Final = 0
     basis: Final = "less the mean of what is used of devices, CPU and memory afterwards"
 
     def __init__(self) -> None:
-        self.work = 0
-
-    def cost(self, before: State, after: State) -> Cost:
-        self.work += _STEPS
-        return -used_part(after), -after.stock.unity
-
-    def terms(self, before: State, after: State) -> Iterator[str]:
-        return _used(after)
+        super().__init__(-1)
 
 
-class Spread:
+class Spread(_Allocated):
     """The emptiest node, and there the device that has most left."""
 
     name: Final = "spread"
-    version: Final = 0
     basis: Final = "the mean of what is used of devices, CPU and memory afterwards"
 
     def __init__(self) -> None:
-        self.work = 0
-
-    def cost(self, before: State, after: State) -> Cost:
-        self.work += _STEPS
-        return used_part(after), after.stock.unity
-
-    def terms(self, before: State, after: State) -> Iterator[str]:
-        return _used(after)
+        super().__init__(1)
 
 
 class Loss(NamedTuple):

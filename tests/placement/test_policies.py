@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from app.api.salvage import Salvaged
 from app.placement.policies import PolicyName
-from tests.support.placement.gpunodes import GpuNodes, gpus
+from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes, gpus
+from tests.support.placement.partitionednodes import add_partitioned, part
 
 NodesInUse = dict[str, tuple[int, ...]]
 
@@ -135,3 +137,23 @@ def test_devices_of_a_class_count_as_much_as_the_settings_say() -> None:
         made.take_nics("nics used", 3)
         found.append(made.choose(made.pod("p"), gpus(milli=500)))
     assert found == ["nics used", "gpu used"]
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_devices_that_are_withheld_are_worth_nothing_to_anybody(*, partitioned: bool) -> None:
+    """A claim that cannot be read has some of them: a node where none can be given away has no GPUs to keep free."""
+    made = GpuNodes("fragmentation")
+    for name in ("a free", "z withheld"):
+        if partitioned:
+            add_partitioned(made, name, 4)
+        else:
+            made.add(name, 4)
+    wanted = part("1g") if partitioned else gpus()
+    for number in range(5):
+        made.placement.learn(made.pod(f"seen-{number}"), [wanted])
+    assert made.choose(made.pod("no devices", cpu=62)) == "a free"
+    salvaged = Salvaged(uid="u", pools=((DRIVER, "z withheld"),))
+    made.cluster.poison("ResourceClaim", f"{NAMESPACE}/unreadable", "cannot be read", salvaged)
+    made.placement.standing.catch_up()
+    assert made.placement.standing.state("z withheld").stock.free == 0
+    assert made.choose(made.pod("no devices", cpu=62)) == "z withheld"
