@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -157,7 +158,7 @@ class KubeClient:
         `on_open` is called when the server has accepted; `silence` is how many seconds without data end the watch too.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
-        try:
+        with self._translated("GET", path):
             options = await self._options(params, timeout)
             async with self._session.request("GET", self.credentials.server + path, **options) as reply:
                 if not _is_success(reply.status):
@@ -165,11 +166,6 @@ class KubeClient:
                 on_open()
                 async for line in _lines(reply.content):
                     yield line
-        except (aiohttp.ClientError, OSError, TimeoutError) as problem:
-            raise _transport_error(problem, "GET", path) from None
-        except (RuntimeError, AssertionError):
-            self._raise_if_closed("GET", path)
-            raise
 
     async def _once(
         self,
@@ -204,20 +200,23 @@ class KubeClient:
         if body is not None:
             options["data"] = body
             options["headers"]["Content-Type"] = content_type
-        try:
+        with self._translated(method, path):
             async with self._session.request(method, self.credentials.server + path, **options) as reply:
                 data = await (reply.read() if most is None else _read(reply, most))
                 return reply.status, reply.headers, data
+
+    @contextmanager
+    def _translated(self, method: str, path: str) -> Iterator[None]:
+        """What goes wrong on the way to the server, as an ApiError."""
+        try:
+            yield
         except (aiohttp.ClientError, OSError, TimeoutError) as problem:
             raise _transport_error(problem, method, path) from None
         except (RuntimeError, AssertionError):
-            self._raise_if_closed(method, path)
+            # What aiohttp raises when the session was closed before or meanwhile.
+            if self._session.closed:
+                raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
             raise
-
-    def _raise_if_closed(self, method: str, path: str) -> None:
-        """aiohttp raises a RuntimeError or an AssertionError when the session was closed before or meanwhile."""
-        if self._session.closed:
-            raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
 
     async def _options(self, params: Params | None, timeout: aiohttp.ClientTimeout) -> dict[str, Any]:
         authorization = await self.credentials.authorization()
