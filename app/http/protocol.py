@@ -36,104 +36,110 @@ PROBES = frozenset({"/livez", "/readyz"})
 """What kubelet asks. Its paths are open to everybody, and are answered beyond the cap of connections."""
 
 
+class GuardedProtocol(HttpToolsProtocol):
+    """See the module. A subclass with other attributes is a service's own: uvicorn makes the objects."""
+
+    limits = ConnectionLimits()
+    crowds: Crowds | None = None
+    """Hears of connections that are too many."""
+
+    _deadline: TimerHandle | None = None
+    _header_bytes = 0
+    _client_names: frozenset[str] = frozenset()
+    _asked = False
+    _waiting_since: float | None = None
+    """Since when it has been the client's turn; None while a request is worked on."""
+    _probes_only = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        self._client_names = certified_names(tls.getpeercert() if tls is not None else None)
+        self._expect_within(self.limits.idle_seconds)
+        self._waiting_since = self.loop.time()
+        self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._expect_nothing()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["state"][CLIENT_NAMES] = self._client_names
+        self._header_bytes = 0
+        self._expect_within(self.limits.request_seconds)
+
+    def on_headers_complete(self) -> None:
+        self.app = self._application()
+        super().on_headers_complete()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_message_complete(self) -> None:
+        self._expect_nothing()
+        self._asked = True
+        if not self.cycle.response_complete:
+            self._waiting_since = None
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if not self.pipeline:
+            self._waiting_since = self.loop.time()
+        super().on_response_complete()
+
+    def _make_room(self) -> None:
+        """Close a connection when there are too many: another one, or this one when all others work."""
+        if len(self.connections) <= self.limits.connections:
+            return
+        others = [
+            other
+            for other in self.connections
+            if isinstance(other, GuardedProtocol) and other is not self and not other.transport.is_closing()
+        ]
+        if len(others) < self.limits.connections:
+            return
+        idle = [(other._asked, other._waiting_since, other) for other in others if other._waiting_since is not None]
+        result: CrowdResult = "probes_only"
+        if idle:
+            result = "idle_closed"
+            min(idle, key=lambda entry: entry[:2])[2]._give_up()
+        elif len(others) >= self.limits.connections + self.limits.probe_connections:
+            result = "refused"
+            self._give_up()
+        self._probes_only = len(others) - bool(idle) >= self.limits.connections
+        if self.crowds is not None:
+            self.crowds.met(result, self.limits.connections)
+
+    def _application(self) -> ASGI3Application:
+        """What answers the request whose URL has come."""
+        refused = self._probes_only and self.url.partition(b"?")[0].decode("latin-1") not in PROBES
+        return service_unavailable if refused else self.config.loaded_app
+
+    def _count(self, size: int) -> None:
+        self._header_bytes += size
+        if self._header_bytes > self.limits.header_bytes or len(self.headers) > self.limits.headers:
+            self._give_up()
+
+    def _expect_within(self, seconds: float) -> None:
+        self._expect_nothing()
+        self._deadline = self.loop.call_later(seconds, self._give_up)
+
+    def _expect_nothing(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+
 def guarded(limits: ConnectionLimits, crowds: Crowds | None = None) -> type[asyncio.Protocol]:
     """The protocol class for uvicorn's `http` setting. `crowds` hears of connections that are too many."""
-
-    class GuardedProtocol(HttpToolsProtocol):
-        _deadline: TimerHandle | None = None
-        _header_bytes = 0
-        _client_names: frozenset[str] = frozenset()
-        _asked = False
-        _waiting_since: float | None = None
-        """Since when it has been the client's turn; None while a request is worked on."""
-        _probes_only = False
-
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            tls = transport.get_extra_info("ssl_object")
-            self._client_names = certified_names(tls.getpeercert() if tls is not None else None)
-            self._expect_within(limits.idle_seconds)
-            self._waiting_since = self.loop.time()
-            self._make_room()
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._expect_nothing()
-            super().connection_lost(exc)
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            self.scope["state"][CLIENT_NAMES] = self._client_names
-            self._header_bytes = 0
-            self._expect_within(limits.request_seconds)
-
-        def on_headers_complete(self) -> None:
-            self.app = self._application()
-            super().on_headers_complete()
-
-        def on_url(self, url: bytes) -> None:
-            super().on_url(url)
-            self._count(len(url))
-
-        def on_header(self, name: bytes, value: bytes) -> None:
-            super().on_header(name, value)
-            self._count(len(name) + len(value))
-
-        def on_message_complete(self) -> None:
-            self._expect_nothing()
-            self._asked = True
-            if not self.cycle.response_complete:
-                self._waiting_since = None
-            super().on_message_complete()
-
-        def on_response_complete(self) -> None:
-            if not self.pipeline:
-                self._waiting_since = self.loop.time()
-            super().on_response_complete()
-
-        def _make_room(self) -> None:
-            """Close a connection when there are too many: another one, or this one when all others work."""
-            if len(self.connections) <= limits.connections:
-                return
-            others = [
-                other
-                for other in self.connections
-                if isinstance(other, GuardedProtocol) and other is not self and not other.transport.is_closing()
-            ]
-            if len(others) < limits.connections:
-                return
-            idle = [(other._asked, other._waiting_since, other) for other in others if other._waiting_since is not None]
-            result: CrowdResult = "probes_only"
-            if idle:
-                result = "idle_closed"
-                min(idle, key=lambda entry: entry[:2])[2]._give_up()
-            elif len(others) >= limits.connections + limits.probe_connections:
-                result = "refused"
-                self._give_up()
-            self._probes_only = len(others) - bool(idle) >= limits.connections
-            if crowds is not None:
-                crowds.met(result, limits.connections)
-
-        def _application(self) -> ASGI3Application:
-            """What answers the request whose URL has come."""
-            refused = self._probes_only and self.url.partition(b"?")[0].decode("latin-1") not in PROBES
-            return service_unavailable if refused else self.config.loaded_app
-
-        def _count(self, size: int) -> None:
-            self._header_bytes += size
-            if self._header_bytes > limits.header_bytes or len(self.headers) > limits.headers:
-                self._give_up()
-
-        def _expect_within(self, seconds: float) -> None:
-            self._expect_nothing()
-            self._deadline = self.loop.call_later(seconds, self._give_up)
-
-        def _expect_nothing(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
-
-        def _give_up(self) -> None:
-            if not self.transport.is_closing():
-                self.transport.abort()
-
-    return GuardedProtocol
+    return type("Guarded", (GuardedProtocol,), {"limits": limits, "crowds": crowds})
