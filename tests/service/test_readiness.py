@@ -139,4 +139,6 @@ async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeyp
     async with EmbeddedAPIServer(port=port) as after:
         after.faults.add(Fault(resource="selfsubjectaccessreviews", status=500))
         await service.until_ready(LONGEST)
+        assert service.health.kubernetes[1] == "v1"
+        assert "resourceclaims/binding" not in service.gate.unavailable()
         await service.stop()
