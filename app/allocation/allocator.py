@@ -55,28 +55,26 @@ class Allocator:
         """Devices for all claims on the node of the view, given what is held there already. Raises what the lane does
         when a selector has to be evaluated, and TooMuch when `work` does not suffice for the search.
         """
-        found = self.find(prepared, view, holdings, lane, work)
-        if not isinstance(found, Search):
-            return found
+        steps = 0
         try:
-            return Plan(allocations(found.task, found.state.taken, self._share_ids), found.steps)
+            found = self.find(prepared, view, holdings, lane, work)
+            steps = found.steps
+            if isinstance(found, Unfit):
+                return found
+            return Plan(allocations(found.task, found.state.taken, self._share_ids), steps)
         except Failed as failure:
-            return Failure(str(failure), found.steps)
+            return Failure(failure.text(prepared), steps)
 
     def find(
         self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, lane: Lane, work: Work | None
-    ) -> Search | Unfit | Failure:
-        """The search that has found devices."""
+    ) -> Search | Unfit:
+        """The search that has found devices. Raises Failed, and as `allocate`."""
         if view.error:
-            return Failure(view.error)
-        search: Search | None = None
-        try:
-            task = Task(prepared, view, holdings, lane, work)
-            if lacking(task) is not None:
-                return Unfit(_reason(view), 1)
-            search, outcome = self.search(task)
-        except Failed as failure:
-            return Failure(str(failure), search.steps if search is not None else 0)
+            raise Failed(view.error)
+        task = Task(prepared, view, holdings, lane, work)
+        if lacking(task) is not None:
+            return Unfit(_reason(view), 1)
+        search, outcome = self.search(task)
         if outcome is Outcome.FOUND:
             return search
         if outcome is Outcome.UNDECIDED:
@@ -87,11 +85,11 @@ class Allocator:
         self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, answer: Searched, lane: Lane = FREE
     ) -> Plan | Unfit | Failure:
         """What a search that was made elsewhere, on the same state, came to. Raises what the lane does."""
-        if answer.error:
-            return Failure(answer.error, answer.steps)
         if answer.reason:
             return Unfit(answer.reason, answer.steps)
         try:
+            if answer.error:
+                raise Failed(answer.error, answer.claim)
             task = Task(prepared, view, holdings, lane)
             state = State(task)
             for request, alternative, device in answer.taken:
@@ -101,7 +99,7 @@ class Allocator:
                 state.take(option, device)
             return Plan(allocations(task, state.taken, self._share_ids), answer.steps)
         except Failed as failure:
-            return Failure(str(failure), answer.steps)
+            return Failure(failure.text(prepared), answer.steps)
         except IndexError:
             return Unfit(NO_SOLUTION, answer.steps)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.allocation.allocator import Allocator
 from app.allocation.lane import FREE, evaluated
-from app.allocation.plan import STEP_BUDGET, Failure, Unfit
+from app.allocation.plan import STEP_BUDGET, Unfit
 from app.allocation.questions import (
     Answer,
     Compiled,
@@ -15,6 +15,7 @@ from app.allocation.questions import (
     Searched,
     SearchQuestion,
 )
+from app.allocation.task import Failed
 from app.cel import CelCompileError, compile_selector
 
 
@@ -41,9 +42,10 @@ def _evaluated(question: EvaluateQuestion) -> Evaluated:
 
 def _searched(question: SearchQuestion, step_budget: int) -> Searched:
     allocator = Allocator(share_ids=str, step_budget=step_budget)
-    found = allocator.find(question.prepared, question.view, question.holdings, FREE, None)
-    if isinstance(found, Failure):
-        return Searched(found.steps, error=found.error)
+    try:
+        found = allocator.find(question.prepared, question.view, question.holdings, FREE, None)
+    except Failed as failure:
+        return Searched(0, error=failure.problem, claim=failure.claim)
     if isinstance(found, Unfit):
         return Searched(found.steps, reason=found.reason)
     options = found.task.options

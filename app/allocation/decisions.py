@@ -13,6 +13,7 @@ from copy import copy
 from typing import Final
 
 from cachetools import LRUCache
+from msgspec.structs import replace
 
 from app.allocation.allocator import Allocator
 from app.allocation.cache.lens import Focus, Lens, focus
@@ -201,7 +202,7 @@ class Decisions:
             asked, found = self._decide(question, key, table)
             if isinstance(found, Plan):
                 return found, self._score(asked, found)
-            return _renamed(found, asked, prepared[0]) if isinstance(found, Failure) else found, 0
+            return found, 0
 
         return search
 
@@ -267,11 +268,14 @@ class Decisions:
     def _decide(
         self, question: SearchQuestion, key: Hashable, table: Table | None = None
     ) -> tuple[SearchQuestion, Plan | Unfit | Failure]:
-        """The decision, and the question that it answers: with the same key, perhaps about another node."""
+        """The decision, and the question that it answers: with the same key, perhaps about another node. An answer of
+        a worker is for claims of the same content, and becomes one about these.
+        """
         lane = self._lane
         known = lane.known(key)
         if known is not None and isinstance(known.question, SearchQuestion):
-            return known.question, self._worked_out(known.question, known.answer)
+            asked = replace(known.question, prepared=question.prepared)
+            return asked, self._worked_out(asked, known.answer)
         if not lane.is_left(key):
             share = LATER_SHARE if table is not None and table.is_hard else 1
             try:
@@ -299,11 +303,3 @@ class Decisions:
     def _held(self, view: NodeView) -> dict[PoolID, PoolHoldings]:
         holdings = self._overlay.holdings
         return {pool.id: held for pool in view.pools if (held := holdings(pool.id))}
-
-
-def _renamed(failure: Failure, asked: SearchQuestion, prepared: PreparedClaims) -> Failure:
-    """The error, found for claims of the same content, about these."""
-    text = failure.error
-    for known, claim in zip(asked.prepared.claims, prepared.claims, strict=True):
-        text = text.replace(f"claim {known.label}", f"claim {claim.label}", 1)
-    return Failure(text, failure.steps)

@@ -62,7 +62,7 @@ def explain(
     try:
         task = Task(prepared, view, holdings, lane, work)
     except Failed as failure:
-        return Explanation(view.node, "error", str(failure), pools=pools)
+        return Explanation(view.node, "error", failure.text(prepared), pools=pools)
     requests = tuple(_requests(task))
     verdict, reason, stuck, steps = _verdict(task, requests, step_budget)
     return Explanation(view.node, verdict, reason, requests, stuck, pools, steps)
@@ -93,7 +93,7 @@ def _verdict(
             allocations(task, search.state.taken, str)
             return "fits", "", None, search.steps
     except Failed as failure:
-        return "error", str(failure), None, search.steps
+        return "error", failure.text(task.prepared), None, search.steps
     stuck = scarce
     if stuck is None:
         furthest = search.stuck.request if search.stuck else 0

@@ -72,13 +72,15 @@ class Evaluated(msgspec.Struct, frozen=True, tag="evaluated"):
 
 class Searched(msgspec.Struct, frozen=True, tag="searched"):
     """The devices that were taken, in order, each as (request, alternative, device), all counted in the order of the
-    search. None of them: `error` is fatal for the attempt, or the node is unfit for `reason`.
+    search. None of them: the node is unfit for `reason`, or `error` is fatal for the attempt. Where that is about a
+    claim, of this index, it is what follows the claim's name.
     """
 
     steps: int
     taken: tuple[tuple[int, int, int], ...] = ()
     reason: str = ""
     error: str = ""
+    claim: int | None = None
 
 
 class Overrun(msgspec.Struct, frozen=True, tag="overrun"):

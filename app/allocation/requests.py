@@ -204,20 +204,20 @@ def _claim(
             used[ask.class_name] = classes[ask.class_name]
         requests.append(Request(first + len(requests), number, request.name, asks, bool(request.first_available)))
     least = sum(min(0 if ask.all else ask.count for ask in request.asks) for request in requests)
-    problem = limit_problem(label, least)
+    problem = limit_problem(least)
     if problem:
-        raise _Invalid(problem)
+        raise _Invalid(f"{label}{problem}")
     for position, constraint in enumerate(spec.constraints):
         if constraint.match_attribute is None and constraint.distinct_attribute is None:
             raise _Invalid(f"{label}, constraint #{position}: empty constraint (unsupported constraint type?)")
     return PreparedClaim(claim, tuple(requests), used)
 
 
-def limit_problem(label: str, least: int) -> str:
-    """The error text when `least` devices are too many for `label` (`claim NAMESPACE/NAME`)."""
+def limit_problem(least: int) -> str:
+    """What follows the claim's name in the error when `least` devices are too many for it."""
     if least <= MAX_RESULTS:
         return ""
-    return f"{label}: number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
+    return f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
 
 
 def _asks(

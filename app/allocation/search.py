@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from app.allocation.state import State
-from app.allocation.task import Failed, Option, Task
+from app.allocation.task import Failed, Option, Task, failed
 from app.api.resource import MAX_RESULTS
 
 STEP: Final = 10
@@ -173,8 +173,7 @@ class Search:
             frame.todo ^= low
             device = low.bit_length() - 1
             if option.objectionable & low:
-                claim = self.task.prepared.claims[option.claim]
-                raise Failed(option.candidates.objections[device].message(option.ask, claim.label))
+                raise failed(option.candidates.objections[device], option.ask, option.claim)
             if not state.affordable(option, device):
                 continue
             state.take(option, device)
@@ -197,7 +196,7 @@ class Search:
             possible = not blocked & bit and option.candidates.usable & bit and state.counters_suffice(option, device)
             if possible:
                 if any(not state.pins[index].allowed & bit for index in option.constraints):
-                    raise Failed(self._refused(option, device))
+                    raise self._refused(option, device)
                 possible = state.capacity_suffices(option, device)
             if not possible:
                 for _ in range(count):
@@ -212,13 +211,10 @@ class Search:
         self._stack.append(_Frame(position))
         return after
 
-    def _refused(self, option: Option, device: int) -> str:
-        claim = self.task.prepared.claims[option.claim]
+    def _refused(self, option: Option, device: int) -> Failed:
         name = "/".join(self.task.view.devices[device].id)
-        return (
-            f"claim {claim.label}, request {option.ask.label}: cannot add device {name} "
-            "because a claim constraint would not be satisfied"
-        )
+        why = "because a claim constraint would not be satisfied"
+        return Failed(f", request {option.ask.label}: cannot add device {name} {why}", option.claim)
 
     # --- back --------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from app.allocation.capacity import Consumed, consumed
 from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.plan import Rule
 from app.allocation.questions import Compiled
-from app.allocation.requests import Ask, Filter
+from app.allocation.requests import Filter
 from app.allocation.taints import tolerated
 from app.api.features import FeatureGates
 from app.cel import CelCompileError, CelGates, DeviceView, Program
@@ -33,14 +33,6 @@ class Objection(msgspec.Struct, frozen=True):
     source: Literal["class", "request", "node"]
     index: int
     text: str
-
-    def message(self, ask: Ask, claim: str) -> str:
-        """The fatal error; `claim` is namespace/name."""
-        if self.source == "class":
-            return f"class {ask.class_name}: selector #{self.index}: {self.text}"
-        if self.source == "request":
-            return f"claim {claim}: selector #{self.index}: {self.text}"
-        return f"claim {claim}, request {ask.label}: {self.text}"
 
 
 class Suitability(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from app.allocation.constraints import Constraint
 from app.allocation.counters import CounterLayout, counter_layout
 from app.allocation.lane import FREE, Lane
 from app.allocation.requests import Ask, Filter, PreparedClaim, PreparedClaims, limit_problem
-from app.allocation.selection import Candidates, Suitability, candidates, suitability
+from app.allocation.selection import Candidates, Objection, Suitability, candidates, suitability
 from app.api.features import FeatureGates
 from app.api.resource import MAX_RESULTS
 from app.cel import Work
@@ -60,7 +60,27 @@ class Option:
 
 
 class Failed(Exception):
-    """The attempt has to be aborted; the text is the fatal error."""
+    """The attempt has to be aborted. `problem` is the fatal error; where it is about a claim, of this index, it is what
+    follows the claim's name.
+    """
+
+    def __init__(self, problem: str, claim: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.claim = claim
+
+    def text(self, prepared: PreparedClaims) -> str:
+        """The whole text, for these claims."""
+        return self.problem if self.claim is None else f"claim {prepared.claims[self.claim].label}{self.problem}"
+
+
+def failed(objection: Objection, ask: Ask, claim: int) -> Failed:
+    """The fatal error when a device is looked at for a request of the claim of this index."""
+    if objection.source == "class":
+        return Failed(f"class {ask.class_name}: selector #{objection.index}: {objection.text}")
+    if objection.source == "request":
+        return Failed(f": selector #{objection.index}: {objection.text}", claim)
+    return Failed(f", request {ask.label}: {objection.text}", claim)
 
 
 class Task:
@@ -129,14 +149,14 @@ class Task:
         base = len(self.constraints)
         least = most = 0
         for request in claim.requests:
-            options = tuple(self._option(ask, number, request.index, claim, base) for ask in request.asks)
+            options = tuple(self._option(ask, number, request.index, base) for ask in request.asks)
             self.options.append(options)
             least += min(option.need for option in options)
             most += max(option.need for option in options)
         self.bulky = self.bulky or most > MAX_RESULTS
-        problem = limit_problem(f"claim {claim.label}", least)
+        problem = limit_problem(least)
         if problem:
-            raise Failed(problem)
+            raise Failed(problem, number)
         lists = self.features.DRAListTypeAttributes
         for source in claim.constraints:
             if self.work is not None:
@@ -144,14 +164,14 @@ class Task:
             self.constraints.append(Constraint(self.view, source, lists))
         self.claim_constraints.append(range(base, len(self.constraints)))
 
-    def _option(self, ask: Ask, number: int, request: int, claim: PreparedClaim, base: int) -> Option:
+    def _option(self, ask: Ask, number: int, request: int, base: int) -> Option:
         if self.work is not None:
             self.work.charge(OPTION + len(self.view.devices) // DEVICES_PER_UNIT)
         found = candidates(self.view, ask.filter, self.lane)
         option = Option(ask, number, request, found)
         option.constraints = tuple(base + index for index in ask.covered)
         if ask.all:
-            option.devices = self._collect(ask, found, claim)
+            option.devices = self._collect(ask, found, number)
             option.need = len(option.devices)
         else:
             in_use = 0 if ask.admin else self.holdings.owned
@@ -170,18 +190,18 @@ class Task:
                         mask &= ~(1 << device)
         return mask
 
-    def _collect(self, ask: Ask, found: Candidates, claim: PreparedClaim) -> tuple[int, ...]:
+    def _collect(self, ask: Ask, found: Candidates, claim: int) -> tuple[int, ...]:
         """The devices mode All wants: whether they are in use does not matter yet."""
-        where = f"claim {claim.label}, request {ask.label}"
+        where = f", request {ask.label}: asks for all devices, but resource pool"
         for pool, offset in zip(self.view.pools, self.view.offsets, strict=True):
             first = (found.objectionable & ((1 << offset) - 1)) if found.objectionable else 0
             if first:
                 break
             if pool.incomplete:
-                raise Failed(f"{where}: asks for all devices, but resource pool {pool.name} is currently being updated")
+                raise Failed(f"{where} {pool.name} is currently being updated", claim)
             if pool.invalid:
-                raise Failed(f"{where}: asks for all devices, but resource pool {pool.name} is currently invalid")
+                raise Failed(f"{where} {pool.name} is currently invalid", claim)
         if found.objections:
-            raise Failed(found.objections[min(found.objections)].message(ask, claim.label))
+            raise failed(found.objections[min(found.objections)], ask, claim)
         mask = self._roomy(ask, found.collected)
         return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)

@@ -12,10 +12,11 @@ from app.allocation.questions import CompileQuestion, Evaluated, Overrun, kind_o
 from app.api.resource import ResourceClaim
 from app.cel import CelGates
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
-from tests.support.allocation.manynodes import World, exactly, wanted
+from tests.support.allocation.manynodes import World, all_of, exactly, selector, wanted
 
 ALLOWANCE = 3_000
 CEILING = 20_000
+SERIAL = "device.attributes['gpu'].serial"
 
 
 class Caller:
@@ -193,6 +194,25 @@ def test_an_error_that_workers_have_found_names_the_claim_of_the_pod() -> None:
         caller.answers.learn(key, question, Evaluated(False, "CEL runtime error: no"))
     for name in ("first", "second"):
         assert caller.ask(selecting(name, LOOPS)).error == f"claim default/{name}: selector #0: CEL runtime error: no"
+
+
+def test_an_error_in_a_search_of_workers_names_the_claim_it_is_about_and_no_other() -> None:
+    """Of claims with names that begin alike, and when the answer was found for another pod's."""
+
+    def claims(one: str, other: str) -> tuple[ResourceClaim, ResourceClaim]:
+        alike = {"constraints": [{"matchAttribute": "gpu/serial"}]}
+        return (
+            wanted(exactly(**selector(f"{SERIAL} == '0-0'")), name=one),
+            wanted(all_of(**selector(f"{SERIAL} != '0-0'")), name=other, **alike),
+        )
+
+    caller = Caller(models(World(), 1, 3), ceiling=1)
+    _, kinds = caller.settle(*claims("a", "ab"))
+    assert "search" in kinds
+    for one, other in (("a", "ab"), ("b", "c"), ("ab", "a")):
+        problem = "request r: cannot add device gpu/n0/d2 because a claim constraint would not be satisfied"
+        assert caller.ask(*claims(one, other)).error == f"claim ns/{other}, {problem}"
+    assert not caller.lane.asked
 
 
 def test_a_plan_waits_for_workers_and_is_the_one_that_they_have_found() -> None:
