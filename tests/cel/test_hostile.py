@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +15,7 @@ from app.cel.errors import LONGEST
 from app.cel.library import regexes, strings
 from app.cel.meter import FREE
 from app.cel.program import Program
+from tests.support.cel.counting import calls
 
 LOOP = 20_000
 """Units of work that an event loop allows."""
@@ -36,22 +34,6 @@ def bound(first: str, step: Callable[[str], str], levels: int, body: Callable[[s
 
 def doubled(levels: int, body: Callable[[str], str]) -> str:
     return bound("[1]", lambda v: f"{v} + {v}", levels, body)
-
-
-def calls(action: Callable[[], object]) -> int:
-    """How many functions of Python and of C an action calls."""
-    count = 0
-
-    def profile(_: FrameType, event: str, __: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        action()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def charged(program: Program, view: DeviceView) -> int:

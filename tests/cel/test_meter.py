@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from collections.abc import Iterator
-from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +22,7 @@ from app.cel import (
 )
 from app.cel import meter as meters
 from app.cel.frame import Frame
+from tests.support.cel.counting import calls
 from tests.support.cel.expressions import SELECTORS
 
 pytestmark = pytest.mark.slow
@@ -145,22 +143,12 @@ def test_what_is_charged_is_in_proportion_to_the_memory_that_is_taken(expression
         assert peak(program, work) < 4096 * (50_000 - work.left) + MIB // 2
 
 
-def calls(program: Program, work: Work) -> int:
-    """How many functions of Python and of C are called by an evaluation, as far as it comes."""
-    count = 0
-
-    def profile(_: FrameType, event: str, __: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
+def evaluated(program: Program, work: Work) -> None:
+    """As far as the evaluation comes."""
     try:
         outcome(program, work)
     except TooMuch:
         pass
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @settings(max_examples=40)
@@ -168,4 +156,4 @@ def calls(program: Program, work: Work) -> int:
 def test_what_is_charged_is_in_proportion_to_the_calls_that_are_made(expression: str) -> None:
     program, work = compiled(expression), Work(10_000)
     if program is not None:
-        assert calls(program, work) < 20 * (10_000 - work.left) + 2000
+        assert calls(lambda: evaluated(program, work)) < 20 * (10_000 - work.left) + 2000

@@ -5,19 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.api.decoding import convert
 from app.api.errors import OutcomeUnknownError
-from app.api.resource import (
-    FINALIZER,
-    AllocationResult,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-    ResourceClaimStatus,
-)
+from app.api.resource import ResourceClaim
 from app.scheduling.limits import Limits
 from tests.support.simulation.objects import (
-    DRIVER,
     Objects,
+    make_allocated,
     make_claim,
     make_class,
     make_node,
@@ -32,18 +25,6 @@ LIMITS = Limits(bind_seconds=20.0, scheduler_names=frozenset({"dra-scheduler"}))
 def tiny() -> Objects:
     """One node with one device."""
     return [make_class(), make_node("n1"), make_slice("n1", ["a"])]
-
-
-def leftover(name: str, *pods: str) -> ResourceClaim:
-    """A claim on n1/a as a crash leaves it: allocated, reserved for these pods."""
-    claim = make_claim(name)
-    result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": "a"}
-    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
-    body = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
-    users = tuple(ResourceClaimConsumerReference(resource="pods", name=pod, uid=f"uid-{pod}") for pod in pods)
-    meta = msgspec.structs.replace(claim.metadata, finalizers=(FINALIZER,))
-    status = ResourceClaimStatus(allocation=convert(AllocationResult, body), reserved_for=users)
-    return msgspec.structs.replace(claim, metadata=meta, status=status)
 
 
 async def test_a_reply_that_jumps_over_a_deallocation_hides_no_rival(world: World) -> None:
@@ -111,7 +92,7 @@ async def test_an_allocation_made_anew_in_a_gap_of_the_watch_is_not_long_settled
     consumer and the same mark, and yet the sweeper must not take it for the old leftover: the binding arrives later.
     """
     api = world.api
-    world.add(*tiny(), leftover("c", "p"), make_pod("p", "c"))
+    world.add(*tiny(), make_allocated("c", "p"), make_pod("p", "c"))
     sweeping, other = world.service(lag=0.0, limits=LIMITS), world.service(lag=0.0, limits=LIMITS)
     sweeping.start()
     await world.settle(84.0 - 10.0)
@@ -135,7 +116,7 @@ async def test_what_a_reply_shows_is_not_settled_by_what_the_watch_showed(world:
     the reply by the age of what the watch showed, when nobody used it.
     """
     api = world.api
-    world.add(*tiny(), leftover("c"), make_pod("p", "c"))
+    world.add(*tiny(), make_allocated("c"), make_pod("p", "c"))
     sweeping, other = world.service(lag=0.0, limits=LIMITS), world.service(lag=0.0, limits=LIMITS)
     sweeping.start()
     await world.settle(24.0)
@@ -157,7 +138,7 @@ async def test_a_pod_that_was_refused_for_a_doubt_is_woken_when_the_doubt_ends(w
     it gives something away twice, so q may not join it. Then the pod of c turns out to be bound: that was verified.
     """
     api = world.api
-    world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]), leftover("c", "p"), make_claim("d"))
+    world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]), make_allocated("c", "p"), make_claim("d"))
     world.add(make_pod("p", "c"), make_pod("q", "c"), make_pod("other", "d"))
     service = world.service(lag=0.0)
     service.start()

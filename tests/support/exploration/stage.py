@@ -11,19 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from app.api.core import Pod
-from app.api.decoding import convert
-from app.api.resource import (
-    FINALIZER,
-    AllocationResult,
-    ResourceClaim,
-    ResourceClaimConsumerReference,
-    ResourceClaimStatus,
-)
+from app.api.resource import FINALIZER, ResourceClaim
 from tests.support.exploration.scene import Act, Bind
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import (
-    DRIVER,
     KubernetesObject,
+    make_allocated,
     make_claim,
     make_class,
     make_node,
@@ -34,18 +27,6 @@ from tests.support.simulation.objects import (
 NODE: tuple[KubernetesObject, ...] = (make_class(), make_node("n1"), make_slice("n1", ["a"]))
 
 
-def allocated(name: str, *pods: str) -> ResourceClaim:
-    """A claim that has the device, reserved for these pods."""
-    claim = make_claim(name)
-    result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": "a"}
-    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
-    body = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
-    users = tuple(ResourceClaimConsumerReference(resource="pods", name=pod, uid=f"uid-{pod}") for pod in pods)
-    meta = msgspec.structs.replace(claim.metadata, finalizers=(FINALIZER,))
-    status = ResourceClaimStatus(allocation=convert(AllocationResult, body), reserved_for=users)
-    return msgspec.structs.replace(claim, metadata=meta, status=status)
-
-
 # --- what others do ---------------------------------------------------------------------------------------------------
 
 
@@ -53,7 +34,7 @@ def _takes(api: Api) -> bool:
     claim = api.objects.get((ResourceClaim, "default/f"))
     if claim is None or claim.allocation is not None:
         return False
-    wanted = allocated("f", "s")
+    wanted = make_allocated("f", "s")
     api.put(msgspec.structs.replace(wanted, metadata=msgspec.structs.replace(wanted.metadata, uid="uid-f")), "foreign")
     return True
 
@@ -125,13 +106,14 @@ SHARED = (*NODE, protected(make_claim("c")), make_pod("p", "c"), make_pod("q", "
 AGED = 100.0
 """Seconds for which what is there in the beginning has been there: longer than any bind takes."""
 
-ANEW = (*NODE, allocated("c", "o"), make_pod("o", "c", node="n1"), make_pod("p", "c"), make_pod("r", "c"), *stranger())
+TAKEN = (*NODE, make_allocated("c", "o"), make_pod("o", "c", node="n1"), make_pod("p", "c"))
+ANEW = (*TAKEN, make_pod("r", "c"), *stranger())
 MADE_ANEW = (leaves("o"), Act("c is released", _released), STRANGER[0])
 """o goes and c is released; a stranger takes the device; a replica that has not heard of it may allocate c anew."""
 
-IDLE = (*NODE, allocated("c"), make_pod("p", "c"))
-LEFT = (*NODE, allocated("c", "p"), make_pod("p", "c"))
-JOINED = (*NODE, allocated("c", "o"), make_pod("o", "c", node="n1"), make_pod("p", "c"), make_pod("q", "c"))
+IDLE = (*NODE, make_allocated("c"), make_pod("p", "c"))
+LEFT = (*NODE, make_allocated("c", "p"), make_pod("p", "c"))
+JOINED = (*TAKEN, make_pod("q", "c"))
 OPPOSITE = (
     make_class(),
     make_node("n1"),

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import msgspec
+
 from app.api.core import Node, Pod
 from app.api.decoding import convert
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.api.resource import (
+    FINALIZER,
+    AllocationResult,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+    ResourceClaimStatus,
+    ResourceSlice,
+)
 
 Json = dict[str, Any]
 KubernetesObject: TypeAlias = Node | Pod | ResourceClaim | ResourceSlice | DeviceClass
@@ -59,6 +69,18 @@ def make_claim(
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
     spec = {"devices": {"requests": list(requests) if requests is not None else [{"name": "r", "exactly": exactly}]}}
     return convert(ResourceClaim, {"metadata": meta, "spec": spec})
+
+
+def make_allocated(name: str, *pods: str) -> ResourceClaim:
+    """A claim that has the device n1/a, reserved for these pods: as a crash leaves it, or as others write it."""
+    claim = make_claim(name)
+    result = {"request": "r", "driver": DRIVER, "pool": "n1", "device": "a"}
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]
+    body = {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": terms}}
+    users = tuple(ResourceClaimConsumerReference(resource="pods", name=pod, uid=f"uid-{pod}") for pod in pods)
+    meta = msgspec.structs.replace(claim.metadata, finalizers=(FINALIZER,))
+    status = ResourceClaimStatus(allocation=convert(AllocationResult, body), reserved_for=users)
+    return msgspec.structs.replace(claim, metadata=meta, status=status)
 
 
 def make_wishes(name: str, *wishes: int) -> ResourceClaim:
