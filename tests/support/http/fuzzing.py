@@ -11,11 +11,11 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -32,6 +32,7 @@ from app.http.application import create_app
 from app.http.metrics import Metrics
 from app.scheduling.extender import Extender
 from app.scheduling.limits import Limits
+from tests.support.hostile.service import resident
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
@@ -170,14 +171,6 @@ async def ask(app: FastAPI, verb: str, body: bytes) -> tuple[int, bytes]:
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
 
 
-def resident() -> int:
-    """Bytes of memory this process has in use."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
 async def fuzz(count: int, seed: int) -> tuple[Counter[str], int]:
     """Answers by verb and status, and the growth of memory in bytes. Raises AssertionError with the body at fault."""
     dice, answers = random.Random(seed), Counter[str]()
@@ -186,7 +179,7 @@ async def fuzz(count: int, seed: int) -> tuple[Counter[str], int]:
     before = 0
     for number in range(count):
         if number == int(count * WARM_UP):
-            before = resident()
+            before = resident(os.getpid())
         verb = dice.choice(list(bodies))
         body = wounds.damaged(dice.choice(bodies[verb]))
         try:
@@ -197,7 +190,7 @@ async def fuzz(count: int, seed: int) -> tuple[Counter[str], int]:
         assert status in (200, 400), f"{verb}: {status} {answer!r} for {body[:2000]!r}"
         assert b"internal error" not in answer, f"{verb}: {answer!r} for {body[:2000]!r}"
         answers[f"{verb} {status}"] += 1
-    return answers, resident() - before
+    return answers, resident(os.getpid()) - before
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
