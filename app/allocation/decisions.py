@@ -34,6 +34,7 @@ from app.devices.content import digest
 from app.devices.holdings import NodeHoldings, PoolHoldings
 from app.devices.nodeview import NodeView
 from app.devices.overlay import Overlay
+from app.devices.pools import Pool
 from app.devices.poolstate import PoolStates
 from app.devices.uses import PoolID
 
@@ -224,10 +225,7 @@ class Decisions:
         question = self._question(prepared, node)
         if question is None:
             return Unfit(NOT_SYNCED, 0)
-        names = tuple(claim.metadata.uid or claim.metadata.key for claim in claims)
-        held = tuple(map(self._cluster.ledger.revision, (pool.id for pool in question.view.pools)))
-        beside = None if self._overlay.is_empty else self._overlay
-        key = question.view, held, beside, names, *self._signature(claims)
+        key = question.view, tuple(map(self._held_in, question.view.pools)), *self._signature(claims)
         found = self._decide(question, key)[1]
         if chooser is None or not isinstance(found, Plan):
             return found
@@ -299,6 +297,12 @@ class Decisions:
 
     def _holdings(self, view: NodeView) -> NodeHoldings:
         return NodeHoldings(view, self._held(view))
+
+    def _held_in(self, pool: Pool) -> Hashable:
+        """What is held in the pool, to be compared: by content where it is not what the cluster has."""
+        if self._overlay.touches(pool.id):
+            return self._memory.states.of(pool, self._overlay.holdings(pool.id))
+        return self._cluster.ledger.revision(pool.id)
 
     def _held(self, view: NodeView) -> dict[PoolID, PoolHoldings]:
         holdings = self._overlay.holdings

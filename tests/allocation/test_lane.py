@@ -11,8 +11,9 @@ from app.allocation.plan import Failure, Plan, Unfit
 from app.allocation.questions import CompileQuestion, Evaluated, Overrun, kind_of
 from app.api.resource import ResourceClaim
 from app.cel import CelGates
+from app.devices.overlay import Overlay
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
-from tests.support.allocation.manynodes import World, all_of, exactly, selector, wanted
+from tests.support.allocation.manynodes import World, all_of, exactly, planned, selector, wanted
 
 ALLOWANCE = 3_000
 CEILING = 20_000
@@ -243,6 +244,24 @@ def test_a_plan_for_another_state_is_asked_anew() -> None:
     with pytest.raises(Waiting):
         world.decisions.within(caller.lane).plan([claim], "n0")
     assert len(caller.lane.asked) == 1
+
+
+def test_a_plan_beside_others_is_asked_once_however_often_the_others_are_put_beside() -> None:
+    world = sharing(1)
+    caller = Caller(world, ceiling=SMALL)
+
+    def plan(*devices: str, name: str = "hard") -> Plan | Unfit | Failure:
+        caller.lane = caller.new_lane()
+        beside = Overlay(world.cluster).beside([planned("other", "n0", *devices)])
+        return world.decisions.over(beside).within(caller.lane).plan([knapsack(name)], "n0")
+
+    with pytest.raises(Waiting, match=SEARCHING):
+        plan("d6")
+    assert caller.work() == ["search"]
+    for name in ("hard", "alike"):
+        assert isinstance(plan("d6", name=name), Plan)
+        assert not caller.lane.asked
+    assert isinstance(plan("d5"), Unfit)
 
 
 def test_answers_are_forgotten_by_the_size_of_their_questions() -> None:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.core import Node
 from app.api.decoding import convert
-from app.api.resource import AllocationResult, ResourceClaim, ResourceSlice
-from app.devices.overlay import Overlay, Planned
-from tests.support.allocation.manynodes import Json, World, exactly, memory, units, wanted
-
-
-def planned(claim: str, node: str, *devices: str, **more: Any) -> Planned:
-    """A claim that is not allocated, and the devices of the node it would get."""
-    results = [{"request": "r", "driver": "gpu", "pool": node, "device": device, **more} for device in devices]
-    return wanted(exactly(len(devices)), name=claim), convert(AllocationResult, {"devices": {"results": results}})
+from app.api.resource import ResourceClaim, ResourceSlice
+from app.devices.overlay import Overlay
+from tests.support.allocation.manynodes import Json, World, exactly, memory, planned, units, wanted
 
 
 def ask(world: World, overlay: Overlay, *claims: ResourceClaim, names: tuple[str, ...] = ()) -> tuple[str, str]:

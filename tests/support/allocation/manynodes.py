@@ -8,8 +8,9 @@ from app.allocation.decisions import Decisions
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from app.devices.cluster import Cluster
+from app.devices.overlay import Planned
 
 Json = dict[str, Any]
 
@@ -92,3 +93,9 @@ def memory(value: str, **more: Any) -> Json:
 
 def units(value: str) -> Json:
     return {"consumesCounters": [{"counterSet": "c", "counters": {"u": {"value": value}}}]}
+
+
+def planned(claim: str, node: str, *devices: str, **more: Any) -> Planned:
+    """A claim that is not allocated, and the devices of the node it would get."""
+    results = [{"request": "r", "driver": "gpu", "pool": node, "device": device, **more} for device in devices]
+    return wanted(exactly(len(devices)), name=claim), convert(AllocationResult, {"devices": {"results": results}})
