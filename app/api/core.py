@@ -74,11 +74,13 @@ class PodSpec(Object, frozen=True, gc=False):
     node_name: str = ""
     scheduler_name: str = ""
     priority: int = 0
+    preemption_policy: str = ""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: dict[str, Quantity] = {}
     resource_claims: tuple[PodResourceClaim, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class PodResourceClaimStatus(Object, frozen=True, gc=False):
@@ -102,6 +104,7 @@ class PodExtendedResourceClaimStatus(Object, frozen=True, gc=False):
 class PodStatus(Object, frozen=True, gc=False):
     phase: str = ""
     nominated_node_name: str = ""
+    start_time: str | None = None
     conditions: tuple[Condition, ...] = ()
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None

@@ -69,6 +69,10 @@ class ThrottledError(ApiError):
         """Seconds to wait before the next attempt."""
 
 
+class DisruptionBudgetError(ThrottledError):
+    """429 of an eviction: a PodDisruptionBudget forbids it now."""
+
+
 class OutcomeUnknownError(ApiError):
     """Time-out, lost connection or 5xx: the server may or may not have done it. Read before deciding what to undo.
 
@@ -112,8 +116,17 @@ def error_from_status(
 ) -> ApiError:
     """The exception for an HTTP answer without success. `retry_after`: seconds of the Retry-After header, if sent."""
     if status == TOO_MANY_REQUESTS:
-        return ThrottledError(status, reason, message, details, retry_after=1.0 if retry_after is None else retry_after)
+        refusal = DisruptionBudgetError if _names_budget(details) else ThrottledError
+        return refusal(status, reason, message, details, retry_after=1.0 if retry_after is None else retry_after)
     if status >= 500:
         return OutcomeUnknownError(status, reason, message, details)
     kind = {CONFLICT: ConflictError, NOT_FOUND: NotFoundError, GONE: GoneError}.get(status, RejectedError)
     return kind(status, reason, message, details)
+
+
+def _names_budget(details: Mapping[str, Any] | None) -> bool:
+    """True when the causes of a refusal name a PodDisruptionBudget (`policy/v1`, DisruptionBudgetCause)."""
+    causes = (details or {}).get("causes")
+    return isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == "DisruptionBudget" for cause in causes
+    )

@@ -63,6 +63,20 @@ class Overlay:
                 found = found._with(added={**found._added, identity(claim): uses})
         return found
 
+    def holding(self, plans: Iterable[Planned]) -> Overlay:
+        """As if whatever is free of the devices of these plans were taken: device by device, because the others may
+        become free later. Left out are plans of claims that have been decided.
+        """
+        found = self
+        for claim, allocation in plans:
+            if found._is_decided(claim):
+                continue
+            uses = uses_of(allocation, shares=self._cluster.features.DRAConsumableCapacity)
+            free = {use: used for use, used in uses.items() if not found._is_taken(*use)}
+            if free:
+                found = found._with(added={**found._added, identity(claim): free})
+        return found
+
     def without(self, claims: Iterable[ResourceClaim]) -> Overlay:
         """As if these claims were gone, with what they hold."""
         gone = {identity(claim) for claim in claims}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from app.api.core import Node, NodeSelector, NodeSelectorTerm, NodeSpec, Pod, PodSpec, PodStatus
+from app.api.core import Node, NodeSelector, NodeSelectorTerm, NodeSpec, Pod, PodSpec
 from app.api.decoding import decode
 from app.api.meta import Condition, Object, ObjectMeta
 from app.api.resource import GROUP
@@ -58,16 +58,10 @@ class FullPodSpec(PodSpec, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     restart_policy: str = "Always"
-    preemption_policy: str = ""
-
-
-class FullPodStatus(PodStatus, frozen=True, gc=False):
-    start_time: str | None = None
 
 
 class FullPod(Pod, frozen=True, gc=False):
     spec: FullPodSpec = FullPodSpec()
-    status: FullPodStatus = FullPodStatus()
 
     @property
     def condition(self) -> Condition | None:

@@ -47,11 +47,11 @@ class _Review(msgspec.Struct, frozen=True):
     status: _Result = _Result()
 
 
-def permissions_for_reading(served: Served) -> tuple[Permission, ...]:
-    """What the reflectors need on a server with these versions."""
+def permissions_for_reading(served: Served, *, budgets: bool = False) -> tuple[Permission, ...]:
+    """What the reflectors need on a server with these versions; `budgets`: those of PodDisruptionBudgets, too."""
     return tuple(
         Permission(verb, kind.group, kind.plural, f"follow {kind.plural}")
-        for kind in followed(served)
+        for kind in followed(served, budgets=budgets)
         for verb in ("list", "watch")
     )
 
@@ -80,6 +80,15 @@ def permissions_for_extended_resources() -> tuple[Permission, ...]:
         Permission("delete", GROUP, "resourceclaims", why),
         Permission("patch", "", "pods", why, "status"),
         Permission("update", "", "pods", "own claims where OwnerReferencesPermissionEnforcement is on", "finalizers"),
+    )
+
+
+def permissions_for_preemption() -> tuple[Permission, ...]:
+    """What it takes to make room for pods, beside reading budgets."""
+    why = "make room for pods of higher priority"
+    return (
+        Permission("create", "", "pods", why, "eviction"),
+        Permission("patch", "", "pods", why, "status"),
     )
 
 

@@ -17,6 +17,7 @@ from app.api.core import Node, Pod
 from app.api.decoding import UNDECODABLE, decode
 from app.api.errors import NOT_FOUND, NotFoundError
 from app.api.meta import Object
+from app.api.policy import PodDisruptionBudget
 from app.api.salvage import Salvaged, salvage
 from app.kube.discovery import Served
 
@@ -137,6 +138,15 @@ NODES: Resource[Node] = Resource("", "v1", "nodes", "Node", _node)
 PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", _pod, namespaced=True)
 
 
+def _budget(data: bytes | msgspec.Raw) -> PodDisruptionBudget:
+    return decode(PodDisruptionBudget, data)
+
+
+BUDGETS: Resource[PodDisruptionBudget] = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", _budget, namespaced=True
+)
+
+
 def resource_claims(version: str) -> Resource[v1.ResourceClaim]:
     """Claims in `v1`, `v1beta2` (same layout) or `v1beta1` (requests are flat)."""
     read = _claim_v1beta1 if version == "v1beta1" else _claim
@@ -159,8 +169,9 @@ def device_taint_rules(version: str) -> Resource[v1.DeviceTaintRule]:
     return Resource(v1.GROUP, version, "devicetaintrules", "DeviceTaintRule", _taint_rule)
 
 
-def followed(served: Served) -> tuple[Resource[Any], ...]:
-    """All kinds that decisions are made of, in the versions that are served."""
+def followed(served: Served, *, budgets: bool = False) -> tuple[Resource[Any], ...]:
+    """All kinds that decisions are made of, in the versions that are served. `budgets`: those of preemption, too."""
     kinds = (device_classes, resource_slices, resource_claims)
     rules = (device_taint_rules(served.taint_rules),) if served.taint_rules else ()
-    return (NODES, PODS, *(kind(served.version) for kind in kinds), *rules)
+    more = (BUDGETS,) if budgets else ()
+    return (NODES, PODS, *(kind(served.version) for kind in kinds), *rules, *more)

@@ -42,11 +42,20 @@ class Watches:
     """A reflector per kind. `run` never returns; cancel it to stop."""
 
     def __init__(
-        self, client: KubeClient, served: Served, sink: Sink, *, on_synced: Callable[[], object] = lambda: None
+        self,
+        client: KubeClient,
+        served: Served,
+        sink: Sink,
+        *,
+        budgets: bool = False,
+        on_synced: Callable[[], object] = lambda: None,
     ) -> None:
+        """`budgets`: follow PodDisruptionBudgets, too."""
         self._on_synced = on_synced
         self._synced = False
-        self._reflectors = tuple(self._reflector(client, resource, sink) for resource in followed(served))
+        self._reflectors = tuple(
+            self._reflector(client, resource, sink) for resource in followed(served, budgets=budgets)
+        )
 
     @property
     def synced(self) -> bool:

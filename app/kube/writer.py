@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from app.api.core import ObjectReference, Pod
-from app.api.decoding import DecodeError, encode
+from app.api.decoding import DecodeError, encode, to_builtins
 from app.api.errors import NotFoundError, UndecodableError
 from app.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from app.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
@@ -143,10 +143,36 @@ class Writer:
         except NotFoundError:
             return None
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
-        """Merge these fields into the pod's status, if it still is the same pod."""
-        body = encode({"metadata": {"uid": pod.metadata.uid}, "status": dict(status)})
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Merge these fields into the pod's status, and these annotations into its own, in one write, if it still is
+        the same pod. None takes away.
+        """
+        metadata: dict[str, Any] = {"uid": pod.metadata.uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        body = msgspec.json.encode({"metadata": metadata, "status": to_builtins(status)})
         await self._client.patch(PODS.path(pod.metadata.namespace, pod.metadata.name, "status"), body, STRATEGIC_PATCH)
+
+    async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
+        """Ask for the pod's end, if it still is the same one. DisruptionBudgetError when a budget forbids it, a
+        NotFoundError when it is gone, a ConflictError when another one has its name. `dry_run`: do nothing.
+        """
+        meta = pod.metadata
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta.name, "namespace": meta.namespace},
+            "deleteOptions": {"preconditions": {"uid": meta.uid}},
+        }
+        await self._client.request(
+            "POST",
+            PODS.path(meta.namespace, meta.name, "eviction"),
+            params={"dryRun": "All"} if dry_run else None,
+            body=msgspec.json.encode(eviction),
+            repeat_when_throttled=False,
+        )
 
     # --- reporting
 

@@ -35,6 +35,7 @@ from app.scheduling.bind.holds import Holds
 from app.scheduling.bind.unfinished import Unfinished
 from app.scheduling.changes import Changes
 from app.scheduling.claims import Refusal, find, named_claims
+from app.scheduling.disruptionbudgets import DisruptionBudgets
 from app.scheduling.extended import existing_claim
 from app.scheduling.idle import IdleAllocations
 from app.scheduling.inquiries import Inquiries
@@ -104,6 +105,7 @@ class Extender:
             lanes=lambda: self._inquiries.lanes(),
             placement=placement,
         )
+        self._budgets = DisruptionBudgets()
         self._leading: Callable[[], bool] = lambda: True
         self._intake = Intake(
             cluster=cluster,
@@ -113,6 +115,7 @@ class Extender:
             idle=idle,
             unseen=unseen,
             resources=resources,
+            budgets=self._budgets,
             placement=placement,
         )
         self._clearer = clearer = Clearer(self.view, ports, self._intake, self.wakeups, observer, clearing)

@@ -130,7 +130,9 @@ class Turns:
 
 
 class Inquiries:
-    """One per service. Without `workers` everything is done at once, however long it takes."""
+    """One per service. Without `workers` everything is done at once, however long it takes. The state is as the pod has
+    it: what is kept for others counts as taken.
+    """
 
     def __init__(self, view: View, workers: Workers | None, wakeups: Wakeups, observer: Observer) -> None:
         self._view = view
@@ -160,7 +162,7 @@ class Inquiries:
         another one may come to more later: workers are being asked, or the limit for the call was reached.
         """
         if self._workers is None:
-            return decision(self._view), False
+            return decision(self._view.facing(pod)), False
         asker = _Asker(self._view, pod)
         limits = self._view.limits
         used_up = self._is_used_up(asker)
@@ -172,7 +174,7 @@ class Inquiries:
             stopped = USED_UP if used_up else SEARCHING
             lane = self._lane(asker, waited, asked, last=left <= limits.turn_work, stopped=stopped)
             try:
-                found = decision(self._view.within(lane))
+                found = decision(self._view.facing(pod).within(lane))
             except Exhausted:
                 left -= lane.used
                 await asyncio.sleep(0)

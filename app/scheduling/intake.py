@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from app.api.core import Node, Pod
+from app.api.policy import PodDisruptionBudget
 from app.api.resource import DeviceClass, ResourceClaim
 from app.api.salvage import Salvaged
 from app.devices.cluster import Cluster
@@ -17,13 +18,14 @@ from app.devices.cluster import Watched as ClusterWatched
 from app.placement.placement import Placement
 from app.scheduling.changes import Changes
 from app.scheduling.claims import Refusal, named_claims
+from app.scheduling.disruptionbudgets import DisruptionBudgets
 from app.scheduling.idle import IdleAllocations
 from app.scheduling.pods import Pods
 from app.scheduling.resourcenames import ResourceNames
 from app.scheduling.unseen import Unseen
 from app.scheduling.wakeups import Wakeups
 
-Watched = ClusterWatched | Pod
+Watched = ClusterWatched | Pod | PodDisruptionBudget
 
 
 class Intake(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
     idle: IdleAllocations
     unseen: Unseen
     resources: ResourceNames
+    budgets: DisruptionBudgets
     placement: Placement | None = None
 
     # --- from the watches -------------------------------------------------------------------------------------------
@@ -54,6 +57,9 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             self._observe(obj, watched=True, after_gap=after_gap)
             self.idle.observe(obj, after_gap=after_gap)
             return
+        if isinstance(obj, PodDisruptionBudget):
+            self.budgets.apply(obj)
+            return
         improved = self.cluster.apply(obj)
         if isinstance(obj, Node) and self.placement is not None:
             self.placement.put(obj)
@@ -69,6 +75,9 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             if self.placement is not None:
                 self.placement.drop(obj)
             self.changes.notify(obj.metadata.uid)
+            return
+        if isinstance(obj, PodDisruptionBudget):
+            self.budgets.remove(obj)
             return
         improved = self.cluster.remove(obj)
         if isinstance(obj, DeviceClass):

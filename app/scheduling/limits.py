@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
 import msgspec
+
+PreemptionMode = Literal["off", "advise", "on"]
+PREEMPTION_MODES: Final[tuple[PreemptionMode, ...]] = ("off", "advise", "on")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +112,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     worker_pause_seconds: float = 30.0
     """When no worker process can be started, none is asked for so long."""
+
+    preemption: PreemptionMode = "off"
+    """Whether pods that are refused for want of devices take those of pods with lower priority: `advise` says what
+    would be done, `on` does it.
+    """
+
+    preemption_margin_seconds: float = 30.0
+    """How long after the grace period of its slowest victim devices are held for a pod, and after its last victim is
+    gone.
+    """
+
+    preemption_lost_seconds: float = 5.0
+    """A pod that does not fit on its nominated node so long after its victims are gone has lost its place there."""
 
     def may_clear_for(self, scheduler_name: str) -> bool:
         """Whether allocations of pods of this scheduler are ours to clear. Of all pods, when ours are not known."""

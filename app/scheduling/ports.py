@@ -66,8 +66,17 @@ class PodWriter(Protocol):
     async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
         """POST the Binding; another UID, a pod that is bound already or being deleted is a ConflictError."""
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
-        """Merge these fields into the pod's status; the precondition is the pod's UID."""
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Merge these fields into the pod's status, and these annotations, in one write; None takes one away. The
+        precondition is the pod's UID.
+        """
+
+    async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
+        """POST an Eviction with the pod's UID as precondition. A budget that forbids it is a DisruptionBudgetError.
+        `dry_run`: whether it would be allowed now.
+        """
 
 
 class Messenger(Protocol):

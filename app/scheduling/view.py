@@ -6,7 +6,7 @@ time is noted. What it shows is live: it changes between two awaits when the wat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import repeat
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from app.api.core import Pod
 from app.api.features import FeatureGates
 from app.api.meta import ObjectKey
 from app.api.resource import DeviceClass, ResourceClaim
-from app.devices.overlay import Overlay
+from app.devices.overlay import Overlay, Planned
 from app.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from app.placement.placement import Placement
 from app.scheduling import extended
@@ -70,6 +70,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """For a question that is no verb's: what its turns may do, one after the other."""
     settled: Callable[[ResourceClaim], bool] = lambda claim: False
     """True when no bind relies on the claim's allocation any more, not even one of another replica."""
+    kept: Callable[[Pod], Sequence[Planned]] = lambda pod: ()
+    """What is kept from a pod, for others that have made room for themselves. See `Nominations`."""
+    state: Overlay | None = None
+    """The hypothetical state that questions are about; None: the state as it is."""
 
     @property
     def features(self) -> FeatureGates:
@@ -89,9 +93,18 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         """
         return map(self.within, self.lanes())
 
+    def facing(self, pod: Pod) -> View:
+        """The same, as the pod has it: what is kept for others counts as taken."""
+        kept = self.kept(pod)
+        return self.over(self.overlay().holding(kept)) if kept else self
+
+    def over(self, state: Overlay) -> View:
+        """The same, with decisions on this hypothetical state."""
+        return msgspec.structs.replace(self, state=state, decisions=self.decisions.over(state))
+
     def overlay(self) -> Overlay:
-        """The state as it is, to put hypothetical states over. Decide on them with `decisions.over`."""
-        return Overlay(self.cluster)
+        """The state that questions are about, to put hypothetical states over. Decide on them with `over`."""
+        return self.state or Overlay(self.cluster)
 
     def in_flight(self, claim: ResourceClaim) -> bool:
         """True while the claim is about to be allocated or deallocated."""

@@ -64,7 +64,8 @@ class Engine:
         self.audit = Audit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
         self._known = asyncio.Event()
         self.sink = ClusterSink(self.cluster, self.extender, self.audit, self._known.is_set)
-        self.watches = Watches(client, served, self.sink, on_synced=self._synced)
+        budgets = settings.preemption != "off"
+        self.watches = Watches(client, served, self.sink, budgets=budgets, on_synced=self._synced)
         self.following = Following(self.watches.progress, settings.watch_gap)
         self._memory = Memory(own=own_process)
         self._started = time.perf_counter()

@@ -18,6 +18,7 @@ from app.kube.access import (
     permissions_for_binding,
     permissions_for_extended_resources,
     permissions_for_lease,
+    permissions_for_preemption,
     permissions_for_readers,
     permissions_for_reading,
     permissions_for_waking,
@@ -33,11 +34,13 @@ PERIOD = 5.0
 
 def needed(settings: Settings, served: Served) -> tuple[Permission, ...]:
     """All that the service uses with these settings, on a server with these versions."""
-    permissions = permissions_for_reading(served)
+    permissions = permissions_for_reading(served, budgets=settings.preemption != "off")
     if not settings.advise_only:
         permissions += permissions_for_binding() + permissions_for_waking(settings.namespace)
         if settings.features.DRAExtendedResource:
             permissions += permissions_for_extended_resources()
+        if settings.preemption == "on":
+            permissions += permissions_for_preemption()
     if settings.leader_election:
         permissions += permissions_for_lease(settings.namespace, settings.lease_name)
     if settings.insight_authorization:

@@ -2,7 +2,7 @@
 
 Promises: a flag wins over the environment (`DRA_EXTENDER_...`), the environment over the YAML file, the file over the
 default; an unknown key, a value of the wrong kind or a combination that cannot work is an error that names the
-setting. `markdown_table` writes the reference in README.md, and a test keeps the two equal.
+setting. `app.service.reference` writes the reference in README.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from app.kube.lease import LeaseSettings
 from app.kube.writer import Doorbell
 from app.placement.policies import PolicyName
 from app.placement.strategy import Strategy
-from app.scheduling.limits import Limits
+from app.scheduling.limits import Limits, PreemptionMode
 from app.service.addresses import checked_address, is_loopback
 from app.service.scoring import ScoringStrategy, block, strategy
 from app.workers.limits import WorkerLimits
@@ -182,6 +182,11 @@ class Settings(BaseSettings):
         False,
         description="filter offers only the node that the policy chose: kube-scheduler's own scores have no say",
     )
+    preemption: PreemptionMode = Field(
+        "off",
+        description="pods that lack nothing but devices take those of pods with lower priority: on; advise only says "
+        "what would be done (docs/preemption.md)",
+    )
     scheduler_names: str = Field(
         "",
         description="schedulers that call this service, comma separated: pods of others are not bound, their claims "
@@ -238,6 +243,8 @@ class Settings(BaseSettings):
             raise ValueError("allowed_clients needs tls_client_ca: without it clients show no certificate")
         if self.scoring_strategy is not None and self.placement not in ("first-fit", self.strategy.policy):
             raise ValueError(f"placement {self.placement} and scoring_strategy {self.scoring_strategy.type} differ")
+        if self.preemption == "on" and self.advise_only:
+            raise ValueError("preemption on needs a service that binds: with advise_only it can be advise or off")
         self._require_protection()
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise ValueError("lease_duration must exceed renew_deadline, which must exceed retry_period")
@@ -318,6 +325,7 @@ class Settings(BaseSettings):
             sweep_seconds=self.sweep_after,
             deallocate=self.deallocate,
             scheduler_names=_listed(self.scheduler_names),
+            preemption=self.preemption,
             worker_claim_seconds=self.worker_claim_seconds,
         )
 
@@ -367,28 +375,9 @@ def sections() -> Iterator[tuple[str, str, FieldInfo]]:
         yield section, name, field
 
 
-def markdown_table() -> str:
-    """The reference of all settings as tables."""
-    rows: list[str] = []
-    last = ""
-    for section, name, field in sections():
-        if section != last:
-            last = section
-            rows += ["", f"### {section}", "", "| flag | environment | default | meaning |", "|---|---|---|---|"]
-        default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
-        rows.append(f"| `{flag(name)}` | `{PREFIX}{name.upper()}` | {default} | {field.description} |")
-    return "\n".join(rows[1:]) + "\n"
-
-
 def _listed(names: str) -> frozenset[str]:
     """What a setting lists, comma separated."""
     return frozenset(filter(None, (name.strip() for name in names.split(","))))
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _sentence(error: Mapping[str, Any]) -> str:

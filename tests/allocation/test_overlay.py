@@ -77,6 +77,39 @@ def test_a_share_of_a_device_that_has_an_owner_or_of_a_share_that_exists_never_c
     assert Overlay(world.cluster).beside([planned("more", "n0", "d1", **other)]).differing == {"n0"}
 
 
+# --- holding ----------------------------------------------------------------------------------------------------------
+
+
+def test_of_a_plan_whose_devices_are_not_all_free_those_that_are_free_are_held() -> None:
+    world = of_two_nodes()
+    world.take("victim", "n0", "d0")
+    plan = planned("preemptor", "n0", "d0", "d1")
+    assert ask(world, Overlay(world.cluster).beside([plan]), wanted(exactly(1))) == ("n0 n1", "")
+    assert ask(world, Overlay(world.cluster).holding([plan]), wanted(exactly(1))) == ("n1", "n0")
+
+
+def test_nothing_is_held_for_a_claim_that_has_devices() -> None:
+    world = of_two_nodes()
+    world.take("bound", "n1", "d0")
+    overlay = Overlay(world.cluster).holding([planned("bound", "n0", "d0", "d1")])
+    assert ask(world, overlay, wanted(exactly(2))) == ("n0", "n1")
+
+
+def test_counters_and_capacity_are_held_also_while_they_are_used_up() -> None:
+    world = World()
+    world.add_node({"allowMultipleAllocations": True, **memory("8")})
+    world.add_node(units("2"), units("2"), units("1"), counters={"u": "3"})
+    world.take("sharer", "n0", "d0", shareID="s", consumedCapacity={"memory": "6"})
+    world.take("part", "n1", "d1")
+    share = planned("share", "n0", "d0", shareID="t", consumedCapacity={"memory": "7"})
+    overlay = Overlay(world.cluster).holding([share, planned("preemptor", "n1", "d0")])
+    small = wanted(exactly(capacity={"requests": {"memory": "1"}}))
+    assert ask(world, Overlay(world.cluster), small, names=("n0",)) == ("n0", "")
+    assert ask(world, overlay, small, names=("n0",)) == ("", "n0")
+    assert ask(world, Overlay(world.cluster), wanted(exactly()), names=("n1",)) == ("n1", "")
+    assert ask(world, overlay, wanted(exactly()), names=("n1",)) == ("", "n1")
+
+
 # --- without ----------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,15 @@ import pytest
 
 from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
 from app.api.decoding import decode
-from app.api.errors import ConflictError, NotFoundError, OutcomeUnknownError, UndecodableError, is_passing
+from app.api.errors import (
+    ConflictError,
+    DisruptionBudgetError,
+    NotFoundError,
+    OutcomeUnknownError,
+    ThrottledError,
+    UndecodableError,
+    is_passing,
+)
 from app.api.meta import ObjectMeta
 from app.api.resource import (
     FINALIZER,
@@ -29,6 +37,7 @@ from app.scheduling.ports import Ports
 from tests.support.kube.scripted import ScriptedServer
 from tests.support.patience import until
 
+PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 CLAIM = ResourceClaim(
     metadata=ObjectMeta(name="c", namespace="default", uid="cu", resource_version="7", finalizers=("other",))
@@ -221,6 +230,39 @@ async def test_a_pod_status_patch_is_bound_to_the_pods_uid(server: ScriptedServe
     pod = decode(Pod, b'{"metadata":{"name":"p","namespace":"default","uid":"pu"}}')
     await writer.patch_pod_status(pod, {"extendedResourceClaimStatus": None})
     assert server.asked[0].json == {"metadata": {"uid": "pu"}, "status": {"extendedResourceClaimStatus": None}}
+
+
+async def test_annotations_of_a_pod_go_with_its_status(server: ScriptedServer, writer: Writer) -> None:
+    server.on("PATCH", f"{PODS}/p/status", (200, {}))
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu"))
+    await writer.patch_pod_status(pod, {"nominatedNodeName": None}, {"a": "1", "b": None})
+    metadata = {"uid": "pu", "annotations": {"a": "1", "b": None}}
+    assert server.asked[0].json == {"metadata": metadata, "status": {"nominatedNodeName": None}}
+
+
+async def test_an_eviction_is_for_the_pod_with_its_uid_and_what_a_budget_forbids_is_not_repeated(
+    server: ScriptedServer, writer: Writer
+) -> None:
+    causes = [{"reason": "DisruptionBudget", "message": "The disruption budget b needs 1 healthy pods and has 1"}]
+    refused = {"kind": "Status", "reason": "TooManyRequests", "details": {"causes": causes}}
+    server.on("POST", f"{PODS}/p/eviction", (429, refused), (201, {}))
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu"))
+    with pytest.raises(DisruptionBudgetError):
+        await writer.evict_pod(pod, dry_run=True)
+    await writer.evict_pod(pod)
+    first, second = server.asked
+    assert (first.query, second.query) == ({"dryRun": "All"}, {})
+    assert second.json["deleteOptions"] == {"preconditions": {"uid": "pu"}}
+    assert (second.json["kind"], second.json["metadata"]) == ("Eviction", {"name": "p", "namespace": "default"})
+
+
+async def test_an_eviction_that_is_put_off_by_a_busy_server_is_not_forbidden(
+    server: ScriptedServer, writer: Writer
+) -> None:
+    server.on("POST", f"{PODS}/p/eviction", (429, {"kind": "Status", "reason": "TooManyRequests"}))
+    with pytest.raises(ThrottledError) as caught:
+        await writer.evict_pod(Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu")))
+    assert not isinstance(caught.value, DisruptionBudgetError)
 
 
 async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(

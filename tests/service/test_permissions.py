@@ -27,6 +27,7 @@ def asked(served: Served = BOTH, **settings: Any) -> set[str]:
 
 READING = {"list nodes", "watch nodes", "list resourceslices", "watch resourceclaims"}
 DELEGATED = {"create tokenreviews", "create subjectaccessreviews"}
+PREEMPTING = {"create pods/eviction"}
 WRITING = {"patch resourceclaims/status", "create pods/binding", "create events"}
 
 
@@ -39,6 +40,9 @@ WRITING = {"patch resourceclaims/status", "create pods/binding", "create events"
         ({"advise_only": True, "leader_election": True}, {"create leases"}, WRITING),
         ({}, READING, DELEGATED),
         ({"advise_only": True, "insight_authorization": True}, DELEGATED, WRITING),
+        ({"preemption": "on"}, PREEMPTING | {"list poddisruptionbudgets", "patch pods/status"}, set()),
+        ({"preemption": "advise"}, {"watch poddisruptionbudgets"}, PREEMPTING),
+        ({"preemption": "off"}, READING, PREEMPTING | {"watch poddisruptionbudgets"}),
         ({"feature_gates": "DRAExtendedResource=true"}, {"patch pods/status", "delete resourceclaims"}, set()),
         ({"feature_gates": "DRAExtendedResource=false"}, WRITING, {"patch pods/status", "delete resourceclaims"}),
     ],

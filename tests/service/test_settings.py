@@ -11,7 +11,8 @@ import pytest
 from app.allocation.plan import STEP_BUDGET
 from app.placement.strategy import Strategy
 from app.service.addresses import is_loopback, split_address
-from app.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, flag, load, markdown_table
+from app.service.reference import markdown_table
+from app.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, flag, load
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +23,7 @@ def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_reference_in_the_documentation_is_current() -> None:
     text = (Path(__file__).parents[2] / "README.md").read_text()
-    assert markdown_table() in text, "write it anew with app.service.settings.markdown_table()"
+    assert markdown_table() in text, "write it anew with app.service.reference.markdown_table()"
 
 
 def test_every_setting_is_explained_and_has_a_name_that_kubernetes_does_not_use() -> None:

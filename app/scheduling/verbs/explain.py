@@ -91,6 +91,7 @@ def explain_pod(view: View, pod: Pod, names: Sequence[str]) -> PodExplanation:
 
 def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, None, PodExplanation]:
     """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
+    view = view.facing(pod)
     subject, turns = subject_of(view, pod), view.turns()
     fits: list[str] = []
     by_reason: dict[str, list[str]] = {}

@@ -105,8 +105,13 @@ class Ports:
     async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
         await self._ask("bind_pod", namespace, name, uid, node)
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
+    ) -> None:
         raise AssertionError("nothing is said of pods here")
+
+    async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
+        raise AssertionError("nobody is evicted here")
 
     def record_event(self, *args: Any, **named: Any) -> None:
         """For people."""

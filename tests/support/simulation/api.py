@@ -5,6 +5,7 @@ What must never happen is checked at every commit and collected in `violations`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -48,6 +49,12 @@ class Api:
         """Objects that nobody of ours can decode as they are stored now."""
         self.sites: set[str] = set()
         """Names of all nodes that ever were: pools of these names are theirs."""
+        self.protected: set[str] = set()
+        """Names of pods that a budget keeps from being evicted."""
+        self.evicted: list[str] = []
+        """Names of pods, in the order in which they were."""
+        self.stopping: dict[str, float] = {}
+        """Seconds that pods of these names need to end, when they are evicted; a moment is what others need."""
 
     # commits
 
@@ -130,6 +137,22 @@ class Api:
         """The pod goes, and the claim controller and the garbage collector do their work."""
         self.drop(self.pod(name))
         self.clean_up()
+
+    def evict(self, pod: Pod) -> None:
+        """The pod is being deleted, and after its time is gone."""
+        self.evicted.append(pod.metadata.name)
+        if pod.metadata.deletion_timestamp:
+            return
+        meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+        leaving = self.put(msgspec.structs.replace(pod, metadata=meta), "evict")
+        seconds = self.stopping.get(pod.metadata.name, 0.1)
+        asyncio.get_running_loop().call_later(seconds, self._end, leaving.metadata.key, leaving.metadata.uid)
+
+    def _end(self, key: str, uid: str) -> None:
+        stored: Pod | None = self.objects.get((Pod, key))
+        if stored is not None and stored.metadata.uid == uid:
+            self.drop(stored)
+            self.clean_up()
 
     def refuse_pod(self, name: str) -> None:
         """What the scheduler reports after an attempt without a node."""

@@ -18,6 +18,7 @@ from app.api.decoding import convert, to_builtins
 from app.api.errors import (
     ApiError,
     ConflictError,
+    DisruptionBudgetError,
     NotFoundError,
     OutcomeUnknownError,
     RejectedError,
@@ -288,7 +289,9 @@ class Client:
 
         await self._call("bind_pod", commit)
 
-    async def patch_pod_status(self, pod: Pod, status: Mapping[str, Any]) -> None:
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
+    ) -> None:
         def commit() -> None:
             stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
             if stored is None:
@@ -296,10 +299,29 @@ class Client:
             if stored.metadata.uid != pod.metadata.uid:
                 raise RejectedError(422, "Invalid", "uid")
             patched = strategy.with_pod_status(stored, to_builtins(status))
+            if annotations:
+                merged = {**patched.metadata.annotations, **annotations}
+                kept = {name: value for name, value in merged.items() if value is not None}
+                patched = strategy.with_metadata(patched, annotations=kept)
             if patched != stored:
                 self.api.put(patched, "patch_pod_status")
 
         await self._call("patch_pod_status", commit)
+
+    async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
+        def commit() -> None:
+            stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
+            if stored is None:
+                raise NotFoundError(404, "NotFound", pod.metadata.key)
+            if stored.metadata.name in self.api.protected:
+                causes = {"causes": [{"reason": "DisruptionBudget"}]}
+                raise DisruptionBudgetError(429, "TooManyRequests", "the pod's disruption budget", causes)
+            if stored.metadata.uid != pod.metadata.uid:
+                raise ConflictError(409, "Conflict", "uid")
+            if not dry_run:
+                self.api.evict(stored)
+
+        await self._call("try_evict_pod" if dry_run else "evict_pod", commit)
 
     # telling
 
