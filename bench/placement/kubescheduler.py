@@ -30,6 +30,10 @@ class Scheduler:
         self._cpu[node] -= job.cpu
         self._memory[node] -= job.memory
 
+    def remove(self, node: int, job: Job) -> None:
+        self._cpu[node] += job.cpu
+        self._memory[node] += job.memory
+
     def fitting(self, job: Job) -> list[int]:
         """The nodes with enough CPU and memory."""
         cpu, memory = job.cpu, job.memory

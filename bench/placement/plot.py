@@ -1,9 +1,9 @@
-"""A plot as SVG: the allocated share of all GPUs over what pods asked for, one line per policy."""
+"""A plot as SVG: how much of all GPUs is allocated, one line per policy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 WIDTH: Final = 720
 HEIGHT: Final = 420
@@ -11,15 +11,28 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 170, 40, 48
 _COLOURS: Final = ("#6b7280", "#d97706", "#0891b2", "#7c3aed", "#16a34a", "#dc2626")
 
 Curve = Mapping[int, float]
-"""Per cent by per cent."""
+"""Per cent allocated, by what is on the other axis."""
 
 
-def plot(title: str, curves: Mapping[str, Curve], least: int = 60) -> str:
-    """From `least` per cent asked for, where the lines part."""
-    most = max(percent for curve in curves.values() for percent in curve)
+class Axis(NamedTuple):
+    """What is shown, and where a line stands."""
 
-    def x(percent: float) -> float:
-        return round(_LEFT + (percent - least) / (most - least) * (WIDTH - _LEFT - _RIGHT), 1)
+    title: str
+    first: int
+    last: int
+    step: int
+
+    @property
+    def lines(self) -> range:
+        return range(self.first, self.last + 1, self.step)
+
+
+def plot(title: str, curves: Mapping[str, Curve], across: Axis, least: int = 60) -> str:
+    """From `least` per cent allocated, and from where the other axis begins."""
+
+    def x(value: float) -> float:
+        part = (value - across.first) / (across.last - across.first)
+        return round(_LEFT + part * (WIDTH - _LEFT - _RIGHT), 1)
 
     def y(percent: float) -> float:
         return round(HEIGHT - _BOTTOM - (percent - least) / (100 - least) * (HEIGHT - _TOP - _BOTTOM), 1)
@@ -29,18 +42,20 @@ def plot(title: str, curves: Mapping[str, Curve], least: int = 60) -> str:
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="22" font-size="15">{title}</text>',
-        f'<text x="{_LEFT}" y="{HEIGHT - 10}">GPUs asked for, % of all</text>',
+        f'<text x="{_LEFT}" y="{HEIGHT - 10}">{across.title}</text>',
         f'<text transform="translate(14 {HEIGHT - _BOTTOM}) rotate(-90)">GPUs allocated, % of all</text>',
     ]
     for percent in range(least, 101, 10):
-        parts.append(_line(x(least), y(percent), x(most), y(percent)))
+        parts.append(_line(x(across.first), y(percent), x(across.last), y(percent)))
         parts.append(f'<text x="{_LEFT - 8}" y="{y(percent) + 4}" text-anchor="end">{percent}</text>')
-    for percent in range(least, most + 1, 10):
-        parts.append(_line(x(percent), y(least), x(percent), y(100)))
-        parts.append(f'<text x="{x(percent)}" y="{HEIGHT - _BOTTOM + 16}" text-anchor="middle">{percent}</text>')
+    for value in across.lines:
+        parts.append(_line(x(value), y(least), x(value), y(100)))
+        parts.append(f'<text x="{x(value)}" y="{HEIGHT - _BOTTOM + 16}" text-anchor="middle">{value}</text>')
     for number, (name, curve) in enumerate(curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
-        points = " ".join(f"{x(at)},{y(curve[at])}" for at in sorted(curve) if at >= least and curve[at] >= least)
+        points = " ".join(
+            f"{x(at)},{y(curve[at])}" for at in sorted(curve) if at >= across.first and curve[at] >= least
+        )
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
         height = _TOP + 10 + 20 * number
         parts.append(f'<rect x="{WIDTH - _RIGHT + 14}" y="{height - 4}" width="18" height="3" fill="{colour}"/>')

@@ -9,7 +9,7 @@ from typing import Final
 
 from app.plurals import counted
 from bench.document import write_section
-from bench.placement.plot import Curve, plot
+from bench.placement.plot import Axis, Curve, plot
 from bench.placement.run import KUBE, Outcome
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "placement.md"
@@ -81,6 +81,7 @@ def write(outcomes: Sequence[Outcome], machine: str) -> None:
         curves = {policy: curve(found) for policy, found in policies.items()}
         file = PLOTS / f"{workload.replace(' ', '-')}.svg"
         seeds = counted(max(len(found) for found in policies.values()), "seed")
-        file.write_text(plot(f"{workload}, {seeds}", curves))
+        most = max(percent for line in curves.values() for percent in line)
+        file.write_text(plot(f"{workload}, {seeds}", curves, Axis("GPUs asked for, % of all", 60, most, 10)))
         lines.append(f"![{workload}](placement/{file.name})")
     write_section("placement", "\n".join([*lines, "", f"Measured on {machine}, processor time."]), DOCUMENT)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
+from app.api.core import Pod
 from app.placement.policies import PolicyName
 from app.placement.strategy import Strategy
 from bench.placement.fgd import FGD
@@ -40,19 +41,24 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
 
 
+class Placed(NamedTuple):
+    """A pod and the position of its node."""
+
+    job: Job
+    pod: Pod
+    node: int
+
+
 async def run(workload: Workload, policy: str, seed: int, arrivals: float, *, all_pods: bool = True) -> Outcome:
     """`all_pods`: the extender chooses nodes for pods without GPUs as well."""
     random = Random(seed)
     jobs = tuned(workload, arrivals, random)
-    world = World(workload.machines, Strategy(STRATEGIES[policy]), random)
-    if policy == FGD.name:
-        world.placement.use(_fgd(world, workload))
-    scheduler = Scheduler(workload.machines, random)
+    site = Site(workload, policy, random, all_pods=all_pods)
     started = time.process_time()
     shares: dict[int, list[float]] = {}
     asked = allocated = placed = 0
     for job in jobs:
-        if await _place(world, scheduler, job, policy, all_pods=all_pods):
+        if await site.place(job) is not None:
             allocated += job.demand
             placed += 1
         asked += job.demand
@@ -64,29 +70,49 @@ async def run(workload: Workload, policy: str, seed: int, arrivals: float, *, al
         shares={percent: sum(found) / len(found) for percent, found in shares.items()},
         arrived=len(jobs),
         placed=placed,
-        evaluations=world.placement.evaluations,
+        evaluations=site.world.placement.evaluations,
         seconds=round(time.process_time() - started, 1),
     )
 
 
-def _fgd(world: World, workload: Workload) -> FGD:
-    frequencies = typical(workload.jobs)
-    return FGD({world.shape(job): part for job, part in frequencies.items() if job.gpus})
+class Site:
+    """The nodes of a workload under a policy, and what kube-scheduler knows of them. `all_pods`: the extender chooses
+    nodes for pods without GPUs as well.
+    """
 
+    def __init__(self, workload: Workload, policy: str, random: Random, *, all_pods: bool = True) -> None:
+        self.world = World(workload.machines, Strategy(STRATEGIES[policy]), random)
+        self._scheduler = Scheduler(workload.machines, random)
+        self._policy = policy
+        self._all_pods = all_pods
+        if policy == FGD.name:
+            self.world.placement.use(self._fgd(workload))
 
-async def _place(world: World, scheduler: Scheduler, job: Job, policy: str, *, all_pods: bool) -> bool:
-    fits = scheduler.fitting(job)
-    if not fits:
-        return False
-    pod = world.arrive(job)
-    if job.gpus:
-        fits = await world.fits(pod, fits)
-    if not fits:
-        world.leave(pod)
-        return False
-    node = await world.favourite(pod, fits) if policy != KUBE and (job.gpus or all_pods) else None
-    if node is None:
-        node = scheduler.favourite(job, scheduler.sampled(fits) if policy == KUBE else fits)
-    world.bind(pod, node)
-    scheduler.place(node, job)
-    return True
+    def _fgd(self, workload: Workload) -> FGD:
+        frequencies = typical(workload.jobs)
+        return FGD({self.world.shape(job): part for job, part in frequencies.items() if job.gpus})
+
+    async def place(self, job: Job) -> Placed | None:
+        """Try once to find a place for a pod; None when there is none, and the pod is gone."""
+        world, scheduler = self.world, self._scheduler
+        fits = scheduler.fitting(job)
+        if not fits:
+            return None
+        pod = world.arrive(job)
+        if job.gpus:
+            fits = await world.fits(pod, fits)
+        if not fits:
+            world.leave(pod)
+            return None
+        is_kube = self._policy == KUBE
+        node = None if is_kube or not (job.gpus or self._all_pods) else await world.favourite(pod, fits)
+        if node is None:
+            node = scheduler.favourite(job, scheduler.sampled(fits) if is_kube else fits)
+        world.bind(pod, node)
+        scheduler.place(node, job)
+        return Placed(job, pod, node)
+
+    def end(self, placed: Placed) -> None:
+        """The pod ends, and gives back what it has."""
+        self.world.leave(placed.pod)
+        self._scheduler.remove(placed.node, placed.job)

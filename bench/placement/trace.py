@@ -46,9 +46,12 @@ class Job(NamedTuple):
 
 
 class Workload(NamedTuple):
+    """`seconds`: how long each of the jobs runs; empty when nobody knows."""
+
     name: str
     machines: tuple[Machine, ...]
     jobs: tuple[Job, ...]
+    seconds: tuple[float, ...] = ()
 
     @property
     def capacity(self) -> int:
@@ -65,12 +68,25 @@ def read(folder: Path, name: str) -> Workload:
         )
     with (folder / f"openb_pod_list_{name}.csv").open(newline="") as file:
         rows = sorted(csv.DictReader(file), key=lambda row: row["name"])
-    return Workload(name, machines, tuple(map(_job, rows)))
+    seconds = tuple(map(_seconds, rows)) if rows and "deletion_time" in rows[0] else ()
+    return Workload(name, machines, tuple(map(_job, rows)), seconds)
 
 
 def _job(row: dict[str, str]) -> Job:
     models = tuple(sorted(filter(None, (row.get("gpu_spec") or "").split("|"))))
     return Job(int(row["cpu_milli"]), int(row["memory_mib"]), int(row["num_gpu"]), int(row["gpu_milli"]), models)
+
+
+def _seconds(row: dict[str, str]) -> float:
+    """From when the pod was scheduled, or from its creation if it never was."""
+    return max(0.0, float(row["deletion_time"]) - float(row["scheduled_time"] or row["creation_time"]))
+
+
+def sampled(workload: Workload, part: float) -> Workload:
+    """The same with this part of the machines, the same ones each time, and all pods."""
+    machines = workload.machines
+    kept = sorted(Random(0).sample(range(len(machines)), round(part * len(machines))))
+    return workload._replace(machines=tuple(machines[position] for position in kept))
 
 
 def names(folder: Path) -> list[str]:
@@ -116,6 +132,11 @@ _SHARES: Final = (100, 200, 250, 330, 460, 500, 810)
 _DEMANDING: Final = 0.15
 """Part of the GPU pods that name models."""
 
+_LOG_SECONDS: Final = 6.4
+"""Half of the pods end within ten minutes,"""
+_LOG_SPREAD: Final = 1.9
+"""and a tenth run for two hours or more."""
+
 
 def made_up(nodes: int = 200, pods: int = 2_000, seed: int = 0) -> Workload:
     """A workload in the shape of the public trace: few kinds of nodes, many small pods, few large ones."""
@@ -132,7 +153,8 @@ def made_up(nodes: int = 200, pods: int = 2_000, seed: int = 0) -> Workload:
         share = milli or (random.choice(_SHARES) if count else 0)
         named = count and count < 8 and random.random() < _DEMANDING
         jobs.append(Job(cpu, cpu * 4, count, share, tuple(sorted(random.sample(models, 2))) if named else ()))
-    return Workload("made up", tuple(machines), tuple(jobs))
+    seconds = tuple(random.lognormvariate(_LOG_SECONDS, _LOG_SPREAD) for _ in jobs)
+    return Workload("made up", tuple(machines), tuple(jobs), seconds)
 
 
 PARTITIONED: Final = "partitioned"
