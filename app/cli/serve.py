@@ -10,7 +10,8 @@ import typer
 from pydantic.fields import FieldInfo
 
 from app.cli.complaint import complain
-from app.service.settings import Settings, SettingsError, flag, load, sections
+from app.service.reference import flag, sections
+from app.service.settings import Settings, SettingsError, load
 
 _CONFIG = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="YAML file with settings", show_default=False)

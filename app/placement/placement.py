@@ -25,6 +25,7 @@ from app.devices.content import digest
 from app.devices.models import DeviceModel
 from app.placement.account import Account
 from app.placement.devices import DeviceChooser
+from app.placement.expected import NOBODY, Expected
 from app.placement.load import Load, Loads, load_of
 from app.placement.podshape import PodShape, filters_of, shape_of
 from app.placement.policies import Fragmentation, Pack, Policy, Spread
@@ -49,8 +50,12 @@ REMEMBERED_SHAPES: Final = 4_096
 class Placement:
     """One per cluster. Feed it all pods and nodes (`put`, `drop`), and the pods that come (`learn`)."""
 
-    def __init__(self, cluster: Cluster, strategy: Strategy = _FIRST_FIT) -> None:
+    def __init__(self, cluster: Cluster, strategy: Strategy = _FIRST_FIT, expected: Expected = NOBODY) -> None:
         self.strategy = strategy
+        self._expected = expected
+        self._expected_shapes: dict[int, PodShape] = {}
+        self._awaited: list[int] = []
+        """Which of the expected pods are to be looked at: they ask for classes that are new."""
         self._cluster = cluster
         self._classes = -1
         self._counted: list[tuple[Filter, float]] = []
@@ -68,7 +73,7 @@ class Placement:
         """Those whose reads are known."""
         self._costly: LRUCache[Filter, bool] = LRUCache(REMEMBERED_SHAPES)
         self._answers = Answers()
-        self.learns = strategy.policy == Fragmentation.name
+        self.learns = strategy.policy == Fragmentation.name and not expected.only
         """True when it is of use to learn: some pod's policy asks for the workload."""
         self._forced = ""
 
@@ -97,7 +102,7 @@ class Placement:
 
     def learn(self, pod: Pod, claims: Sequence[ResourceClaim]) -> None:
         """A pod wants a place; `claims` are those to be allocated. A pod that comes again is not counted again."""
-        if pod.metadata.uid in self._learned:
+        if pod.metadata.uid in self._learned or self._expected.only:
             return
         self.learns = self.learns or self.policy_of(pod, claims) == Fragmentation.name
         if not self.learns:
@@ -128,7 +133,9 @@ class Placement:
         """What the pod looks like; None when its claims cannot be decided on, or their selectors cost too much. Raises
         TooCostly and Exhausted.
         """
-        load = load_of(pod)
+        return self._shape_of(load_of(pod), claims)
+
+    def _shape_of(self, load: Load, claims: Sequence[ResourceClaim]) -> PodShape | None:
         classes = self._cluster.classes
         key = load, tuple(digest(claim.spec) for claim in claims), self._cluster.inventory.classes.version
         found = self._shapes.get(key)
@@ -191,6 +198,7 @@ class Placement:
         if ranking is None:
             return None
         if ranking.policy is self.fragmentation:
+            self._expect()
             self._weighing.advance()
         shape = self.shape(pod, claims)
         return (ranking, shape) if shape is not None else None
@@ -228,4 +236,25 @@ class Placement:
             features = self._cluster.features
             self._counted = [(filter_of(classes[name], features), weights[name]) for name in weights if name in classes]
             self.standing.start_over()
+        if self._classes != classes.version:
+            self._awaited = list(range(len(self._expected.pods)))
         self._classes = classes.version
+
+    def _expect(self) -> None:
+        """Count the pods that are expected, once what they ask for is known. Raises TooCostly and Exhausted."""
+        while self._awaited:
+            number = self._awaited[-1]
+            pods = self._expected.pods[number]
+            try:
+                shape = self._shape_of(pods.load, pods.claims)
+            except TooCostly:
+                self._awaited.pop()
+                raise
+            self._awaited.pop()
+            before = self._expected_shapes.get(number)
+            if shape is not None and shape != before:
+                if before is not None:
+                    self.workload.discount(before, pods.count)
+                self._expected_shapes[number] = shape
+                self.workload.count(shape, pods.count)
+                self._weighing.renew()

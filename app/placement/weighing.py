@@ -35,11 +35,16 @@ class Weighing:
         self._epoch = -1
         self._under_way: Generator[int, None, Weights] | None = None
 
+    def renew(self) -> None:
+        """The workload is another one: weigh it with the next question."""
+        self._pods, self._under_way = -1, None
+
     def advance(self) -> None:
         """Begin when it is time, and do a portion of what has begun. Raises TooCostly and Exhausted."""
         self._standing.catch_up()
         if self._epoch != self._standing.epoch:
-            self._epoch, self._pods, self._under_way = self._standing.epoch, -1, None
+            self._epoch = self._standing.epoch
+            self.renew()
         if self._under_way is None and self._is_due():
             if not self._fragmentation.version:
                 self._fragmentation.weigh(plain(self._workload.frequencies()))
@@ -62,5 +67,5 @@ class Weighing:
                 self._under_way = None
                 return
             except (TooCostly, Exhausted):  # begun anew by the next question
-                self._under_way, self._pods = None, -1
+                self.renew()
                 raise

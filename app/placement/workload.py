@@ -52,13 +52,13 @@ class Workload:
         """How many were counted."""
         self._held = 0.0
 
-    def count(self, shape: PodShape) -> None:
-        """A pod of this shape has come. A pod without devices does not matter."""
-        self.pods += 1
+    def count(self, shape: PodShape, times: int = 1) -> None:
+        """So many pods of this shape have come. Pods without devices do not matter."""
+        self.pods += times
         if not shape.need:
             return
-        self._counts[shape] = self._counts.get(shape, 0.0) + 1
-        self._held += 1
+        self._counts[shape] = self._counts.get(shape, 0.0) + times
+        self._held += times
         if self._held > MOST_PODS:
             self._counts = {known: count / 2 for known, count in self._counts.items() if count > 1}
             self._held = sum(self._counts.values())
@@ -66,6 +66,15 @@ class Workload:
             kept = sorted(self._counts, key=lambda known: -self._counts[known])[: MOST_SHAPES // 2]
             self._counts = {known: self._counts[known] for known in kept}
             self._held = sum(self._counts.values())
+
+    def discount(self, shape: PodShape, times: int) -> None:
+        """So many pods of this shape do not count any more."""
+        left = self._counts.get(shape, 0.0) - times
+        if left > 0:
+            self._counts[shape] = left
+        else:
+            self._counts.pop(shape, None)
+        self._held = sum(self._counts.values())
 
     def forget(self, filter: Filter) -> None:
         """No shape with this filter counts any more."""

@@ -57,7 +57,7 @@ class Engine:
             self.writer,
             limits=settings.limits,
             observer=metrics,
-            placement=Placement(self.cluster, settings.strategy),
+            placement=Placement(self.cluster, settings.strategy, settings.expected),
             workers=self.workers,
         )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
-from pydantic.fields import FieldInfo
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_settings import (
     BaseSettings,
     NoDecode,
@@ -29,9 +28,11 @@ from app.api.features import FeatureGates
 from app.kube.credentials import ClientSettings
 from app.kube.lease import LeaseSettings
 from app.kube.writer import Doorbell
+from app.placement.expected import NOBODY, Expected
 from app.placement.policies import PolicyName
 from app.placement.strategy import Strategy
 from app.scheduling.limits import Limits, PreemptionMode
+from app.service import workloadfile
 from app.service.addresses import checked_address, is_loopback
 from app.service.scoring import ScoringStrategy, block, strategy
 from app.workers.limits import WorkerLimits
@@ -42,16 +43,6 @@ WORKER_STEPS = 10
 PREFIX = "DRA_EXTENDER_"
 """Kubernetes itself sets DRA_EXTENDER_PORT... and DRA_EXTENDER_SERVICE_... in pods: no setting may be called so."""
 CONFIG_VARIABLE = PREFIX + "CONFIG"
-
-
-_SECTIONS = {
-    "listen": "Where it listens",
-    "kubeconfig": "The API server",
-    "namespace": "Who it is",
-    "feature_gates": "Decisions",
-    "log_level": "Logs",
-}
-"""The first setting of each section."""
 
 
 class SettingsError(Exception):
@@ -73,6 +64,8 @@ class Settings(BaseSettings):
     """Everything that can be set for `dra-extender serve`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, env_ignore_empty=True)
+
+    _expected: Expected = PrivateAttr(NOBODY)
 
     listen: Address = Field("127.0.0.1:8888", description="address of the extender verbs; port 0 picks a free one")
     insight_listen: Address = Field(
@@ -178,6 +171,11 @@ class Settings(BaseSettings):
         description="the same in the words of NodeResourcesFit, and what devices of a class count: "
         "{type: Fragmentation, resources: [{deviceClass: gpu, weight: 3}]}",
     )
+    placement_workload: Path | None = Field(
+        None,
+        description="file that says which pods are to be expected (docs/placement.md), for the policy fragmentation: "
+        "they count beside those that are seen, or instead of them",
+    )
     placement_only_chosen: bool = Field(
         False,
         description="filter offers only the node that the policy chose: kube-scheduler's own scores have no say",
@@ -245,6 +243,8 @@ class Settings(BaseSettings):
             raise ValueError(f"placement {self.placement} and scoring_strategy {self.scoring_strategy.type} differ")
         if self.preemption == "on" and self.advise_only:
             raise ValueError("preemption on needs a service that binds: with advise_only it can be advise or off")
+        if self.placement_workload is not None:
+            self._expected = workloadfile.read(self.placement_workload)
         self._require_protection()
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise ValueError("lease_duration must exceed renew_deadline, which must exceed retry_period")
@@ -315,6 +315,11 @@ class Settings(BaseSettings):
         return strategy(self.placement, self.scoring_strategy, only_chosen=self.placement_only_chosen)
 
     @property
+    def expected(self) -> Expected:
+        """The pods that `placement_workload` says are to be expected."""
+        return self._expected
+
+    @property
     def limits(self) -> Limits:
         return Limits(
             bind_seconds=self.bind_timeout,
@@ -360,19 +365,6 @@ def load(flags: Mapping[str, Any] | None = None, *, config: Path | None = None) 
     except (yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, RecursionError) as problem:
         # The libraries take the file for a mapping of texts with plain values, and stumble over anything else.
         raise SettingsError(f"config: {file}: {problem}") from None
-
-
-def flag(name: str) -> str:
-    """The command-line flag of a setting."""
-    return "--" + name.replace("_", "-")
-
-
-def sections() -> Iterator[tuple[str, str, FieldInfo]]:
-    """Section, name and definition of every setting, in order."""
-    section = ""
-    for name, field in Settings.model_fields.items():
-        section = _SECTIONS.get(name, section)
-        yield section, name, field
 
 
 def _listed(names: str) -> frozenset[str]:

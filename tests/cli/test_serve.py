@@ -14,7 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from app.cli.main import app
-from app.service.settings import PREFIX, Settings, flag
+from app.service.reference import flag
+from app.service.settings import PREFIX, Settings
 from app.version import VERSION
 from tests.support.patience import LONGEST
 

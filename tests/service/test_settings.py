@@ -11,8 +11,8 @@ import pytest
 from app.allocation.plan import STEP_BUDGET
 from app.placement.strategy import Strategy
 from app.service.addresses import is_loopback, split_address
-from app.service.reference import markdown_table
-from app.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, flag, load
+from app.service.reference import flag, markdown_table
+from app.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, load
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from app.api.decoding import convert
 from app.api.features import FeatureGates
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from app.devices.cluster import Cluster
+from app.placement.expected import NOBODY, Expected
 from app.placement.placement import Placement
 from app.placement.policies import PolicyName
 from app.placement.strategy import Strategy
@@ -26,9 +27,9 @@ NAMESPACE = "ns"
 class GpuNodes:
     """A cluster of nodes with GPUs of 1000 milli, and the placement on it."""
 
-    def __init__(self, policy: PolicyName = "first-fit", **strategy: Any) -> None:
+    def __init__(self, policy: PolicyName = "first-fit", *, expected: Expected = NOBODY, **strategy: Any) -> None:
         self.cluster = Cluster(FeatureGates())
-        self.placement = Placement(self.cluster, Strategy(policy=policy, **strategy))
+        self.placement = Placement(self.cluster, Strategy(policy=policy, **strategy), expected)
         self._numbers = 0
         self.decisions = Decisions(self.cluster, share_ids=self._share_id)
         self.names: list[str] = []
