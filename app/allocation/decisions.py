@@ -119,6 +119,10 @@ class Decisions:
         found._lane = lane
         return found
 
+    def spend(self, units: int) -> None:
+        """Count work that somebody does to ask the next question. Raises Exhausted and Waiting."""
+        self._lane.spend(units)
+
     # --- many nodes --------------------------------------------------------------------------------------------------
 
     def verdicts(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Verdicts:
@@ -129,7 +133,7 @@ class Decisions:
         try:
             table = self._table(claims)
         except Waiting as waiting:
-            return Verdicts([], dict.fromkeys(names, str(waiting)))
+            return Verdicts([], dict.fromkeys(names, str(waiting)), waiting=True)
         if isinstance(table, Failure):
             return Verdicts([], {}, self._problem(claims, table))
         return table.verdicts(names, self._search(claims, table), self._overlay, self._lane)

@@ -135,6 +135,11 @@ class Inventory:
             own[pool].put(item, self._blocks, self._active_rules())
         return self.nodes.would_see(node, own)
 
+    def pools_seen(self, node: str) -> Iterable[PoolID]:
+        """The pools in which the node may find devices; none when it is not known."""
+        seen = self.nodes.seen.get(node)
+        return self.nodes.current(seen).found if seen is not None else ()
+
     def nodes_seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that are up to date and see the pool."""
         return self.nodes.seeing(pool)

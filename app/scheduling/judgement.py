@@ -54,6 +54,8 @@ class Judgement(msgspec.Struct, frozen=True):
     """Allocated claims that keep the pod from nodes where everything else fits, or are being deleted."""
     awaiting: str = ""
     """UID of a claim in flight that the pod was refused for."""
+    waiting: bool = False
+    """Some nodes are refused only because workers have to answer first, or for want of time."""
 
     @property
     def result(self) -> FilterResult:
@@ -151,6 +153,7 @@ def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]
         return Judgement(fits=[], refused={}, error=subject.error)
     refused = {}
     allocatable: list[str] = []
+    waiting = False
     for claims, group in groups(view, subject, names, refused):
         if not claims:
             allocatable.extend(group)
@@ -158,13 +161,14 @@ def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]
         verdicts = view.decisions.verdicts(claims, group)
         if verdicts.error:
             return Judgement(fits=[], refused={}, error=verdicts.error)
+        waiting = waiting or verdicts.waiting
         refused.update(verdicts.refused)
         allocatable.extend(verdicts.fits)
     fits, stuck = _within_reach(view, subject, allocatable, refused)
     if subject.wanted is not None:
         fitting = set(fits)
         fits = [name for name in names if name in fitting]
-    return Judgement(fits=fits, refused=refused, stuck=stuck)
+    return Judgement(fits=fits, refused=refused, stuck=stuck, waiting=waiting)
 
 
 def groups(

@@ -5,6 +5,7 @@ Promises: the newest version of a pod wins; a pod that was seen deleted does not
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from cachetools import LRUCache
@@ -20,6 +21,7 @@ class Pods:
     def __init__(self) -> None:
         self._by_uid: dict[str, Pod] = {}
         self._by_name: dict[str, str] = {}
+        self._priorities: Counter[int] = Counter()
         self._deleted: LRUCache[str, bool] = LRUCache(REMEMBERED_DELETIONS)
 
     def apply(self, pod: Pod) -> None:
@@ -35,6 +37,8 @@ class Pods:
                 return
             self._drop(self._by_uid[other])
         self._deleted.pop(uid, None)
+        self._discount(known)
+        self._priorities[pod.spec.priority] += 1
         self._by_uid[uid] = pod
         self._by_name[pod.metadata.key] = uid
 
@@ -50,10 +54,22 @@ class Pods:
 
     def _drop(self, pod: Pod) -> None:
         uid = pod.metadata.uid
-        self._by_uid.pop(uid, None)
+        self._discount(self._by_uid.pop(uid, None))
         self._deleted[uid] = True
         if self._by_name.get(pod.metadata.key) == uid:
             del self._by_name[pod.metadata.key]
+
+    def _discount(self, pod: Pod | None) -> None:
+        if pod is None:
+            return
+        self._priorities[pod.spec.priority] -= 1
+        if not self._priorities[pod.spec.priority]:
+            del self._priorities[pod.spec.priority]
+
+    @property
+    def lowest_priority(self) -> int | None:
+        """Of all pods; None when there are none. Costs as much as there are different ones."""
+        return min(self._priorities, default=None)
 
     def get(self, uid: str) -> Pod | None:
         return self._by_uid.get(uid)

@@ -43,11 +43,15 @@ argument, have the same answer. Raises Exhausted and Waiting.
 
 
 class Verdicts(msgspec.Struct, frozen=True):
-    """`fits` in the order asked; `refused`: node -> constant reason. Both are empty with `error`, fatal for the pod."""
+    """`fits` in the order asked; `refused`: node -> constant reason. Both are empty with `error`, fatal for the pod.
+
+    `waiting`: some are refused only because workers have to answer first, or for want of time.
+    """
 
     fits: list[str]
     refused: dict[str, str]
     error: str = ""
+    waiting: bool = False
 
 
 class _Outcome(msgspec.Struct, frozen=True):
@@ -56,6 +60,7 @@ class _Outcome(msgspec.Struct, frozen=True):
     fits: bool
     reason: str = ""
     score: int = 0
+    waiting: bool = False
 
 
 _FIXED = (_Outcome(False), _Outcome(False, NOT_SYNCED), _Outcome(False))
@@ -92,25 +97,27 @@ class Table:
         if FAILED in row:
             return self._failed(names, names[row.index(FAILED)], search, overlay, lane)
         outcomes = self._outcomes
-        found_here = {(outcomes[number].fits, outcomes[number].reason) for number in set(row)}
+        numbers = set(row)
+        found_here = {(outcomes[number].fits, outcomes[number].reason) for number in numbers}
+        waiting = any(outcomes[number].waiting for number in numbers)
         if all(fits for fits, _ in found_here):
             return Verdicts(list(names), {})
         if len(found_here) == 1:
             # Pods that wait are refused everywhere for one reason, and asked about again and again.
             ((_, reason),) = found_here
-            return Verdicts([], dict.fromkeys(names, reason))
+            return Verdicts([], dict.fromkeys(names, reason), waiting=waiting)
         fitting = [outcome.fits for outcome in outcomes]
         fits = [name for name, number in zip(names, row, strict=True) if fitting[number]]
         reasons = [outcome.reason for outcome in outcomes]
         refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if not fitting[number]}
-        return Verdicts(fits, refused)
+        return Verdicts(fits, refused, waiting=waiting)
 
     def _failed(self, names: Sequence[str], failed: str, search: Search, overlay: Overlay, lane: Lane) -> Verdicts:
         """The text names claims, so it is made anew for these."""
         try:
             found, _ = search(failed, (self, self._fingerprint(failed, overlay, lane)))
         except Waiting as waiting:
-            return Verdicts([], dict.fromkeys(names, str(waiting)))
+            return Verdicts([], dict.fromkeys(names, str(waiting)), waiting=True)
         return Verdicts([], {}, found.error if isinstance(found, Failure) else "")
 
     def scores(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane = FREE) -> Mapping[str, int]:
@@ -151,7 +158,7 @@ class Table:
         return row
 
     def _refusal(self, reason: str) -> int:
-        return self._number_of(_Outcome(False, reason))
+        return self._number_of(_Outcome(False, reason, waiting=True))
 
     def _catch_up(self) -> None:
         changes = self._nodes.changes

@@ -1,0 +1,64 @@
+"""Which evictions would violate a PodDisruptionBudget.
+
+Rules: Kubernetes 1.36, filterPodsWithPDBViolation of pkg/scheduler/framework/plugins/defaultpreemption. Different from
+there, as the Eviction API has it (pkg/registry/core/pod/storage/eviction.go): a selector that is there and empty
+selects every pod of the namespace, pods without labels too. A selector that is invalid selects nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from app.api.core import Pod
+from app.api.policy import LabelSelector, LabelSelectorRequirement, PodDisruptionBudget
+
+
+def violating(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -> frozenset[str]:
+    """The UIDs of those pods with whose eviction, one after the other, a budget is used up already."""
+    allowed = [budget.status.disruptions_allowed for budget in budgets]
+    found: set[str] = set()
+    for pod in pods if budgets else ():
+        for index, budget in enumerate(budgets):
+            if counts(pod, budget):
+                allowed[index] -= 1
+                if allowed[index] < 0:
+                    found.add(pod.metadata.uid)
+    return frozenset(found)
+
+
+def counts(pod: Pod, budget: PodDisruptionBudget) -> bool:
+    """True when evicting the pod takes from the budget. A pod whose eviction has been granted took from it already."""
+    return (
+        budget.metadata.namespace == pod.metadata.namespace
+        and budget.spec.selector is not None
+        and pod.metadata.name not in budget.status.disrupted_pods
+        and selects(budget.spec.selector, pod.metadata.labels)
+    )
+
+
+def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Whether the selector selects these labels."""
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    if not all(map(_is_valid, selector.match_expressions)):
+        return False
+    return all(_holds(requirement, labels) for requirement in selector.match_expressions)
+
+
+def _is_valid(requirement: LabelSelectorRequirement) -> bool:
+    if requirement.operator in ("In", "NotIn"):
+        return bool(requirement.values)
+    return requirement.operator in ("Exists", "DoesNotExist") and not requirement.values
+
+
+def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None

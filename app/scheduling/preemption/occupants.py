@@ -1,0 +1,147 @@
+"""What stands in a pod's way and may be taken away: claims all of whose consumers may be evicted.
+
+Promises: pure. A claim goes as a whole, with all its consumers, wherever they are. It stays, whatever its consumers
+are, when it is the preemptor's own, in flight, cannot be read, is about to be used by a pod that is being bound, or is
+reserved for nobody or for something that is not a pod. Of its consumers those that are finished, being deleted or gone
+are going already; the others must be bound, no mirrors of static pods, of lower priority, and of an allowed scheduler.
+A claim whose consumers are all going is free soon; nobody has to be evicted for it. Results with admin access use
+nothing, so a claim with no others frees nothing and is not here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from app.api.core import Pod
+from app.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerReference
+from app.devices.uses import PoolID
+from app.scheduling.claims import Refusal, named_claims
+from app.scheduling.preemption.budgets import violating
+from app.scheduling.preemption.terms import Terms
+from app.scheduling.view import View
+
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the pods that stand for static pods: evicting them ends nothing."""
+
+PER_USER = 5
+"""Units of work that looking at a claim and its consumers costs."""
+
+
+class Occupant(msgspec.Struct, frozen=True):
+    """A claim that would be free if these pods, at least one, were gone."""
+
+    claim: ResourceClaim
+    pods: tuple[Pod, ...]
+    devices: tuple[DeviceID, ...]
+
+    @property
+    def priority(self) -> int:
+        """The highest of its pods."""
+        return max(pod.spec.priority for pod in self.pods)
+
+
+class Occupancy(msgspec.Struct, frozen=True):
+    """Of some pools: the claims that are `going` in any case, and those that may be taken away besides."""
+
+    going: tuple[ResourceClaim, ...]
+    occupants: tuple[Occupant, ...]
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """All whom it may concern, each once, the most important first."""
+        pods = {pod.metadata.uid: pod for occupant in self.occupants for pod in occupant.pods}
+        return tuple(sorted(pods.values(), key=importance))
+
+    def without(self, gone: Collection[str]) -> tuple[ResourceClaim, ...]:
+        """The claims that are free when the pods with these UIDs are gone."""
+        freed = (o.claim for o in self.occupants if all(pod.metadata.uid in gone for pod in o.pods))
+        return (*self.going, *freed)
+
+
+def importance(pod: Pod) -> tuple[int, bool, str, str]:
+    """Sorts the most important pod first: the higher priority, then the earlier start, as MoreImportantPod of
+    pkg/scheduler/util has it, then the name. A pod that has not started would start now.
+    """
+    started = pod.status.start_time
+    return -pod.spec.priority, started is None, started or "", pod.metadata.key
+
+
+def occupancy(view: View, terms: Terms, pools: Iterable[PoolID]) -> Occupancy:
+    """What has devices in these pools and may be taken away. Raises Exhausted and Waiting."""
+    users = _users(view, pools)
+    view.decisions.spend(PER_USER * len(users))
+    joined = _joined(view)
+    going: list[ResourceClaim] = []
+    occupants: list[Occupant] = []
+    for uid in users:
+        claim = view.ledger.by_uid(uid)
+        if claim is None or uid in terms.own or uid in joined or not _is_settled(view, claim):
+            continue
+        pods = _evicted(view, terms, claim)
+        if pods:
+            devices = tuple(dict.fromkeys(device for device, _ in view.ledger.uses(uid)))
+            occupants.append(Occupant(claim, pods, devices))
+        elif pods is not None:
+            going.append(claim)
+    return Occupancy(tuple(going), tuple(occupants))
+
+
+def _users(view: View, pools: Iterable[PoolID]) -> list[str]:
+    """The UIDs of claims with devices in the pools, in an order that is always the same."""
+    found: set[str] = set()
+    for pool in pools:
+        for use in view.ledger.in_use(pool).values():
+            found.update(use.owners)
+            found.update(uid for uid, _ in use.shares)
+    return sorted(found)
+
+
+def _joined(view: View) -> frozenset[str]:
+    """The UIDs of claims that a bind under way is about to use: it may be in none of them yet."""
+    found: set[str] = set()
+    for uid in view.binding:
+        pod = view.pods.get(uid)
+        names = named_claims(pod) if pod is not None and not pod.spec.node_name else ()
+        if pod is None or isinstance(names, Refusal):
+            continue
+        claims = (view.ledger.get(pod.metadata.namespace, name) for name, _ in names)
+        found.update(claim.metadata.uid for claim in claims if claim is not None)
+    return frozenset(found)
+
+
+def _is_settled(view: View, claim: ResourceClaim) -> bool:
+    """True when the claim is as the API server has it, and nothing of ours is changing it."""
+    return claim.allocation is not None and not view.in_flight(claim) and not view.is_unreadable(claim)
+
+
+def _evicted(view: View, terms: Terms, claim: ResourceClaim) -> tuple[Pod, ...] | None:
+    """Who would have to be evicted for the claim; nobody when all are going; None when somebody stays."""
+    if not claim.status.reserved_for:
+        return None
+    found: list[Pod] = []
+    for consumer in claim.status.reserved_for:
+        if consumer.api_group or consumer.resource != "pods":
+            return None
+        if _is_going(view, terms, consumer):
+            continue
+        pod = view.pods.get(consumer.uid)
+        if pod is None or not _may_go(terms, pod):
+            return None
+        found.append(pod)
+    return tuple(found)
+
+
+def _is_going(view: View, terms: Terms, consumer: ResourceClaimConsumerReference) -> bool:
+    uid = consumer.uid
+    is_stuck = uid in terms.stuck and view.pods.get(uid) is not None
+    return uid in terms.leaving or (view.pods.leaving(uid) and not is_stuck)
+
+
+def _may_go(terms: Terms, pod: Pod) -> bool:
+    if not pod.spec.node_name or pod.metadata.uid in terms.stuck or MIRROR in pod.metadata.annotations:
+        return False
+    if not terms.rules.violate_budgets and violating((pod,), terms.budgets):
+        return False
+    return terms.may_evict(pod) and terms.node in ("", pod.spec.node_name)

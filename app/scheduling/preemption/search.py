@@ -1,0 +1,212 @@
+"""Whom a pod should preempt, and on which node.
+
+Promises
+- A question: nothing is changed. `find_preemption` decides on one state; `Search` does so in turns, and what it answers
+  is true of the state of its last turn: the victims on the chosen node are worked out anew then.
+- Nobody is preempted when the pod fits on one of the nodes, or will when pods are gone that are going already; when it
+  has victims that are going; and when all of this cannot be said of every node for want of a worker's answer.
+- Work grows with the nodes, and with the claims that have devices there. Nodes where taking everything away does not
+  help are dropped at once; of the others those are looked at closely, up to a number, that can still be the best.
+
+Rules: Kubernetes 1.36, pkg/scheduler/framework/preemption and PodEligibleToPreemptOthers of
+plugins/defaultpreemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from app.allocation.lane import Exhausted, Waiting
+from app.api.core import Pod
+from app.api.policy import PodDisruptionBudget
+from app.api.resource import ResourceClaim
+from app.devices.overlay import Planned
+from app.scheduling.claims import Refusal
+from app.scheduling.judgement import Subject, subject_of
+from app.scheduling.preemption.choice import Loss, loss
+from app.scheduling.preemption.occupants import Occupancy, occupancy
+from app.scheduling.preemption.outcome import NoPreemption, Preemption, Victim
+from app.scheduling.preemption.scan import Candidate, scan
+from app.scheduling.preemption.state import fitting, planned
+from app.scheduling.preemption.terms import Rules, Terms
+from app.scheduling.preemption.victims import fewest
+from app.scheduling.view import View
+
+CHUNK: Final = 64
+"""How many nodes are looked at together, at first."""
+PODS: Final = 8
+"""How many pods are looked at for a unit of work."""
+
+NEVER = NoPreemption("never", "not eligible due to preemptionPolicy=Never.")
+NOBODY_LOWER = NoPreemption("never", "no pod has a lower priority")
+NOMINATED = "not eligible due to a terminating pod on the nominated node."
+FITS = "the devices fit already"
+WAITS = "the devices fit when pods are gone that are being deleted"
+HOPELESS = NoPreemption("hopeless", "evicting pods of lower priority does not free the devices")
+UNKNOWN = NoPreemption("unknown", "not everything could be decided yet")
+
+
+def find_preemption(
+    view: View,
+    preemptor: Pod,
+    nodes: Sequence[str],
+    *,
+    budgets: Iterable[PodDisruptionBudget] = (),
+    rules: Rules = Rules(),  # frozen
+    stuck: Collection[str] = (),
+) -> Preemption | NoPreemption:
+    """The preemption that hurts least. `nodes`: where the pod lacks nothing but devices. See `Terms` for the rest. What
+    the view keeps for others is taken.
+    """
+    terms = Terms(
+        preemptor=preemptor,
+        rules=rules,
+        budgets=tuple(budgets),
+        stuck=frozenset(stuck),
+    )
+    return Search(terms, nodes).found(view)
+
+
+class Search:
+    """One question. Ask `found` until it does not raise Exhausted, each time with the view of another turn."""
+
+    def __init__(self, terms: Terms, nodes: Sequence[str]) -> None:
+        self._terms = terms
+        self._nodes = tuple(dict.fromkeys(nodes))
+        self._position = 0
+        self._chunk = CHUNK
+        self._waits = ""
+        self._unknown = False
+        self._doubtful = False
+        self._candidates: list[Candidate] = []
+        self._ranked: list[Candidate] | None = None
+        self._best: Loss | None = None
+
+    def found(self, view: View) -> Preemption | NoPreemption:
+        """Raises Exhausted when another turn is needed."""
+        try:
+            refused = ineligible(view, self._terms, self._nodes)
+        except Waiting:
+            return UNKNOWN
+        if refused is not None:
+            return refused
+        subject = subject_of(view, self._terms.preemptor)
+        if not isinstance(subject, Subject):
+            return NoPreemption("refused", subject.reason if isinstance(subject, Refusal) else subject.error)
+        try:
+            return self._decided(view, subject, self._terms.about(subject.order))
+        except Waiting:
+            return UNKNOWN
+
+    def _decided(self, view: View, subject: Subject, terms: Terms) -> Preemption | NoPreemption:
+        fits = self._scan(view, subject, terms)
+        if fits:
+            return NoPreemption("fits", FITS, fits)
+        if self._waits:
+            return NoPreemption("waits", WAITS, self._waits)
+        if self._unknown or (self._doubtful and not self._candidates):
+            return UNKNOWN
+        self._rank(view, subject, terms)
+        if self._best is None:
+            return HOPELESS
+        return _exactly(view, subject, terms, self._best[-1]) or UNKNOWN
+
+    def _scan(self, view: View, subject: Subject, terms: Terms) -> str:
+        """Find the candidates among the nodes. The name of a node where the pod fits already, if there is one."""
+        while self._position < len(self._nodes):
+            names = self._nodes[self._position : self._position + self._chunk]
+            try:
+                found = scan(view, subject, terms, names)
+            except Exhausted:
+                self._chunk = max(1, self._chunk // 2)
+                raise
+            if found.fits:
+                return found.fits
+            self._waits = self._waits or found.waits
+            self._unknown = self._unknown or found.unknown
+            self._doubtful = self._doubtful or found.doubtful
+            self._candidates += found.candidates
+            self._position += len(names)
+        return ""
+
+    def _rank(self, view: View, subject: Subject, terms: Terms) -> None:
+        """Work out the victims where they may be the best."""
+        if self._ranked is None:
+            most = terms.rules.most_candidates(len(self._nodes))
+            self._ranked = sorted(self._candidates, key=_promise, reverse=True)[-most:]
+        while self._ranked:
+            candidate = self._ranked[-1]
+            if self._best is not None and _promise(candidate)[:2] > self._best[:2]:
+                break
+            victims = _victims(view, subject, terms, candidate.node)
+            if victims:
+                found = loss(candidate.node, victims)
+                self._best = found if self._best is None else min(found, self._best)
+            self._ranked.pop()
+
+
+def ineligible(view: View, terms: Terms, nodes: Collection[str]) -> NoPreemption | None:
+    """Why the pod must not preempt anybody now; None when it may."""
+    preemptor = terms.preemptor
+    if not terms.may_preempt:
+        return NEVER
+    lowest = view.pods.lowest_priority
+    if lowest is None or lowest >= preemptor.spec.priority:
+        return NOBODY_LOWER
+    nominated = preemptor.status.nominated_node_name
+    if nominated and nominated in nodes:
+        view.decisions.spend(len(view.pods) // PODS)
+        if any(_is_victim(pod, terms, nominated) for pod in view.pods):
+            return NoPreemption("nominated", NOMINATED, nominated)
+    return None
+
+
+def _is_victim(pod: Pod, terms: Terms, node: str) -> bool:
+    """True when the pod is going, and may be doing so for the preemptor, which is nominated for this node."""
+    return (
+        pod.spec.node_name == node
+        and bool(pod.metadata.deletion_timestamp)
+        and pod.spec.priority < terms.preemptor.spec.priority
+        and pod.metadata.uid not in terms.stuck
+    )
+
+
+def _promise(candidate: Candidate) -> tuple[int, int, str]:
+    """No less than this will preemption on the node cost."""
+    return candidate.violations, candidate.priority, candidate.node
+
+
+def _occupancy(view: View, terms: Terms, node: str) -> Occupancy:
+    return occupancy(view, terms, view.cluster.inventory.pools_seen(node))
+
+
+def _victims(view: View, subject: Subject, terms: Terms, node: str) -> tuple[Victim, ...] | None:
+    """The fewest on the node; None when it is in vain, or must not be."""
+
+    def fits(gone: Collection[ResourceClaim]) -> bool:
+        return bool(fitting(view, subject, terms, (node,), gone).fits)
+
+    return _allowed(terms, fewest(_occupancy(view, terms, node), terms.budgets, fits))
+
+
+def _exactly(view: View, subject: Subject, terms: Terms, node: str) -> Preemption | None:
+    """The preemption on the node, with nothing left open. None when the cluster is not as it was when the node was
+    found to be the best one. Raises Exhausted and Waiting.
+    """
+
+    def plans(gone: Collection[ResourceClaim]) -> tuple[Planned, ...] | None:
+        return planned(view, subject, terms, node, gone)
+
+    found = _occupancy(view, terms, node)
+    victims = _allowed(terms, fewest(found, terms.budgets, lambda gone: plans(gone) is not None))
+    if not victims:
+        return None
+    decided = plans(found.without({victim.pod.metadata.uid for victim in victims}))
+    return Preemption(terms.preemptor, node, victims, decided) if decided else None
+
+
+def _allowed(terms: Terms, victims: tuple[Victim, ...] | None) -> tuple[Victim, ...] | None:
+    if terms.rules.violate_budgets or not any(victim.violates_budget for victim in victims or ()):
+        return victims
+    return None

@@ -1,0 +1,51 @@
+"""Whether the preemptor fits when certain claims are gone: the one allocator, asked about hypothetical states.
+
+Promises: pure. What is kept for others, which have made room for themselves, is taken, also where they wait for the
+very claims that are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from app.allocation.plan import Plan
+from app.api.resource import ResourceClaim
+from app.devices.overlay import Planned
+from app.scheduling.judgement import Judgement, Pending, Subject, judge, pending_on
+from app.scheduling.preemption.terms import Terms
+from app.scheduling.view import View
+
+PER_CLAIM = 2
+"""Units of work that putting a claim aside costs."""
+
+
+def after(view: View, terms: Terms, gone: Collection[ResourceClaim]) -> View:
+    """The view when these claims are gone. Raises Exhausted and Waiting."""
+    kept = view.kept(terms.preemptor)
+    aside = [*gone, *(claim for claim, _ in kept)]  # what is kept is put back: it may be more when claims are gone
+    view.decisions.spend(PER_CLAIM * len(aside))
+    state = view.overlay().without(aside).holding(kept)
+    return msgspec.structs.replace(view.over(state), placement=None)
+
+
+def fitting(
+    view: View, subject: Subject, terms: Terms, nodes: Sequence[str], gone: Collection[ResourceClaim]
+) -> Judgement:
+    """On which of the nodes the preemptor fits then."""
+    return judge(after(view, terms, gone), subject, nodes)
+
+
+def planned(
+    view: View, subject: Subject, terms: Terms, node: str, gone: Collection[ResourceClaim]
+) -> tuple[Planned, ...] | None:
+    """What the preemptor gets on the node then; None when it does not fit. Raises Waiting when nobody can say yet."""
+    known = view.cluster.nodes.get(node)
+    pending = pending_on(subject, known) if known is not None else None
+    if known is None or not isinstance(pending, Pending) or not all(reach(known) for _, reach in subject.reaches):
+        return None
+    if not pending.claims:
+        return ()
+    plan = after(view, terms, gone).decisions.plan(pending.claims, node)
+    return tuple(zip(pending.claims, plan.allocations, strict=True)) if isinstance(plan, Plan) else None
