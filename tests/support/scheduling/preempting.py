@@ -6,10 +6,10 @@ A situation is plain data (see tests/scheduling/preemption/situations.yaml):
     counters:   node -> counter -> value, of the node's pool
     network:    a pool "net" of devices that every node sees: number or list
     pods:       name -> priority, node, has (devices on the node, or "pool/device"), and more, see `Situation._pod`
-    claims:     name -> of (consumers), has, and more: claims that are not of one pod alone
+    claims:     name -> of (consumers), has, and more: claims that are not of one pod alone; selector: their only node
     budgets:    name -> allowed, selects (labels), disrupted
     preemptor:  priority, wants (a number of devices or requests), and more of the pod
-    nominated:  name -> devices, "node/device", that a pod of higher priority will have
+    nominated:  claim -> devices, "node/device", that are kept for a pod of higher priority
     stuck:      names of pods that do not go
     rules:      of `Rules`
 """
@@ -17,6 +17,7 @@ A situation is plain data (see tests/scheduling/preemption/situations.yaml):
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -37,12 +38,22 @@ from app.scheduling.preemption.search import Search
 from app.scheduling.preemption.terms import Rules, Terms
 from app.scheduling.resourcenames import ResourceNames
 from app.scheduling.view import View
-from tests.support.simulation.virtualtime import VirtualClock
+from tests.support.simulation.virtualtime import START
 
 Json = Mapping[str, Any]
 
 DRIVER = "gpu"
 GROUP = "scheduling.k8s.io"
+
+
+class Moment:
+    """A clock for what takes no time."""
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def wall(self) -> datetime:
+        return START
 
 
 class Situation:
@@ -69,7 +80,7 @@ class Situation:
         for name, claim in told.get("claims", {}).items():
             self._put_claim(name, claim, claim.get("of", ()))
         self.preemptor = self._preemptor(told.get("preemptor", {}))
-        resources = ResourceNames(cluster.classes, VirtualClock(), Limits())
+        resources = ResourceNames(cluster.classes, Moment(), Limits())
         for device_class in cluster.classes.values():
             resources.class_seen(device_class)
         kept = tuple(_planned(name, devices) for name, devices in told.get("nominated", {}).items())
@@ -77,7 +88,7 @@ class Situation:
             cluster=cluster,
             decisions=self.decisions,
             pods=self.pods,
-            clock=VirtualClock(),
+            clock=Moment(),
             limits=Limits(),
             resources=resources,
             binding=self.binding,
@@ -147,6 +158,9 @@ class Situation:
         status: dict[str, Any] = {"reservedFor": [_consumer(consumer) for consumer in consumers]}
         if results:
             status["allocation"] = {"devices": {"results": results}}
+        if "selector" in told:
+            field = {"key": "metadata.name", "operator": "In", "values": [told["selector"]]}
+            status["allocation"]["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
         spec = {"devices": {"requests": list(told.get("requests", ()))}}
         self.put_claim(name, spec, status, owner=told.get("owner", ""))
 
@@ -169,7 +183,7 @@ class Situation:
             name = f"wanted-{index}"
             self.put_claim(name, {"devices": _devices(wish)}, {})
             names.append(name)
-        pod = pod_of("preemptor", {"priority": 10, "claims": names, **told})
+        pod = pod_of("preemptor", {"priority": 10, **told, "claims": names})
         self.pods.apply(pod)
         return pod
 
