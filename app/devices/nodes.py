@@ -38,7 +38,7 @@ Visible = tuple[Hashable, ...]
 class SeenPool:
     """A pool as one or more nodes see it, or the error that keeps them from seeing it."""
 
-    __slots__ = ("error", "pool", "revision", "state")
+    __slots__ = ("__weakref__", "error", "pool", "revision", "state")
 
     def __init__(self, pool: Pool | None, error: str = "") -> None:
         self.pool = pool

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
@@ -20,8 +21,6 @@ from app.devices.nodes import SeenPool
 from app.devices.pools import Pool
 from app.devices.uses import EVERY_DEVICE
 from app.placement.units import Member, Tie, Unit, Units, used_of
-
-REMEMBERED = 100_000
 
 Counter = tuple[str, str]
 """Counter set and counter."""
@@ -93,15 +92,13 @@ class Layouts:
         self._units = units
         self._shares = shares
         self._counters = counters
-        self._by_pool: dict[SeenPool, Layout] = {}
-        self._stripped: dict[Hashable, DeviceModel] = {}
+        self._by_pool: WeakKeyDictionary[SeenPool, Layout] = WeakKeyDictionary()
+        self._stripped: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
 
     def of(self, seen: SeenPool, pool: Pool) -> Layout:
         """The layout of what is seen; `pool` is what it shows."""
         known = self._by_pool.get(seen)
         if known is None:
-            if len(self._by_pool) >= REMEMBERED:
-                self._by_pool.clear()
             known = self._by_pool[seen] = self._layout(seen, pool)
         return known
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import ref
+
 import pytest
 
 from app.api.core import Node
@@ -80,3 +82,16 @@ def test_weights_are_renewed_at_the_first_pods_and_then_now_and_then() -> None:
     assert versions[first - 1] - versions[0] == first - 1
     assert versions[first] == versions[weighing.INTERVAL - 10]
     assert versions[-1] == versions[first] + 1
+
+
+def test_the_layout_of_a_pool_goes_with_it() -> None:
+    made = uneven()
+    looked_at(made, "first")
+    seen = made.cluster.inventory.nodes.seen["n05"]
+    left = [ref(pool) for pool in seen.pools]
+    del seen
+    for item in list(made.cluster.inventory.slices()):
+        if item.spec.node_name == "n05":
+            made.cluster.remove(item)
+    looked_at(made, "second")
+    assert [one() for one in left] == [None]

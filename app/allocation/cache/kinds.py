@@ -8,7 +8,9 @@ a serial number does not make a device unlike all others.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import count
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from app.allocation.lane import FREE, Lane
 from app.allocation.requests import Filter
@@ -16,6 +18,7 @@ from app.allocation.selection import suitability
 from app.devices.models import DeviceModel
 
 REMEMBERED: Final = 50_000
+"""How many kinds are found again. The number of one that was forgotten is never given again."""
 
 IRRELEVANT: Final = 0
 """The kind of devices that no request can have."""
@@ -32,14 +35,13 @@ class Kinds:
         self._attributes = attributes
         self._every = every
         self._numbers: dict[Hashable, int] = {}
-        self._known: dict[DeviceModel, int] = {}
+        self._next = count(IRRELEVANT + 1)
+        self._known: WeakKeyDictionary[DeviceModel, int] = WeakKeyDictionary()
 
     def of(self, model: DeviceModel, lane: Lane = FREE) -> int:
         """The kind of devices with this model. Raises Exhausted and Waiting."""
         known = self._known.get(model)
         if known is None:
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
             known = self._known[model] = self._number(model, lane)
         return known
 
@@ -52,4 +54,9 @@ class Kinds:
         if not self._every and not any(selected or objection for _, selected, _, objection in suitabilities):
             return IRRELEVANT
         content = suitabilities, tuple(model.traits.attribute(name) for name in self._attributes), model.bare
-        return self._numbers.setdefault(content, len(self._numbers) + 1)
+        number = self._numbers.get(content)
+        if number is None:
+            if len(self._numbers) >= REMEMBERED:
+                self._numbers.clear()
+            number = self._numbers[content] = next(self._next)
+        return number

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from itertools import count
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -27,6 +28,7 @@ from app.devices.pools import Pool
 from app.devices.poolstate import PoolState, PoolStates
 
 REMEMBERED = 50_000
+"""How many parts are remembered, of shapes that are still there."""
 
 Fingerprint = tuple[Hashable, ...]
 
@@ -81,7 +83,8 @@ class Lens:
         self._reduction = reduction
         self._states = states
         self._numbers: dict[Hashable, int] = {}
-        self._parts: dict[tuple[Shape, PoolState], int] = {}
+        self._parts: WeakKeyDictionary[Shape, dict[PoolState, int]] = WeakKeyDictionary()
+        self._remembered = 0
         self._next = count(1)
 
     def fingerprint(
@@ -98,7 +101,8 @@ class Lens:
             if pool is not None:
                 shape = self._reduction.shape(seen_pool, pool, lane)
                 state = self._state(seen_pool, pool, ledger, overlay)
-                part = self._parts.get((shape, state))
+                known = self._parts.get(shape)
+                part = known.get(state) if known is not None else None
                 if part is None:
                     part = self._part(shape, state, lane)
                 if part != NOTHING:
@@ -117,16 +121,18 @@ class Lens:
 
     def _part(self, shape: Shape, state: PoolState, lane: Lane) -> int:
         """A number for what the search can notice of a pool. A number that was forgotten is never given again."""
-        if len(self._parts) >= REMEMBERED:
+        if self._remembered >= REMEMBERED:
             self._parts.clear()
             self._numbers.clear()
+            self._remembered = 0
         content = self._content(shape, state, lane)
         if isinstance(content, int):
             number = content
         else:
             number = self._numbers.get(content, 0) or next(self._next)
             self._numbers[content] = number
-        self._parts[shape, state] = number
+        self._parts.setdefault(shape, {})[state] = number
+        self._remembered += 1
         return number
 
     def _content(self, shape: Shape, state: PoolState, lane: Lane) -> tuple[Hashable, ...] | int:

@@ -2,12 +2,13 @@
 
 Promises: devices with one representative give the same answers to every selector and constraint whose reads the
 reduction was made for, and their traits are equal in everything but ordinary attributes that nobody reads. Pools with
-the same devices in this sense share one `Shape`.
+the same devices in this sense share one `Shape`. Nothing is kept of a pool that nobody sees any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.requests import Filter
@@ -17,9 +18,6 @@ from app.cel import CelCompileError
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenPool
 from app.devices.pools import Pool
-
-REMEMBERED_POOLS = 100_000
-REMEMBERED_SHAPES = 20_000
 
 Reads = frozenset[tuple[str, str]] | None
 """(domain, id) of the attributes that are read, ("*", domain) where only the domain's existence is; None: all."""
@@ -70,7 +68,7 @@ class Shape:
     written down.
     """
 
-    __slots__ = ("counted", "devices", "incomplete", "invalid")
+    __slots__ = ("__weakref__", "counted", "devices", "incomplete", "invalid")
 
     def __init__(self, devices: tuple[tuple[DeviceModel, int], ...], pool: Pool) -> None:
         self.devices = devices
@@ -80,24 +78,22 @@ class Shape:
 
 
 class Reduction:
-    """See the module. The same shape is the same object until it is forgotten."""
+    """See the module. The same shape is the same object for as long as somebody holds it."""
 
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
         self._names: dict[str, tuple[str, ...]] = {}
         self._domains = sorted(domain for kind, domain in reads or () if kind == DOMAIN)
-        self._representatives: dict[Hashable, DeviceModel] = {}
-        self._shapes: dict[Hashable, Shape] = {}
-        self._by_content: dict[Hashable, Shape] = {}
-        self._by_pool: dict[SeenPool, Shape] = {}
+        self._representatives: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
+        self._shapes: WeakValueDictionary[Hashable, Shape] = WeakValueDictionary()
+        self._by_content: WeakValueDictionary[Hashable, Shape] = WeakValueDictionary()
+        self._by_pool: WeakKeyDictionary[SeenPool, Shape] = WeakKeyDictionary()
 
     def shape(self, seen: SeenPool, pool: Pool, lane: Lane = FREE) -> Shape:
         """The shape of what is seen; `pool` is what it shows. Raises Exhausted and Waiting."""
         known = self._by_pool.get(seen)
         if known is None:
             lane.spend(1 + 2 * len(pool.devices))
-            if len(self._by_pool) >= REMEMBERED_POOLS:
-                self._by_pool.clear()
             known = self._by_pool[seen] = self._shape(pool)
         return known
 
@@ -107,7 +103,6 @@ class Reduction:
         models = pool.models
         known = self._by_content.get((models, localities, flags))
         if known is None:
-            self._make_room()
             reduced = tuple(self._representative(model) for model in models)
             known = self._shapes.get((reduced, localities, flags))
             if known is None:
@@ -115,12 +110,6 @@ class Reduction:
                 known = self._shapes[reduced, localities, flags] = Shape(listed, pool)
             self._by_content[models, localities, flags] = known
         return known
-
-    def _make_room(self) -> None:
-        if len(self._by_content) >= REMEMBERED_SHAPES:
-            self._by_content.clear()
-            self._shapes.clear()
-            self._representatives.clear()
 
     def _representative(self, model: DeviceModel) -> DeviceModel:
         if self._reads is None:

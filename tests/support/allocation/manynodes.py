@@ -46,7 +46,11 @@ class World:
             self.put_slice(f"{node}-counters", spec | {"sharedCounters": [{"name": "c", "counters": values}]})
 
     def put_slice(self, name: str, spec: Json) -> None:
-        self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": name}, "spec": spec}))
+        self.cluster.apply(_slice(name, spec))
+
+    def withdraw(self, node: str) -> None:
+        """The slices of the node's devices go."""
+        self.cluster.remove(_slice(f"{node}-devices", {"driver": "gpu", "pool": {"name": node}}))
 
     def take(self, claim: str, node: str, *devices: str, **more: Any) -> None:
         self.version += 1
@@ -60,6 +64,10 @@ class World:
         found = self.decisions.verdicts(claims, self.names)
         assert not found.error
         return " ".join(found.fits), " ".join(found.refused)
+
+
+def _slice(name: str, spec: Json) -> ResourceSlice:
+    return convert(ResourceSlice, {"metadata": {"name": name}, "spec": spec})
 
 
 def wanted(*requests: Json, name: str = "wanted", **spec: Any) -> ResourceClaim:
