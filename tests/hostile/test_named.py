@@ -64,14 +64,12 @@ def says(pattern: str) -> Callable[[str], object]:
 
 async def test_the_539_byte_selector_is_decided_and_delays_nobody(there: Ground) -> None:
     (told,) = (await fed(there, "the 539-byte selector")).told
-    assert told.startswith(BOUND) or says(ERROR.format("named-0"))(told)
+    assert told.startswith(BOUND)
 
 
-async def test_a_list_that_is_doubled_until_it_fills_the_memory_is_an_error_of_its_claim_or_is_never_made(
-    there: Ground,
-) -> None:
+async def test_a_list_that_is_doubled_until_it_would_fill_the_memory_is_never_made(there: Ground) -> None:
     (told,) = (await fed(there, "list doubling")).told
-    assert told.startswith(BOUND) or says(r"claim hostile/named-\d+: selector #0")(told)
+    assert told.startswith(BOUND)
 
 
 async def test_a_missing_key_of_megabytes_is_quoted_in_part(there: Ground) -> None:
@@ -82,23 +80,23 @@ async def test_a_missing_key_of_megabytes_is_quoted_in_part(there: Ground) -> No
 
 async def test_nested_loops_on_devices_that_all_differ_end_and_are_told(there: Ground) -> None:
     (told,) = (await fed(there, "nested loops on every device")).told
-    assert told.startswith(BOUND) or says(r"claim hostile/on-all: selector #0")(told)
+    assert told.startswith(BOUND)
 
 
 async def test_a_claim_of_a_megabyte_with_100_selectors_is_decided(there: Ground) -> None:
     (told,) = (await fed(there, "1 MB of 100 selectors in one claim")).told
-    assert told.startswith(BOUND) or says(r"claim hostile/many-selectors")(told)
+    assert told.startswith(BOUND)
 
 
 async def test_a_hard_search_on_every_node_ends_with_an_answer(there: Ground) -> None:
     assert len(there.nodes) == 8 and there.nodes[0] == hardware.node_name(0)
     (told,) = (await fed(there, "what only groups decides")).told
-    assert told.startswith(BOUND) or says(r"^0/8 nodes are available: ")(told)
+    assert says(r"^0/8 nodes are available: 8 cannot allocate all claims\b")(told)
 
 
 async def test_deeply_nested_opaque_parameters_are_reported_and_the_watch_goes_on(there: Ground) -> None:
     (told,) = (await fed(there, "opaque parameters 9,000 deep")).told
-    assert re.fullmatch(r"objects left out: \d+, after a new list: 0", told)
+    assert told == "objects left out: 2, after a new list: 0"
 
 
 def test_the_named_things_are_what_they_say() -> None:
