@@ -20,6 +20,7 @@ from app.allocation.cache.lens import Focus, Lens, focus
 from app.allocation.cache.reduction import Reads, Reduction, reads_of
 from app.allocation.cache.verdicts import Search, Table, Verdicts
 from app.allocation.choice import Chooser, least
+from app.allocation.contents import contents
 from app.allocation.explanation import explain
 from app.allocation.lane import FREE, SEARCHING, Exhausted, Lane, Waiting
 from app.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
@@ -30,7 +31,6 @@ from app.allocation.score import PrioritizedList, Scorer
 from app.api.resource import ResourceClaim
 from app.cel import TooMuch, Work
 from app.devices.cluster import Cluster
-from app.devices.content import digest
 from app.devices.holdings import NodeHoldings, PoolHoldings
 from app.devices.nodeview import NodeView
 from app.devices.overlay import Overlay
@@ -167,7 +167,7 @@ class Decisions:
 
     def _signature(self, claims: Sequence[ResourceClaim]) -> Signature:
         stamp = self._cluster.inventory.classes.stamp
-        return tuple(digest(claim.spec) for claim in claims), tuple(map(stamp, class_names(claims)))
+        return contents(claims, self._lane), tuple(map(stamp, class_names(claims)))
 
     def _table_of(self, prepared: PreparedClaims, scorer: Scorer | None) -> Table:
         return Table(self._lens(focus(prepared, scorer)), self._cluster.inventory.nodes, self._cluster.ledger)

@@ -239,7 +239,7 @@ class DeviceClaim(Object, frozen=True, gc=False):
     config: tuple[DeviceClaimConfiguration, ...] = ()
 
 
-class ResourceClaimSpec(Object, frozen=True, gc=False):
+class ResourceClaimSpec(Object, frozen=True, gc=True, weakref=True):
     devices: DeviceClaim = DeviceClaim()
 
 

@@ -14,6 +14,7 @@ from typing import Final, cast
 from cachetools import LRUCache
 
 from app.allocation.cache.reduction import reads_of
+from app.allocation.contents import contents
 from app.allocation.lane import Answers, CountedLane, Exhausted, Waiting
 from app.allocation.plan import Failure
 from app.allocation.requests import Filter, PreparedClaims, class_names, filter_of, prepare
@@ -21,7 +22,6 @@ from app.allocation.selection import suitability
 from app.api.core import Node, Pod
 from app.api.resource import ResourceClaim
 from app.devices.cluster import Cluster
-from app.devices.content import digest
 from app.devices.models import DeviceModel
 from app.placement.account import Account
 from app.placement.devices import DeviceChooser
@@ -137,7 +137,7 @@ class Placement:
 
     def _shape_of(self, load: Load, claims: Sequence[ResourceClaim]) -> PodShape | None:
         classes = self._cluster.classes
-        key = load, tuple(digest(claim.spec) for claim in claims), self._cluster.inventory.classes.version
+        key = load, contents(claims, self.standing.lane), self._cluster.inventory.classes.version
         found = self._shapes.get(key)
         if found is None:
             prepared = prepare(claims, classes, self._cluster.features)

@@ -24,10 +24,10 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
+from app.allocation.contents import contents
 from app.allocation.lane import FREE, ROOM, SEARCHING, Answers, CountedLane, Exhausted, Lane, Waited
 from app.allocation.questions import Overrun, Question, kind_of
 from app.api.core import Pod
-from app.devices.content import digest
 from app.scheduling.claims import Refusal, find
 from app.scheduling.outcomes import WORKER_ANSWERS
 from app.scheduling.ports import Observer, Workers
@@ -165,6 +165,8 @@ class Inquiries:
             return decision(self._view.facing(pod)), False
         asker = _Asker(self._view, pod)
         limits = self._view.limits
+        if self._spent:
+            await self._look(asker)
         used_up = self._is_used_up(asker)
         most = left = limits.turn_work if used_up else limits.call_work
         waited: Waited = {}
@@ -178,6 +180,7 @@ class Inquiries:
             except Exhausted:
                 left -= lane.used
                 await asyncio.sleep(0)
+                await self._look(asker)
                 continue
             self._ask(asker, asked)
             if lane.waits and news is not self._news:  # what an earlier turn waited for may have been answered since
@@ -226,6 +229,20 @@ class Inquiries:
             waited=waited,
             asked=asked,
         )
+
+    async def _look(self, asker: _Asker) -> None:
+        """Find out for whom workers would be asked, in as many turns as it takes: it costs what reading the claims has
+        cost.
+        """
+        limits = self._view.limits
+        while True:
+            lane = CountedLane(self._answers, allowance=limits.turn_work, ceiling=limits.question_work)
+            try:
+                asker.look(lane)
+            except Exhausted:
+                await asyncio.sleep(0)
+            else:
+                return
 
     def _refusal(self, asker: _Asker) -> str:
         """Why workers are not asked for the pod; empty when they are."""
@@ -340,8 +357,13 @@ class _Asker:
 
     @property
     def content(self) -> Hashable:
+        """Of the claims that need devices; of the pod alone when there are none."""
+        return self.look(FREE)
+
+    def look(self, lane: Lane) -> Hashable:
+        """The content. Raises Exhausted."""
         if self._content is None:
             claims = find(self._pod, self._view.ledger.get, self._view.features)
-            found = () if isinstance(claims, Refusal) else tuple(digest(claim.spec) for claim in claims)
-            self._content = found or (self._pod.metadata.uid,)
+            wanting = () if isinstance(claims, Refusal) else [claim for claim in claims if claim.allocation is None]
+            self._content = contents(wanting, lane) or (self._pod.metadata.uid,)
         return self._content

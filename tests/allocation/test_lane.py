@@ -6,6 +6,7 @@ import pytest
 
 from app.allocation.answering import answer
 from app.allocation.cache.verdicts import Verdicts
+from app.allocation.contents import BYTES_PER_UNIT
 from app.allocation.lane import EVALUATING, SEARCHING, Answers, CountedLane, Exhausted, Waiting
 from app.allocation.plan import Failure, Plan, Unfit
 from app.allocation.questions import CompileQuestion, Evaluated, Overrun, kind_of
@@ -125,6 +126,20 @@ def test_a_call_that_has_been_answered_costs_next_to_nothing_again() -> None:
     caller.ask(wanted(exactly()))
     caller.turns.clear()
     caller.ask(wanted(exactly()))
+    assert caller.turns == [0]
+
+
+def test_large_claims_are_told_apart_in_turns_and_once() -> None:
+    """By all that they say: here what they say to a driver."""
+    parameters = {"opaque": {"driver": "gpu", "parameters": {"text": "a" * 200_000}}}
+    claims = [wanted(exactly(), name=f"c{index}", config=[parameters]) for index in range(30)]
+    caller = Caller(models(World(), 1, 30))
+    assert caller.ask(*claims).fits == ["n0"]
+    one = 200_000 // BYTES_PER_UNIT
+    assert sum(caller.turns) >= 30 * one
+    assert max(caller.turns) < ALLOWANCE + 2 * one
+    caller.turns.clear()
+    caller.ask(*claims)
     assert caller.turns == [0]
 
 

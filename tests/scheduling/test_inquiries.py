@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from app.allocation.contents import BYTES_PER_UNIT
 from app.allocation.lane import EVALUATING, SEARCHING
+from app.api.decoding import convert
 from app.api.resource import ResourceClaim
 from app.scheduling.inquiries import UNAVAILABLE, USED_UP
 from app.scheduling.limits import Limits
 from app.scheduling.outcomes import WORKER_ANSWERS
 from app.scheduling.verbs.explain import explain_pod, explaining
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
-from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.objects import Json, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.workers import NEVER, VirtualWorkers
 from tests.support.simulation.world import Service, World
 
@@ -255,6 +259,34 @@ async def test_claims_whose_calls_come_to_no_end_are_given_up_and_wake_nobody(wo
     rings = service.client.rings
     await world.settle(5.0)
     assert service.client.rings == rings
+
+
+async def test_while_claims_are_charged_large_ones_of_others_are_looked_at_in_turns(world: World) -> None:
+    cluster(world, 1, 30)
+    add_pod(world, "charged", selecting("h", LOOPS))
+    service = world.service(workers=VirtualWorkers(lambda _: 0.5), limits=Limits(turn_work=1_000))
+    assert await refusal(world, service, "charged") == EVALUATING
+    await world.settle(3.0)
+    parameters = {"opaque": {"driver": "gpu.example.com", "parameters": {"text": "a" * 200_000}}}
+    claims = [large(f"c{index}", parameters) for index in range(30)]
+    world.add(*claims, make_pod("p", *(claim.metadata.name for claim in claims)))
+    await world.settle()
+    call = service.spawn(service.filter(world.api.pod("p")))
+    others = 0
+    while not call.done():
+        await asyncio.sleep(0)
+        others += 1
+    assert (await call).NodeNames == ["n0"]
+    one = 200_000 // BYTES_PER_UNIT
+    assert others >= 30 * one // (1_000 + one)
+
+
+def large(name: str, parameters: Json) -> ResourceClaim:
+    """A claim for a device that says so much to its driver."""
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    devices = {"requests": [{"name": "r", "exactly": exactly}], "config": [parameters]}
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    return convert(ResourceClaim, {"metadata": metadata, "spec": {"devices": devices}})
 
 
 async def test_who_asks_most_gives_way_when_there_are_too_many_questions(
