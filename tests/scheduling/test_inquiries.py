@@ -75,6 +75,28 @@ async def test_a_pod_that_needs_workers_is_refused_and_woken_by_their_answer(
     assert await service.bind(world.api.pod("p"), "n0") == ""
 
 
+@pytest.mark.parametrize(("bound", "rings"), [(False, 1), (True, 0)], ids=["not bound", "bound"])
+async def test_a_pod_with_some_nodes_is_woken_when_the_others_are_known_unless_it_is_bound(
+    world: World, bound: bool, rings: int
+) -> None:
+    """Another extender, or a plugin, may have refused the nodes that were offered."""
+    cluster(world, 2)
+    add_pod(world, "p", selecting("c", f"{SERIAL}.startsWith('n0') || {LOOPS}"))
+    service = world.service(workers=VirtualWorkers(lambda _: 1.9))
+    service.start()
+    await world.settle(5.0)
+    answer = await service.filter(world.api.pod("p"))
+    assert (answer.NodeNames, answer.FailedAndUnresolvableNodes) == (["n0"], {"n1": EVALUATING})
+    if bound:
+        assert await service.bind(world.api.pod("p"), "n0") == ""
+    await world.settle(1.0)
+    before = service.client.rings
+    await world.settle(5.0)
+    assert service.client.rings - before == rings
+    if not bound:
+        assert (await service.filter(world.api.pod("p"))).NodeNames == ["n0", "n1"]
+
+
 async def test_a_refusal_is_remembered_while_workers_have_not_answered(world: World) -> None:
     cluster(world, 2)
     add_pod(world, "p", selecting("c", LOOPS))

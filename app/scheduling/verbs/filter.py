@@ -161,17 +161,19 @@ class Filter:
             self._passed(found.subject, found.likely)
         else:
             self._refused(pod, found, names)
-            if open_:
-                self._memory.wakeups.refused(pod.metadata.uid, found.generation, awaiting=AWAITED)
             if found.key and not judgement.error:
                 self._refusals.remember(pod.metadata.uid, found.key, found.generation, judgement.refused)
+        if open_:  # somebody else may refuse the nodes that are offered, and the others fit when there is an answer
+            self._memory.wakeups.refused(pod.metadata.uid, found.generation, awaiting=AWAITED)
         self._observer.count(FILTER_RESULTS, judgement.result)
         if judgement.error:
             return ExtenderFilterResult(Error=judgement.error)
         return ExtenderFilterResult(NodeNames=found.offered, FailedAndUnresolvableNodes=judgement.refused)
 
     def _decide(self, view: View, pod: Pod, names: tuple[str, ...]) -> _Decided | ExtenderFilterResult:
-        """On one state. Changes nothing until all is decided: it may be begun several times."""
+        """On one state. It may be begun several times: until all is decided nothing changes, but that placement learns
+        once what the pod looks like.
+        """
         uid = pod.metadata.uid
         if uid in view.binding:
             return self._only(uid, view.binding[uid], names)
