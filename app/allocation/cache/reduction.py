@@ -103,26 +103,26 @@ class Reduction:
         models = pool.models
         known = self._by_content.get((models, localities, flags))
         if known is None:
-            reduced = tuple(self._representative(model) for model in models)
-            known = self._shapes.get((reduced, localities, flags))
+            looks = models if self._reads is None else tuple([self._look(self._reads, model) for model in models])
+            known = self._shapes.get((looks, localities, flags))
             if known is None:
-                listed = tuple(zip(reduced, localities or (0,) * len(reduced), strict=True))
-                known = self._shapes[reduced, localities, flags] = Shape(listed, pool)
+                reduced = models if self._reads is None else map(self._representatives.setdefault, looks, models)
+                listed = tuple(zip(reduced, localities or (0,) * len(models), strict=True))
+                known = self._shapes[looks, localities, flags] = Shape(listed, pool)
             self._by_content[models, localities, flags] = known
         return known
 
-    def _representative(self, model: DeviceModel) -> DeviceModel:
-        if self._reads is None:
-            return model
+    def _look(self, reads: Iterable[tuple[str, str]], model: DeviceModel) -> Hashable:
+        """Equal for devices that one of them can stand for."""
         driver, attributes = model.traits.driver, model.traits.attributes
         names = self._names.get(driver)
         if names is None:
-            names = self._names[driver] = _published_names(self._reads, driver)
+            names = self._names[driver] = _published_names(reads, driver)
         key: tuple[Hashable, ...] = (model.rest, *map(attributes.get, names))
         if self._domains:
             present = {_domain(name, driver) for name in attributes}
             key = (*key, *(domain in present for domain in self._domains))
-        return self._representatives.setdefault(key, model)
+        return key
 
 
 def _published_names(reads: Iterable[tuple[str, str]], driver: str) -> tuple[str, ...]:
