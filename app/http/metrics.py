@@ -110,6 +110,8 @@ SPECS: tuple[Spec, ...] = (
     _read("watch_events_total", "counter", "watch events, bookmarks included", "kind"),
     _read("binds_in_flight", "gauge", "binds that have begun and not ended"),
     _read("binds_unfinished", "gauge", "failed binds that have not taken back what they wrote; the devices stay held"),
+    _read("preemption_nominations", "gauge", "pods for which other pods make room, and devices are kept"),
+    _read("preemption_victims_stuck", "gauge", "pods that were told to make room and did not go in time"),
     _read("pods_known", "gauge", "pods that are remembered: those that wait, and those that use devices"),
     _read("events_queued", "gauge", "Kubernetes events waiting to be written"),
     _read(

@@ -41,6 +41,8 @@ from app.scheduling.idle import IdleAllocations
 from app.scheduling.inquiries import Inquiries
 from app.scheduling.intake import Intake, Watched
 from app.scheduling.limits import Limits
+from app.scheduling.nomination.nominations import Nominations
+from app.scheduling.nomination.nominator import Nominator
 from app.scheduling.outcomes import Silent
 from app.scheduling.pods import Pods
 from app.scheduling.ports import Clock, Observer, Ports, Workers
@@ -92,6 +94,7 @@ class Extender:
         resources = ResourceNames(cluster.classes, clock, limits)
         self.wakeups = Wakeups(ports.ring, limits, observer)
         self.reservations = Reservations(limits.tentative_seconds, clock)
+        self.nominations = Nominations()
         self.view = View(
             cluster=cluster,
             decisions=decisions,
@@ -104,6 +107,7 @@ class Extender:
             settled=idle.is_settled,
             lanes=lambda: self._inquiries.lanes(),
             placement=placement,
+            kept=self.nominations.kept_from,
         )
         self._budgets = DisruptionBudgets()
         self._leading: Callable[[], bool] = lambda: True
@@ -121,10 +125,26 @@ class Extender:
         self._clearer = clearer = Clearer(self.view, ports, self._intake, self.wakeups, observer, clearing)
         self._unblocker = Unblocker(self.view, clearer)
         self._sweeper = Sweeper(self.view, ports, self._intake, clearer, idle, unseen, observer)
-        memory = Memory(
-            wakeups=self.wakeups, reservations=self.reservations, unblocker=self._unblocker, sweeper=self._sweeper
-        )
         self._inquiries = Inquiries(self.view, workers, self.wakeups, observer)
+        self._nominator = Nominator(
+            self.view,
+            ports,
+            self.nominations,
+            self._budgets,
+            self._inquiries,
+            clearer,
+            self.wakeups,
+            observer,
+            lambda: self._leading(),
+        )
+        memory = Memory(
+            wakeups=self.wakeups,
+            reservations=self.reservations,
+            unblocker=self._unblocker,
+            sweeper=self._sweeper,
+            nominator=self._nominator if limits.preemption != "off" else None,
+            nominations=self.nominations,
+        )
         self._filter = Filter(self.view, ports, self._intake, memory, self._inquiries, observer)
         actions = Actions(
             view=self.view,
@@ -151,6 +171,11 @@ class Extender:
     def problems(self) -> Sequence[Problem]:
         """What could not be taken back as yet, and why."""
         return [*self.unfinished.problems, *self._clearer.problems]
+
+    @property
+    def stuck_victims(self) -> int:
+        """How many pods were told to make room long ago and are still there."""
+        return self._nominator.stuck
 
     @property
     def open_questions(self) -> int:
@@ -213,6 +238,7 @@ class Extender:
         self.wakeups.settled(pod_uid)
         self.reservations.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)
+        self._nominator.withdraw(pod_uid)
         self._filter.forget(pod_uid)
 
     def recall(self) -> Iterator[None]:
@@ -249,6 +275,10 @@ class Extender:
             group.create_task(self._do_chores(self._unblocker.work, CHORES_SECONDS), name="unblocker")
             group.create_task(self._do_chores(self._sweeper.work, 5 * CHORES_SECONDS), name="sweeper")
             group.create_task(self._do_chores(self.unfinished.work, CHORES_SECONDS), name="unfinished binds")
+            if self.view.limits.preemption == "on":
+                await self._nominator.restore()
+            if self.view.limits.preemption != "off":
+                group.create_task(self._do_chores(self._nominator.work, CHORES_SECONDS), name="nominator")
 
     async def _do_chores(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:

@@ -126,13 +126,14 @@ DOORBELL_RINGS: Final = Outcome[RingResult](
     "doorbell_rings_total", "attempts to make kube-scheduler retry refused pods", "result", {"rung": "", "failed": ""}
 )
 
-ClearReason = Literal["in_the_way", "idle", "abandoned", "leftover"]
+ClearReason = Literal["in_the_way", "idle", "abandoned", "leftover", "preempted"]
 
 _CLEAR_REASONS: Final[dict[ClearReason, str]] = {
     "in_the_way": "the claim's pod fits elsewhere",
     "idle": "no pod uses the claim",
     "abandoned": "the claim's pod was not bound",
     "leftover": "a claim for extended resources that no pod uses",
+    "preempted": "the pods that used the claim were evicted for another one",
 }
 
 ALLOCATIONS_CLEARED: Final = Outcome[ClearReason](
@@ -141,6 +142,50 @@ ALLOCATIONS_CLEARED: Final = Outcome[ClearReason](
 
 CLEAR_ERRORS: Final = Outcome[ClearReason](
     "allocation_clear_errors_total", "unused allocations that the API server did not clear", "reason", _CLEAR_REASONS
+)
+
+PreemptionResult = Literal["nominated", "advised", "hopeless", "needless", "forbidden", "waiting", "failed"]
+
+PREEMPTIONS: Final = Outcome[PreemptionResult](
+    "preemptions_total",
+    "pods refused for want of devices that were looked at for preemption",
+    "result",
+    {
+        "nominated": "victims are evicted for the pod",
+        "advised": "they would be, with --preemption on",
+        "hopeless": "evicting pods of lower priority does not help, or the pod must not preempt",
+        "needless": "the pod fits by now, or will when pods are gone that are going",
+        "forbidden": "a PodDisruptionBudget keeps the victims",
+        "waiting": "not everything could be decided yet",
+        "failed": "the API server did not let us",
+    },
+)
+
+NominationEnd = Literal["bound", "elsewhere", "gone", "fits", "forbidden", "lost", "expired", "stuck"]
+
+NOMINATIONS_ENDED: Final = Outcome[NominationEnd](
+    "preemption_nominations_ended_total",
+    "ends of nominations for which victims were chosen",
+    "result",
+    {
+        "bound": "on the nominated node",
+        "elsewhere": "bound on another node",
+        "gone": "the pod was deleted",
+        "fits": "the pod fits before all victims were evicted; the others stay",
+        "forbidden": "a PodDisruptionBudget keeps the victims after all",
+        "lost": "somebody of higher priority, or unknown to us, has the devices",
+        "expired": "the pod was not bound in time",
+        "stuck": "a victim has not gone in time",
+    },
+)
+
+VictimResult = Literal["evicted", "forbidden", "failed"]
+
+PREEMPTION_VICTIMS: Final = Outcome[VictimResult](
+    "preemption_victims_total",
+    "evictions of pods for pods of higher priority",
+    "result",
+    {"evicted": "", "forbidden": "by a PodDisruptionBudget, for now", "failed": "the API server did not let us"},
 )
 
 ClaimReader = Literal["filter", "sweep"]
@@ -183,6 +228,9 @@ OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
     ALLOCATIONS_CLEARED,
     CLEAR_ERRORS,
     CLAIM_READ_ERRORS,
+    PREEMPTIONS,
+    NOMINATIONS_ENDED,
+    PREEMPTION_VICTIMS,
     WORKER_ANSWERS,
 )
 """All of them, in the order of the documentation."""

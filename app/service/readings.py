@@ -28,6 +28,8 @@ def _of_engine(engine: Engine) -> Iterator[Reading]:
     yield Reading("unreadable_claims_holding", stand_ins.told)
     yield Reading("unreadable_claims_untold", stand_ins.untold)
     yield Reading("binds_unfinished", len(engine.extender.unfinished))
+    yield Reading("preemption_nominations", len(engine.extender.nominations))
+    yield Reading("preemption_victims_stuck", engine.extender.stuck_victims)
     yield Reading("pods_known", len(engine.extender.view.pods))
     yield Reading("events_queued", engine.events.waiting)
     yield Reading("allocation_searches_total", engine.decisions.searches)

@@ -13,10 +13,12 @@ from app.http.application import create_insight_app
 from app.http.insight import insight_router
 from app.http.metrics import Metrics
 from app.http.protocol import PROBES
+from app.kube.discovery import Served
 from app.service.addresses import split_address
 from app.service.gate import Gate
 from app.service.health import Health
 from app.service.insight import Insight
+from app.service.permissions import needed
 from app.service.settings import load
 from app.service.status import Status
 
@@ -60,6 +62,32 @@ def selects(selector: Manifest, template: Manifest) -> bool:
 def test_the_ports_are_those_that_the_settings_name() -> None:
     listen = {"verbs": "DRA_EXTENDER_LISTEN", "insight": "DRA_EXTENDER_INSIGHT_LISTEN"}
     assert {name: split_address(ENVIRONMENT[variable])[1] for name, variable in listen.items()} == PORTS
+
+
+def allowed_by(file: str) -> set[str]:
+    """Verb, group and resource of what the rules in a file allow."""
+    rules = [rule for document in documents(file) for rule in document.get("rules", ())]
+    return {
+        f"{verb} {resource}.{group}"
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def asked_for(**settings: Any) -> set[str]:
+    found = needed(load({"listen": "127.0.0.1:0", **settings}), Served("v1", "v1beta2"))
+    return {f"{each.verb} {each.resource}{each.subresource and '/' + each.subresource}.{each.group}" for each in found}
+
+
+def test_the_component_for_preemption_allows_what_it_needs_and_switches_it_on() -> None:
+    assert allowed_by("preemption/permissions.yaml") >= asked_for(preemption="on") - asked_for(preemption="off")
+    everything = allowed_by("preemption/permissions.yaml") | allowed_by("rbac/extender.yaml")
+    assert everything >= asked_for(preemption="on", insight_authorization=True, leader_election=True)
+    (kustomization,) = documents("preemption/kustomization.yaml")
+    (added,) = yaml.safe_load(kustomization["patches"][0]["patch"])
+    assert added["value"] == {"name": "DRA_EXTENDER_PREEMPTION", "value": "on"}
 
 
 def test_the_settings_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

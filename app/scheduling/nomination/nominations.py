@@ -8,12 +8,13 @@ to have it again after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from app.api.core import Pod
+from app.api.resource import DeviceID
 from app.devices.overlay import Planned
 
 MARK: Final = "dra-extender.dev/preemption"
@@ -54,7 +55,13 @@ class Nomination(msgspec.Struct, frozen=True, kw_only=True):
     """UIDs of pods."""
     plans: tuple[Planned, ...]
     until: float
-    """Monotonic seconds."""
+    """When it ends at the latest, monotonic seconds."""
+    claims: tuple[str, ...] = ()
+    """UIDs of claims that are free when the victims are gone."""
+    devices: Mapping[str, Sequence[DeviceID]] = {}
+    """By UID of a victim: what the pod needs of it, as far as is known."""
+    freed: float | None = None
+    """Since when all victims are gone, monotonic seconds."""
 
 
 class Nominations:

@@ -2,14 +2,15 @@
 
 Promises: a pod without devices passes untouched and leaves nothing behind. Every node of the request is in the
 answer exactly once, refused ones in FailedAndUnresolvableNodes (evicting pods does not free devices in time, so
-preemption must not be tried), with few constant texts. Where fewer than all nodes that fit are to be offered,
-the others count as refused. A claim that the pod names and we do not know is read before the pod is refused.
+kube-scheduler must not try that; but for the one node on which we make room for the pod), with few constant texts.
+Where fewer than all nodes that fit are to be offered, the others count as refused. A claim that the pod names and we do
+not know is read before the pod is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import structlog
@@ -24,6 +25,8 @@ from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.inquiries import AWAITED, Inquiries
 from app.scheduling.intake import Intake
 from app.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of, typical
+from app.scheduling.nomination.nominations import Nominations
+from app.scheduling.nomination.nominator import Nominator
 from app.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from app.scheduling.ports import ClaimWriter, Observer
 from app.scheduling.refusals import Refusals, Signature, signature
@@ -51,6 +54,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     reservations: Reservations
     unblocker: Unblocker
     sweeper: Sweeper
+    nominator: Nominator | None
+    """Who makes room for pods; None: nobody does."""
+    nominations: Nominations
 
 
 class _Decided(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +174,7 @@ class Filter:
         self._observer.count(FILTER_RESULTS, judgement.result)
         if judgement.error:
             return ExtenderFilterResult(Error=judgement.error)
-        return ExtenderFilterResult(NodeNames=found.offered, FailedAndUnresolvableNodes=judgement.refused)
+        return self._result(pod, found.offered, judgement.refused)
 
     def _decide(self, view: View, pod: Pod, names: tuple[str, ...]) -> _Decided | ExtenderFilterResult:
         """On one state. It may be begun several times: until all is decided nothing changes, but that placement learns
@@ -183,7 +189,7 @@ class Filter:
         known = self._refusals.recall(uid, key, generation, names) if key else None
         if known is not None:
             self._observer.count(FILTER_RESULTS, "repeated")
-            return ExtenderFilterResult(FailedAndUnresolvableNodes=known)
+            return self._result(pod, [], known)
         subject = subject_of(view, pod, claims)
         if view.placement is not None and isinstance(subject, Subject):
             view.placement.learn(pod, typical(view, subject, names)[0])
@@ -199,6 +205,17 @@ class Filter:
             offered=offered,
             likely=expected(view, subject, offered[0]) if single and isinstance(subject, Subject) else None,
         )
+
+    def _result(self, pod: Pod, offered: list[str], refused: Mapping[str, str]) -> ExtenderFilterResult:
+        """A node on which victims make room for the pod is refused for now: on one that can never do kube-scheduler
+        would not wait for them, and clear the nomination.
+        """
+        nomination = self._memory.nominations.get(pod.metadata.uid)
+        if nomination is None or nomination.node not in refused:
+            return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=dict(refused))
+        others = {name: reason for name, reason in refused.items() if name != nomination.node}
+        failed = {nomination.node: refused[nomination.node]}
+        return ExtenderFilterResult(NodeNames=offered, FailedNodes=failed, FailedAndUnresolvableNodes=others)
 
     def _only(self, uid: str, node: str, names: tuple[str, ...]) -> ExtenderFilterResult:
         """The scheduler has given up on a bind that is still under way: only that bind's node is of use."""
@@ -216,6 +233,8 @@ class Filter:
             memory.sweeper.offered(claim.metadata.uid)
         memory.wakeups.settled(uid)
         memory.unblocker.withdraw(uid)
+        if memory.nominator is not None:
+            memory.nominator.withdraw(uid)
         self._refusals.forget(uid)
         if likely is not None:
             memory.reservations.put(likely)
@@ -226,6 +245,8 @@ class Filter:
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
         self._memory.wakeups.refused(uid, found.generation, awaiting=judgement.awaiting, missing=missing)
         self._memory.unblocker.offer(pod, names, judgement.stuck)
+        if self._memory.nominator is not None and isinstance(found.subject, Subject) and not judgement.error:
+            self._memory.nominator.refused(pod, names)
 
 
 def _names(pod: Pod) -> Iterator[str]:

@@ -1,0 +1,89 @@
+"""Pods that were refused everywhere for want of devices, and when to think about them again.
+
+Promises: a pod is thought about at once, then no more often than `again_seconds` when something has changed for it, and
+after `again_most_seconds` in any case. Those of higher priority come first, then those that have waited longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from cachetools import LRUCache
+
+from app.scheduling.limits import Limits
+from app.scheduling.ports import Clock
+from app.scheduling.view import KnownPods
+
+
+class Candidate(msgspec.Struct):
+    """A pod by UID, and the nodes where it lacks nothing but devices. `said`: what people were told last."""
+
+    uid: str
+    names: frozenset[str]
+    since: float
+    generation: int
+    considered: int = -1
+    """The generation on which it was thought about last, at `at` (monotonic seconds)."""
+    at: float = 0.0
+    said: str = ""
+    avoid: frozenset[str] = frozenset()
+    """Nodes on which it has waited in vain."""
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """Those to think about, in an order that is always the same."""
+        return sorted(self.names - self.avoid)
+
+
+class Candidates:
+    """By UID of the pod."""
+
+    def __init__(self, clock: Clock, limits: Limits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._known: LRUCache[str, Candidate] = LRUCache(limits.remembered_pods)
+        self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(64)
+
+    def put(self, uid: str, names: Iterable[str], generation: int) -> None:
+        """The pod was refused on all of these nodes, on a state of this generation."""
+        listed = frozenset(names)
+        listed = self._lists.setdefault(listed, listed)
+        known = self._known.get(uid)
+        if known is None:
+            self._known[uid] = Candidate(uid, listed, self._clock.monotonic(), generation)
+        else:
+            known.names, known.generation = listed, generation
+
+    def get(self, uid: str) -> Candidate | None:
+        return self._known.get(uid)
+
+    def drop(self, uid: str) -> None:
+        """The pod fits, is bound, or is gone."""
+        self._known.pop(uid, None)
+
+    def due(self, pods: KnownPods) -> list[Candidate]:
+        """Those to think about now."""
+        found = [candidate for candidate in list(self._known.values()) if self._is_due(candidate)]
+        return sorted(found, key=lambda candidate: (-_priority(candidate, pods), candidate.since, candidate.uid))
+
+    def _is_due(self, candidate: Candidate) -> bool:
+        if candidate.considered < 0:
+            return True
+        age = self._clock.monotonic() - candidate.at
+        if age >= self._limits.again_most_seconds:
+            return True
+        return age >= self._limits.again_seconds and candidate.generation > candidate.considered
+
+    def consider(self, candidate: Candidate, *, again: bool = False) -> None:
+        """It is thought about now; `again`: and in `again_seconds` once more, whatever happens."""
+        candidate.considered = candidate.generation - again
+        candidate.at = self._clock.monotonic()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+def _priority(candidate: Candidate, pods: KnownPods) -> int:
+    pod = pods.get(candidate.uid)
+    return pod.spec.priority if pod is not None else 0

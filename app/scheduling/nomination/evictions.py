@@ -1,0 +1,111 @@
+"""Ending a victim: whether it may be, the condition that says why, the eviction, and what people are told.
+
+Promises: only through the Eviction API and for the very pod that was chosen, so that no budget is violated. A victim
+has the condition DisruptionTarget with the reason PreemptionByScheduler, as kube-scheduler gives it: as long as such a
+pod is going, kube-scheduler leaves the preemptor's nomination alone.
+
+Rules: Kubernetes 1.36, PreemptPod of pkg/scheduler/framework/preemption/executor.go. Different from there: the API
+server gives an evicted pod a reason of its own, so the condition is written once more when the pod is going.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+
+from app.api.core import Pod
+from app.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError
+from app.api.resource import DeviceID
+from app.api.times import format_time
+from app.scheduling.outcomes import PREEMPTION_VICTIMS, VictimResult
+from app.scheduling.pauses import Pauses
+from app.scheduling.ports import Observer, Ports
+from app.scheduling.view import View
+
+log = structlog.get_logger(__name__)
+
+TARGET = "DisruptionTarget"
+PREEMPTED = "PreemptionByScheduler"
+
+
+class Evictions:
+    """One per service."""
+
+    def __init__(self, view: View, ports: Ports, observer: Observer) -> None:
+        self._view = view
+        self._ports = ports
+        self._observer = observer
+        self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
+
+    async def forbidden(self, victims: Sequence[Pod]) -> Pod | None:
+        """The first of them that a budget keeps from being evicted now. Raises ApiError."""
+        for victim in victims:
+            try:
+                await self._ports.evict_pod(victim, dry_run=True)
+            except DisruptionBudgetError:
+                self._observer.count(PREEMPTION_VICTIMS, "forbidden")
+                return victim
+            except (NotFoundError, ConflictError):
+                continue
+        return None
+
+    def may_try(self, victim: Pod) -> bool:
+        """False for a while after it has failed."""
+        return self._pauses.over(victim.metadata.uid)
+
+    async def evict(self, victim: Pod, preemptor: Pod, node: str, devices: Sequence[DeviceID]) -> bool:
+        """Tell the victim to go. False when a budget forbids it, or the API server does not let us: then later."""
+        uid = victim.metadata.uid
+        try:
+            await self.explain(victim)
+            await self._ports.evict_pod(victim)
+        except (NotFoundError, ConflictError):
+            return True
+        except ApiError as error:
+            result: VictimResult = "forbidden" if isinstance(error, DisruptionBudgetError) else "failed"
+            self._pauses.failed(uid)
+            self._observer.count(PREEMPTION_VICTIMS, result)
+            log.warning("a pod was not evicted, will try again", pod=victim.metadata.key, error=repr(error))
+            return False
+        self._pauses.forget(uid)
+        self._observer.count(PREEMPTION_VICTIMS, "evicted")
+        log.info("evicted", pod=victim.metadata.key, preemptor=preemptor.metadata.key, node=node)
+        note = f"preempted by pod {preemptor.metadata.key} on node {node}{what(devices)}"
+        self._ports.record_event(victim, "Normal", "Preempted", note, action="Preempting")
+        return True
+
+    async def explain(self, victim: Pod) -> None:
+        """Give the victim the condition that says why it goes. Raises ApiError."""
+        if any(item.type == TARGET and item.reason == PREEMPTED for item in victim.status.conditions):
+            return
+        condition = {
+            "type": TARGET,
+            "status": "True",
+            "reason": PREEMPTED,
+            "message": f"{victim.spec.scheduler_name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": format_time(self._view.clock.wall()),
+        }
+        await self._ports.patch_pod_status(victim, {"conditions": [condition]})
+
+    async def explain_again(self, victim: Pod) -> None:
+        """The victim is going, and the API server may have put a reason of its own in place of ours. Once is enough:
+        nothing depends on it for long.
+        """
+        if not self.may_try(victim):
+            return
+        try:
+            await self.explain(victim)
+        except (NotFoundError, ConflictError):
+            return
+        except ApiError as error:
+            log.info("a condition of a pod that is going was not written", pod=victim.metadata.key, error=repr(error))
+        self._pauses.failed(victim.metadata.uid)
+
+
+def what(devices: Sequence[DeviceID]) -> str:
+    """The devices that are needed, as the end of a sentence."""
+    if not devices:
+        return ""
+    names = ", ".join("/".join(device) for device in devices)
+    return f" for {'device' if len(devices) == 1 else 'devices'} {names}"

@@ -1,0 +1,291 @@
+"""Who makes room: pods that were refused everywhere for want of devices take those of pods with lower priority.
+
+Promises
+- One pod after the other, by priority, then by how long it waits; each decision in counted turns of the event loop.
+- From the moment of the choice the devices are kept for the pod; the nomination is stored before the first victim goes,
+  and none goes unless all are allowed to at that moment.
+- In the mode `advise` the same is found and said, and nothing is done.
+- After a restart, or when another replica takes over, what pods say of their nominations is what goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+import structlog
+
+from app.api.core import Pod
+from app.api.errors import ApiError
+from app.api.resource import DeviceID, ResourceClaim
+from app.api.times import parse_time
+from app.devices.overlay import Planned
+from app.scheduling.claims import Refusal, find
+from app.scheduling.disruptionbudgets import DisruptionBudgets
+from app.scheduling.inquiries import Inquiries
+from app.scheduling.judgement import Subject, subject_of
+from app.scheduling.nomination.candidates import Candidate, Candidates
+from app.scheduling.nomination.evictions import Evictions, what
+from app.scheduling.nomination.marks import Marks
+from app.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
+from app.scheduling.nomination.tending import Tending
+from app.scheduling.outcomes import PREEMPTIONS, NominationEnd, PreemptionResult
+from app.scheduling.ports import Observer, Ports
+from app.scheduling.preemption.outcome import NoPreemption, Preemption
+from app.scheduling.preemption.search import Search
+from app.scheduling.preemption.state import planned
+from app.scheduling.preemption.terms import Rules, Terms
+from app.scheduling.release.clear import Clearer
+from app.scheduling.view import View
+from app.scheduling.wakeups import Wakeups
+
+log = structlog.get_logger(__name__)
+
+GRACE_SECONDS = 30.0
+"""The API server's default of terminationGracePeriodSeconds."""
+
+_NO_RESULT: dict[str, PreemptionResult] = {"fits": "needless", "waits": "needless", "unknown": "waiting"}
+
+
+class Nominator:
+    """`start` when this replica begins to lead, `work` about once a second from then on."""
+
+    def __init__(
+        self,
+        view: View,
+        ports: Ports,
+        nominations: Nominations,
+        budgets: DisruptionBudgets,
+        inquiries: Inquiries,
+        clearer: Clearer,
+        wakeups: Wakeups,
+        observer: Observer,
+        leading: Callable[[], bool],
+    ) -> None:
+        self._view = view
+        self._ports = ports
+        self._nominations = nominations
+        self._budgets = budgets
+        self._inquiries = inquiries
+        self._wakeups = wakeups
+        self._observer = observer
+        self._leading = leading
+        self._marks = Marks(view, ports)
+        self._evictions = Evictions(view, ports, observer)
+        self._tending = Tending(
+            view,
+            nominations,
+            self._marks,
+            self._evictions,
+            inquiries,
+            clearer,
+            wakeups,
+            ports,
+            observer,
+            self._ended,
+        )
+        self._candidates = Candidates(view.clock, view.limits)
+
+    @property
+    def stuck(self) -> int:
+        """How many victims were told to go long ago and are still there."""
+        return len(self._tending.stuck)
+
+    # --- who needs room ---------------------------------------------------------------------------------------------
+
+    def refused(self, pod: Pod, names: Iterable[str]) -> None:
+        """A filter has refused the pod on all of these nodes; on them it lacks nothing but devices."""
+        listed = tuple(names)
+        probe = bool(pod.status.nominated_node_name) and listed == (pod.status.nominated_node_name,)
+        lowest = self._view.pods.lowest_priority
+        if probe or not listed or lowest is None or lowest >= pod.spec.priority:
+            return
+        if self._view.limits.may_clear_for(pod.spec.scheduler_name):
+            self._candidates.put(pod.metadata.uid, listed, self._wakeups.generation)
+
+    def withdraw(self, pod_uid: str) -> None:
+        """The pod fits somewhere, is bound, or is gone."""
+        self._candidates.drop(pod_uid)
+
+    def terms(self, pod: Pod) -> Terms:
+        """On what terms the pod may preempt others at this moment. What is kept for other pods the view has."""
+        rules = Rules(scheduler_names=self._view.limits.scheduler_names, violate_budgets=False)
+        return Terms(preemptor=pod, rules=rules, budgets=self._budgets.all(), stuck=self._tending.stuck)
+
+    # --- work -------------------------------------------------------------------------------------------------------
+
+    async def restore(self) -> None:
+        """Go on with the nominations of whoever led before."""
+        self._nominations.clear()
+        for pod in self._view.pods:
+            if MARK in pod.metadata.annotations:
+                await self._restore(pod, mark_of(pod))
+
+    async def work(self) -> None:
+        """Look after those that are nominated, then think about those that may be."""
+        await self._tend()
+        tended = self._view.clock.monotonic()
+        for candidate in self._candidates.due(self._view.pods):
+            await self._consider(candidate)
+            if self._view.clock.monotonic() - tended >= 1.0:
+                await self._tend()
+                tended = self._view.clock.monotonic()
+
+    async def _tend(self) -> None:
+        if self._leading():
+            await self._tending.work()
+            await self._marks.work()
+
+    async def _consider(self, candidate: Candidate) -> None:
+        view, uid = self._view, candidate.uid
+        pod = view.pods.get(uid)
+        if pod is None or pod.spec.node_name or view.pods.leaving(uid):
+            self._candidates.drop(uid)
+            return
+        if uid in self._nominations or uid in view.binding or not self._leading():
+            return
+        terms = self.terms(pod)
+        found, _ = await self._inquiries.decide(pod, Search(terms, candidate.nodes).found)
+        again = isinstance(found, NoPreemption) and found.why in ("waits", "unknown", "fits", "nominated")
+        self._candidates.consider(candidate, again=again)
+        if isinstance(found, NoPreemption):
+            self._observer.count(PREEMPTIONS, _NO_RESULT.get(found.why, "hopeless"))
+            if found.why == "hopeless" and terms.budgets:
+                await self._say_whom_budgets_keep(candidate, pod, terms)
+        elif view.limits.preemption == "advise":
+            self._observer.count(PREEMPTIONS, "advised")
+            self._say(candidate, pod, "WouldPreempt", f"would preempt {victims_of(found)}")
+        else:
+            await self._nominate(candidate, found)
+
+    def _say(self, candidate: Candidate, pod: Pod, reason: str, note: str) -> None:
+        """Once, until there is something else to say."""
+        if candidate.said != note:
+            candidate.said = note
+            self._ports.record_event(
+                pod, "Normal" if reason == "WouldPreempt" else "Warning", reason, note, action="Preempting"
+            )
+
+    async def _say_whom_budgets_keep(self, candidate: Candidate, pod: Pod, terms: Terms) -> None:
+        rules = msgspec.structs.replace(terms.rules, violate_budgets=True)
+        search = Search(msgspec.structs.replace(terms, rules=rules), candidate.nodes)
+        found, _ = await self._inquiries.decide(pod, search.found)
+        if isinstance(found, Preemption):
+            note = f"a PodDisruptionBudget forbids to preempt {victims_of(found)}"
+            self._say(candidate, pod, "PreemptionForbidden", note)
+
+    # --- to act -----------------------------------------------------------------------------------------------------
+
+    async def _nominate(self, candidate: Candidate, found: Preemption) -> None:
+        """Keep the devices, make sure that all victims may go, store the nomination, tell them to go."""
+        nomination = self._nomination(found)
+        pod, victims = nomination.pod, [victim.pod for victim in found.victims]
+        self._nominations.put(nomination)
+        try:
+            kept = await self._evictions.forbidden(victims)
+            if kept is not None:
+                note = f"a PodDisruptionBudget forbids to evict pod {kept.metadata.key} on node {found.node}"
+                self._say(candidate, pod, "PreemptionForbidden", note)
+                self._abandon(nomination, "forbidden")
+                return
+            await self._marks.write(nomination)
+        except ApiError as error:
+            log.warning("a pod was not nominated, will try again", pod=pod.metadata.key, error=repr(error))
+            self._abandon(nomination, "failed")
+            return
+        self._observer.count(PREEMPTIONS, "nominated")
+        log.info("nominated", pod=pod.metadata.key, node=found.node, victims=[v.metadata.key for v in victims])
+        note = f"preempting {victims_of(found)}"
+        self._ports.record_event(pod, "Normal", "Preempting", note, action="Preempting")
+        for victim in victims:
+            if pod.metadata.uid in self._nominations and self._leading():
+                await self._tending.evict(nomination, victim)
+
+    def _nomination(self, found: Preemption) -> Nomination:
+        limits = self._view.limits
+        grace = max(_grace(victim.pod) for victim in found.victims)
+        return Nomination(
+            pod=found.preemptor,
+            node=found.node,
+            victims=tuple(victim.pod.metadata.uid for victim in found.victims),
+            plans=found.plans,
+            until=self._view.clock.monotonic() + grace + limits.preemption_margin_seconds,
+            claims=tuple(dict.fromkeys(claim.metadata.uid for victim in found.victims for claim in victim.claims)),
+            devices={victim.pod.metadata.uid: _needed(victim.devices, found) for victim in found.victims},
+        )
+
+    def _abandon(self, nomination: Nomination, result: PreemptionResult) -> None:
+        """Before anybody went."""
+        uid = nomination.pod.metadata.uid
+        self._nominations.drop(uid)
+        self._observer.count(PREEMPTIONS, result)
+        self._wakeups.improved()
+        if result == "failed":  # what was sent may be stored
+            self._marks.erase(uid, nomination.node)
+
+    def _ended(self, nomination: Nomination, how: NominationEnd) -> None:
+        candidate = self._candidates.get(nomination.pod.metadata.uid)
+        if candidate is not None and how == "stuck":
+            candidate.avoid |= {nomination.node}
+
+    # --- after a restart --------------------------------------------------------------------------------------------
+
+    async def _restore(self, pod: Pod, mark: Mark | None) -> None:
+        view, uid = self._view, pod.metadata.uid
+        until = parse_time(mark.until) if mark is not None else None
+        left = (until - view.clock.wall()).total_seconds() if until is not None else 0.0
+        if mark is None or left <= 0 or pod.spec.node_name or view.pods.leaving(uid):
+            self._marks.erase(uid, mark.node if mark is not None else "")
+            return
+        known = [victim for victim_uid in mark.victims if (victim := view.pods.get(victim_uid)) is not None]
+        claims = tuple(self._used_by_all(known, frozenset(mark.victims)))
+        plans, _ = await self._inquiries.decide(pod, lambda view: _plans(view, pod, mark.node, claims))
+        self._nominations.put(
+            Nomination(
+                pod=pod,
+                node=mark.node,
+                victims=mark.victims,
+                plans=plans,
+                until=view.clock.monotonic() + left,
+                claims=tuple(claim.metadata.uid for claim in claims),
+            )
+        )
+        log.info("goes on with a nomination", pod=pod.metadata.key, node=mark.node, victims=len(known))
+
+    def _used_by_all(self, victims: Iterable[Pod], uids: frozenset[str]) -> Iterator[ResourceClaim]:
+        """The allocated claims that are free when the victims are gone, each once."""
+        found: dict[str, ResourceClaim] = {}
+        for victim in victims:
+            claims = find(victim, self._view.ledger.get, self._view.features)
+            for claim in () if isinstance(claims, Refusal) else claims:
+                found[claim.metadata.uid] = claim
+        for claim in found.values():
+            if claim.allocation is not None and uids.issuperset(entry.uid for entry in claim.status.reserved_for):
+                yield claim
+
+
+def victims_of(found: Preemption) -> str:
+    """Whom, where and for what, for people."""
+    names = ", ".join(victim.pod.metadata.key for victim in found.victims)
+    kind = "pod" if len(found.victims) == 1 else "pods"
+    devices = [device for victim in found.victims for device in _needed(victim.devices, found)]
+    return f"{kind} {names} on node {found.node}{what(devices)}"
+
+
+def _needed(devices: Iterable[DeviceID], found: Preemption) -> tuple[DeviceID, ...]:
+    """Those of a victim's devices that the preemptor gets; all of them when it needs others to be unused."""
+    had = tuple(devices)
+    got = {result.id for _, allocation in found.plans for result in allocation.devices.results}
+    return tuple(device for device in had if device in got) or had
+
+
+def _plans(view: View, pod: Pod, node: str, gone: Iterable[ResourceClaim]) -> tuple[Planned, ...]:
+    subject = subject_of(view, pod)
+    if not isinstance(subject, Subject):
+        return ()
+    return planned(view, subject, Terms(preemptor=pod), node, tuple(gone)) or ()
+
+
+def _grace(pod: Pod) -> float:
+    seconds = pod.spec.termination_grace_period_seconds
+    return GRACE_SECONDS if seconds is None else float(seconds)

@@ -1,0 +1,188 @@
+"""What becomes of a nomination: victims are told to go and awaited, then the pod is, until it is bound or gives up.
+
+Promises
+- A nominated pod waits for its victims; nobody else is evicted for it meanwhile. A victim that is not gone in time is
+  stuck: that is said, the nomination ends, and nothing more is expected of that victim.
+- No victim is told to go once the pod fits without that.
+- A claim that nobody uses any more when its victims are gone is deallocated at once.
+- A nomination ends when its pod is bound or gone, has lost its place, or has waited for too long. Whoever was refused
+  because of it is woken then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import structlog
+from cachetools import LRUCache
+
+from app.api.core import Pod
+from app.api.resource import ResourceClaim
+from app.plurals import counted
+from app.scheduling.inquiries import Inquiries
+from app.scheduling.judgement import judge, subject_of
+from app.scheduling.nomination.evictions import Evictions
+from app.scheduling.nomination.marks import Marks
+from app.scheduling.nomination.nominations import Nomination, Nominations
+from app.scheduling.outcomes import NOMINATIONS_ENDED, NominationEnd
+from app.scheduling.ports import Messenger, Observer
+from app.scheduling.release.clear import Clearer
+from app.scheduling.view import View
+from app.scheduling.wakeups import Wakeups
+
+log = structlog.get_logger(__name__)
+
+REMEMBERED_STUCK = 10_000
+
+
+class Tending:
+    """One per service. `ended` is called with each nomination that has come to an end, and how."""
+
+    def __init__(
+        self,
+        view: View,
+        nominations: Nominations,
+        marks: Marks,
+        evictions: Evictions,
+        inquiries: Inquiries,
+        clearer: Clearer,
+        wakeups: Wakeups,
+        messenger: Messenger,
+        observer: Observer,
+        ended: Callable[[Nomination, NominationEnd], None],
+    ) -> None:
+        self._view = view
+        self._nominations = nominations
+        self._marks = marks
+        self._evictions = evictions
+        self._inquiries = inquiries
+        self._clearer = clearer
+        self._wakeups = wakeups
+        self._messenger = messenger
+        self._observer = observer
+        self._ended = ended
+        self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED_STUCK)
+
+    @property
+    def stuck(self) -> frozenset[str]:
+        """UIDs of victims that were told to go long ago and are still there."""
+        return frozenset(uid for uid in self._stuck if self._view.pods.get(uid) is not None)
+
+    async def work(self) -> None:
+        """Look after all of them once."""
+        for nomination in self._nominations:
+            if nomination.pod.metadata.uid in self._nominations:
+                await self.tend(nomination)
+
+    async def tend(self, nomination: Nomination) -> None:
+        """Do what is to be done for this one now."""
+        view, uid = self._view, nomination.pod.metadata.uid
+        pod = view.pods.get(uid)
+        if pod is None or view.pods.leaving(uid):
+            self.end(nomination, "gone")
+        elif pod.spec.node_name:
+            self.end(nomination, "bound" if pod.spec.node_name == nomination.node else "elsewhere")
+        elif uid not in view.binding:
+            await self._await_victims(nomination, pod)
+
+    async def _await_victims(self, nomination: Nomination, pod: Pod) -> None:
+        view = self._view
+        there = [victim for uid in nomination.victims if (victim := view.pods.get(uid)) is not None]
+        there = [victim for victim in there if victim.status.phase not in ("Succeeded", "Failed")]
+        if not there:
+            await self._await_binding(nomination, pod)
+            return
+        if view.clock.monotonic() >= nomination.until:
+            self._give_up(nomination, pod, there)
+            return
+        staying = [victim for victim in there if not victim.metadata.deletion_timestamp]
+        if staying and await self._fits(pod, nomination.node):
+            self.end(nomination, "fits")
+            return
+        for victim in staying:
+            if self._evictions.may_try(victim):
+                await self.evict(nomination, victim)
+        for victim in there:
+            if victim not in staying:
+                await self._evictions.explain_again(victim)
+        await self._marks.name_again(nomination, pod)
+
+    async def evict(self, nomination: Nomination, victim: Pod) -> None:
+        """Tell one victim to go. The nomination ends when it may not, and nobody has gone yet."""
+        devices = nomination.devices.get(victim.metadata.uid, ())
+        if await self._evictions.evict(victim, nomination.pod, nomination.node, devices):
+            return
+        uids = [uid for uid in nomination.victims if uid != victim.metadata.uid]
+        nobody = all((other := self._view.pods.get(uid)) and not other.metadata.deletion_timestamp for uid in uids)
+        if nobody and nomination.pod.metadata.uid in self._nominations:
+            self.end(nomination, "forbidden")
+
+    def _give_up(self, nomination: Nomination, pod: Pod, there: list[Pod]) -> None:
+        names = ", ".join(victim.metadata.key for victim in there)
+        for victim in there:
+            self._stuck[victim.metadata.uid] = True
+            note = f"should have made room for pod {pod.metadata.key} and is not gone in time"
+            self._messenger.record_event(victim, "Warning", "PreemptionStuck", note, action="Preempting")
+        note = f"{counted(len(there), 'pod')} on node {nomination.node} did not make room in time: {names}"
+        self._messenger.record_event(pod, "Warning", "PreemptionStuck", note, action="Preempting")
+        self.end(nomination, "stuck")
+
+    # --- when all are gone ------------------------------------------------------------------------------------------
+
+    async def _await_binding(self, nomination: Nomination, pod: Pod) -> None:
+        """The devices are kept a while longer: the claims have to be deallocated, and the scheduler to try again."""
+        limits, now = self._view.limits, self._view.clock.monotonic()
+        if nomination.freed is None:
+            until = max(nomination.until, now + limits.preemption_margin_seconds)
+            nomination = msgspec.structs.replace(nomination, freed=now, until=until)
+            self._nominations.put(nomination)
+            self._wakeups.improved()
+        freed = nomination.freed if nomination.freed is not None else now
+        if await self._release(nomination):
+            return
+        if nomination.pod.metadata.uid not in self._nominations:
+            return
+        if now >= nomination.until:
+            self.end(nomination, "expired")
+        elif now - freed >= limits.preemption_lost_seconds and not await self._fits(pod, nomination.node):
+            self.end(nomination, "lost")
+
+    async def _release(self, nomination: Nomination) -> bool:
+        """Deallocate what nobody uses any more. True when claims of victims are still taken, and not for too long."""
+        left = False
+        for uid in nomination.claims:
+            claim = self._view.ledger.by_uid(uid)
+            if claim is None or claim.allocation is None:
+                continue
+            if self._is_unused(claim):
+                note = "the devices are released: the pods that used them were preempted"
+                await self._clearer.clear(claim, "preempted", note)
+            left = left or self._is_going(claim)
+        return left and self._view.clock.monotonic() < nomination.until
+
+    def _is_unused(self, claim: ResourceClaim) -> bool:
+        """Who else has a claim that is being deleted, or is reserved for pods that are gone, deallocates it."""
+        idle = not claim.status.reserved_for and not claim.metadata.deletion_timestamp
+        return idle and not self._view.in_flight(claim) and self._clearer.may_try(claim)
+
+    def _is_going(self, claim: ResourceClaim) -> bool:
+        """True when nobody who uses the claim is still there."""
+        pods = [self._view.pods.get(consumer.uid) for consumer in claim.status.reserved_for]
+        return bool(pods) and all(pod is None for pod in pods)
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    async def _fits(self, pod: Pod, node: str) -> bool:
+        found, _ = await self._inquiries.decide(pod, lambda view: judge(view, subject_of(view, pod), (node,)))
+        return bool(found.fits)
+
+    def end(self, nomination: Nomination, how: NominationEnd) -> None:
+        """Nothing is kept for the pod any more."""
+        uid = nomination.pod.metadata.uid
+        self._nominations.drop(uid)
+        self._marks.erase(uid, nomination.node)
+        self._observer.count(NOMINATIONS_ENDED, how)
+        log.info("a nomination has ended", pod=nomination.pod.metadata.key, node=nomination.node, how=how)
+        self._wakeups.improved()
+        self._ended(nomination, how)
