@@ -14,6 +14,7 @@ import msgspec
 
 from app.allocation.decisions import Decisions
 from app.api.features import FeatureGates
+from app.api.policy import PodDisruptionBudget
 from app.api.resource import ResourceSlice
 from app.devices.cluster import Cluster
 from app.kube.client import KubeClient
@@ -21,7 +22,7 @@ from app.kube.credentials import ClientSettings
 from app.kube.discovery import Served, discover
 from app.kube.mirror import Callbacks, Mirror
 from app.kube.pages import list_pages
-from app.kube.resources import PODS, Resource, followed, resource_slices
+from app.kube.resources import BUDGETS, PODS, RESTRICTED, Resource, followed, resource_slices
 from app.kube.snapshot import list_all
 from app.kube.watches import UNFINISHED_PODS
 from app.placement.placement import Placement
@@ -43,6 +44,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     cluster: Cluster
     pods: Pods
+    budgets: tuple[PodDisruptionBudget, ...] = ()
 
     def view(self, policy: PolicyName = "first-fit") -> View:
         """For questions, on the running event loop: nobody binds, nobody clears. `policy`: that of a service which has
@@ -69,21 +71,26 @@ class Snapshot(msgspec.Struct, frozen=True):
         return placement
 
 
-async def read_cluster(kubeconfig: str, context: str, features: FeatureGates) -> Snapshot:
-    """Read everything. Raises ApiError when the API server gives no answer, CredentialsError without its address."""
+async def read_cluster(kubeconfig: str, context: str, features: FeatureGates, *, evictions: bool = False) -> Snapshot:
+    """Read everything. `evictions`: also what says who may be evicted and where he may go. Raises ApiError when the API
+    server gives no answer, CredentialsError without its address.
+    """
 
     async def read(client: KubeClient, served: Served) -> Snapshot:
         cluster, pods = Cluster(features), Pods()
         for kind in followed(served):
-            await _read_kind(client, kind, cluster, pods)
-        return Snapshot(cluster, pods)
+            await _read_kind(client, RESTRICTED.get(kind.plural, kind) if evictions else kind, cluster, pods)
+        budgets, problems = await list_all(client, BUDGETS) if evictions else ([], [])
+        if problems:
+            raise problems[0]
+        return Snapshot(cluster, pods, tuple(budgets))
 
     return await _ask(kubeconfig, context, read)
 
 
 async def _read_kind(client: KubeClient, kind: Resource[Any], cluster: Cluster, pods: Pods) -> None:
     """All objects of the kind; those that cannot be read count for what the service makes of them."""
-    are_pods = kind is PODS
+    are_pods = kind.plural == PODS.plural
     mirror = Mirror(
         kind,
         Callbacks(

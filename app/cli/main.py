@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli import allocate, audit, demo, explain, selector, serve, version, workload
+from app.cli import allocate, audit, compact, demo, explain, selector, serve, version, workload
 from app.unexpected import Place, tolerate
 
 _COMMANDS = {
@@ -16,6 +16,7 @@ _COMMANDS = {
     "demo": demo.demo,
     "explain": explain.explain,
     "audit": audit.audit,
+    "compact": compact.compact,
     "workload": workload.workload,
     "allocate": allocate.allocate,
     "selector": selector.selector,

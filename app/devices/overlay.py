@@ -100,6 +100,10 @@ class Overlay:
         seen = {name: self._cluster.inventory.would_see(node, own[name]) for name, node in added.items()}
         return self._with(nodes={**self._nodes, **seen})
 
+    def has(self, claim: ResourceClaim) -> bool:
+        """True when this claim was put beside the cluster, and what it would use counts."""
+        return identity(claim) in self._added
+
     def _with(
         self,
         *,

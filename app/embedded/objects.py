@@ -7,55 +7,21 @@ from __future__ import annotations
 
 import msgspec
 
-from app.api.core import Node, NodeSelector, NodeSelectorTerm, NodeSpec, Pod, PodSpec
+from app.api.core import Pod
 from app.api.decoding import decode
 from app.api.meta import Condition, Object, ObjectMeta
 from app.api.resource import GROUP
+from app.api.restrictions import RestrictedNode, RestrictedPodSpec
 from app.kube.resources import Resource
-
-
-class Taint(Object, frozen=True, gc=False):
-    """core/v1 Taint of a node."""
-
-    key: str
-    value: str = ""
-    effect: str = ""
-
-
-class Toleration(Object, frozen=True, gc=False):
-    """core/v1 Toleration of a pod."""
-
-    key: str = ""
-    operator: str = ""
-    value: str = ""
-    effect: str = ""
-    toleration_seconds: int | None = None
-
-
-class PreferredSchedulingTerm(Object, frozen=True, gc=False):
-    weight: int = 0
-    preference: NodeSelectorTerm = NodeSelectorTerm()
-
-
-class NodeAffinity(Object, frozen=True, gc=False):
-    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
-
-
-class Affinity(Object, frozen=True, gc=False):
-    node_affinity: NodeAffinity | None = None
 
 
 class SchedulingGate(Object, frozen=True, gc=False):
     name: str
 
 
-class FullPodSpec(PodSpec, frozen=True, gc=False):
+class FullPodSpec(RestrictedPodSpec, frozen=True, gc=False):
     """What scheduler and kubelet read of a pod's spec."""
 
-    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
-    affinity: Affinity | None = None
-    tolerations: tuple[Toleration, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     restart_policy: str = "Always"
 
@@ -69,12 +35,7 @@ class FullPod(Pod, frozen=True, gc=False):
         return next((found for found in self.status.conditions if found.type == "PodScheduled"), None)
 
 
-class FullNodeSpec(NodeSpec, frozen=True, gc=False):
-    taints: tuple[Taint, ...] = ()
-
-
-class FullNode(Node, frozen=True, gc=False):
-    spec: FullNodeSpec = FullNodeSpec()
+FullNode = RestrictedNode
 
 
 class TemplateMeta(Object, frozen=True, gc=False):

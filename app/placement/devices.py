@@ -83,7 +83,7 @@ class DeviceChooser:
             )
             if order not in seen:
                 seen.add(order)
-                yield _reordered(view, order)
+                yield reordered(view, order)
 
     def cost(self, plan: Plan) -> DeviceCost:
         """Of all devices together."""
@@ -140,7 +140,7 @@ class DeviceChooser:
 _WORST: Final = ((inf, 0.0), 0)
 
 
-def _reordered(view: NodeView, order: Sequence[int]) -> NodeView:
+def reordered(view: NodeView, order: Sequence[int]) -> NodeView:
     """The view with the devices of each pool in this order."""
     positions: list[list[int]] = [[] for _ in view.pools]
     for bit in order:

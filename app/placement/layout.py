@@ -113,7 +113,7 @@ class Layouts:
         return Layout(pool, tuple(plain), tuple(self._tie(pool, consuming)), self._units, shares=self._shares)
 
     def _tie(self, pool: Pool, consuming: list[tuple[str, DeviceModel]]) -> Iterable[_Tied]:
-        for sets in _components(pool, [model for _, model in consuming]):
+        for sets in components(pool, [model for _, model in consuming]):
             counters = tuple(
                 (name, counter) for name in pool.counters if name in sets for counter in pool.counters[name]
             )
@@ -143,7 +143,7 @@ def _charge(model: DeviceModel, numbers: dict[Counter, int]) -> tuple[tuple[int,
     return tuple(charge.items())
 
 
-def _components(pool: Pool, models: Iterable[DeviceModel]) -> list[set[str]]:
+def components(pool: Pool, models: Iterable[DeviceModel]) -> list[set[str]]:
     """The counter sets of the pool, those together that some device ties together."""
     found: list[set[str]] = []
     for model in models:

@@ -12,7 +12,8 @@ import msgspec
 
 from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from app.api.quantity import Quantity
-from app.embedded.objects import FullNode, FullPod, Taint, Toleration
+from app.api.restrictions import Taint, tolerates
+from app.embedded.objects import FullNode, FullPod
 from app.embedded.scheduler.wakeups import Refuser
 
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
@@ -93,17 +94,6 @@ def obstacle(pod: FullPod, asked: Amounts, node: FullNode, room: Room, by_claim:
 
 def _tolerated(pod: FullPod, taint: Taint) -> bool:
     return any(tolerates(toleration, taint) for toleration in pod.spec.tolerations)
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """core/v1 Toleration.ToleratesTaint."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
 def _lack(asked: Amounts, node: FullNode, room: Room, by_claim: Callable[[str], bool]) -> Unfit | None:

@@ -1,0 +1,61 @@
+"""What compaction is to make room for: a pod that waits, or claims in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from app.allocation.plan import Failure
+from app.allocation.requests import prepare
+from app.api.decoding import convert
+from app.api.resource import ResourceClaim
+from app.scheduling.claims import Refusal
+from app.scheduling.compaction.compaction import Wish
+from app.scheduling.judgement import Subject, subject_of
+from app.scheduling.view import View
+
+
+def of_pod(view: View, key: str) -> Wish:
+    """Raises ValueError for a pod that waits for nothing, and for one that cannot be decided on."""
+    pod = view.pods.named(*key.split("/", 1))
+    if pod is None:
+        raise ValueError(f"pod {key} is not known: it does not exist, or has finished")
+    if pod.spec.node_name:
+        raise ValueError(f"pod {key} is bound to node {pod.spec.node_name}: it needs no room")
+    subject = subject_of(view, pod)
+    if not isinstance(subject, Subject):
+        raise ValueError(f"pod {key}: {subject.reason if isinstance(subject, Refusal) else subject.error}")
+    if subject.claims.allocated or subject.wanted is not None or not subject.claims.pending:
+        raise ValueError(
+            f"pod {key} has claims that are allocated already, extended resources, or no claims: moves are found for "
+            "pods whose claims are all to be allocated"
+        )
+    return Wish(f"pod {key}", subject.claims.pending, pod)
+
+
+def of_file(view: View, file: Path) -> Wish:
+    """Raises ValueError for a file without claims, and for claims that cannot be decided on."""
+    try:
+        documents = [found for found in yaml.safe_load_all(file.read_text()) if found]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        raise ValueError(f"{file}: {problem}") from None
+    claims = tuple(convert(ResourceClaim, _claim(file, found)) for found in documents)
+    if not claims:
+        raise ValueError(f"{file}: has no ResourceClaim and no ResourceClaimTemplate")
+    prepared = prepare(claims, view.cluster.classes, view.features)
+    if isinstance(prepared, Failure):
+        raise ValueError(f"{file}: {prepared.error}")
+    return Wish(", ".join(f"claim {claim.metadata.name}" for claim in claims), claims)
+
+
+def _claim(file: Path, document: Any) -> dict[str, Any]:
+    """The ResourceClaim of a document, under a UID of its own. Raises ValueError."""
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if kind not in ("ResourceClaim", "ResourceClaimTemplate") or not isinstance(document.get("spec"), dict):
+        raise ValueError(f"{file}: {kind or 'a document'} is no ResourceClaim and no ResourceClaimTemplate with a spec")
+    metadata = document.get("metadata") or {}
+    name = metadata.get("name") or "(unnamed)"
+    spec = document["spec"].get("spec", {}) if kind == "ResourceClaimTemplate" else document["spec"]
+    return {"metadata": {"name": name, "uid": f"{file}/{name} (new)"}, "spec": spec}

@@ -1,0 +1,230 @@
+"""The two questions: what to evict so that a wish fits, and so that most devices are whole.
+
+Promises: pure, and bounded by the questions to the allocator that may be asked. Every list of moves was decided twice:
+when it was found, and from the beginning in its order. For a wish the fewest moves win, then the fewest devices, then
+the name of the node; a move that is not needed is not in the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from app.api.core import Pod
+from app.api.resource import ResourceClaim
+from app.devices.overlay import Overlay, Planned
+from app.devices.pools import Pool
+from app.placement.load import load_of
+from app.scheduling.compaction.advice import Advice
+from app.scheduling.compaction.movable import Movable, Rules, pods_of
+from app.scheduling.compaction.moves import Move, Moving, TooMuchWork, Trial
+from app.scheduling.compaction.surroundings import Surroundings
+from app.scheduling.compaction.wholes import UnitID
+from app.scheduling.view import View
+
+MOST_QUESTIONS: Final = 20_000
+MOST_MOVES: Final = 20
+"""Pods that are moved at most so that devices are whole."""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What wants to be allocated. `name` is for people; `pod`: whose claims they are, if there is one."""
+
+    name: str
+    claims: tuple[ResourceClaim, ...]
+    pod: Pod | None = None
+
+
+class Found(NamedTuple):
+    """Room for a wish on a node."""
+
+    trial: Trial
+    node: str
+    plans: tuple[Planned, ...]
+
+    @property
+    def loss(self) -> tuple[int, int, str]:
+        moves = self.trial.moves
+        return len(moves), sum(move.item.devices for move in moves), self.node
+
+
+class Compaction:
+    """Of one state of a cluster. Ask one question."""
+
+    def __init__(self, view: View, rules: Rules, most: int = MOST_QUESTIONS) -> None:
+        self._view = view
+        pods = pods_of(view, rules)
+        self._movable, self._kept = pods.movable, pods.kept
+        self._moving = Moving(view, Surroundings(view.cluster.nodes, view.pods), rules.budgets, most)
+
+    # --- room for a wish --------------------------------------------------------------------------------------------
+
+    def room_for(self, wish: Wish) -> Advice:
+        """The moves after which the wish fits somewhere."""
+        moving, start = self._moving, self._moving.start
+        names = [name for name in self._view.cluster.nodes if self._admits(wish, name)]
+        best: Found | None = None
+        complete = True
+        try:
+            roomy = [name for name in names if self._has_room(wish, name, ())]
+            fits = tuple(moving.fitting(start.state, wish.claims, roomy))
+            if fits:
+                return self._advice(wish, fits=fits)
+            for name, items in self._promising(names):
+                if best is not None and best.loss[0] == 1:
+                    break
+                found = self._on(wish, name, items)
+                if found is not None and (best is None or found.loss < best.loss):
+                    best = found
+        except TooMuchWork:
+            complete = False
+        if best is None:
+            return self._advice(wish, complete=complete)
+        return self._advice(wish, complete=complete, node=best.node, moves=best.trial.moves, plans=best.plans)
+
+    def _advice(self, wish: Wish, *, complete: bool = True, fits: tuple[str, ...] = (), node: str = "",
+                moves: tuple[Move, ...] = (), plans: tuple[Planned, ...] = ()) -> Advice:  # fmt: skip
+        return Advice(
+            wish=wish.name, fits=fits, node=node, moves=moves, plans=plans, kept=self._kept,
+            questions=self._moving.questions, complete=complete,
+        )  # fmt: skip
+
+    def _admits(self, wish: Wish, name: str) -> bool:
+        return wish.pod is None or self._moving.start.surroundings.admits(wish.pod, name)
+
+    def _has_room(self, wish: Wish, name: str, gone: Collection[Movable]) -> bool:
+        surroundings = self._moving.start.surroundings
+        for item in gone:
+            surroundings = surroundings.moved(item.pod, item.node)
+        return wish.pod is None or surroundings.has_room(load_of(wish.pod), name)
+
+    def _promising(self, names: Sequence[str]) -> Iterator[tuple[str, list[Movable]]]:
+        """The nodes with pods that may be moved, those with the fewest first."""
+        by_node: dict[str, list[Movable]] = {}
+        for item in self._movable.values():
+            by_node.setdefault(item.node, []).append(item)
+        nodes = [(name, by_node[name]) for name in names if name in by_node]
+        yield from sorted(nodes, key=lambda node: (len(node[1]), node[0]))
+
+    def _on(self, wish: Wish, name: str, items: Sequence[Movable]) -> Found | None:
+        """Room on this node; whoever fits nowhere else stays, and it is tried without him."""
+        candidates = list(items)
+        while candidates:
+            chosen = self._fewest(wish, name, candidates)
+            if not chosen:
+                return None
+            trial: Trial | None = self._prepared(wish, name, chosen)
+            for item in chosen:
+                trial = trial and self._moving.move(trial, item, (name,))
+                if trial is None:
+                    candidates.remove(item)
+                    break
+            if trial is not None:
+                return self._verified(wish, name, trial.moves)
+        return None
+
+    def _fewest(self, wish: Wish, name: str, items: Sequence[Movable]) -> list[Movable]:
+        """Those without whose going the wish does not fit, the largest first; nobody when it does not help."""
+        chosen = sorted(items, key=lambda item: (-item.devices, item.key))
+        if self._plan(wish, name, chosen) is None:
+            return []
+        for item in list(chosen):
+            others = [other for other in chosen if other is not item]
+            if self._plan(wish, name, others) is not None:
+                chosen = others
+        return chosen
+
+    def _plan(self, wish: Wish, name: str, gone: Collection[Movable]) -> tuple[Planned, ...] | None:
+        if not self._has_room(wish, name, gone):
+            return None
+        return self._moving.plan(self._without(gone), wish.claims, name)
+
+    def _without(self, gone: Collection[Movable]) -> Overlay:
+        return self._moving.start.state.without([claim for item in gone for claim in item.claims])
+
+    def _prepared(self, wish: Wish, name: str, chosen: Collection[Movable]) -> Trial | None:
+        """The state in which moves begin: what the wish will have is kept from those who move."""
+        plans = self._plan(wish, name, chosen)
+        start = self._moving.start
+        return Trial(start.state.holding(plans), start.surroundings) if plans is not None else None
+
+    def _verified(self, wish: Wish, name: str, moves: Sequence[Move]) -> Found | None:
+        trial = self._moving.replay(moves)
+        if trial is None or (wish.pod is not None and not trial.surroundings.suits(wish.pod, name)):
+            return None
+        plans = self._moving.plan(trial.state, wish.claims, name)
+        return Found(trial, name, plans) if plans is not None else None
+
+    # --- whole devices ----------------------------------------------------------------------------------------------
+
+    def whole_devices(self, most: int = MOST_MOVES) -> Advice:
+        """The moves after which more devices are whole, those that free one with the fewest pods first."""
+        trial, freed, complete = self._moving.start, 0, True
+        try:
+            for unit, users in self._begun():
+                has_moved = any(item.pod.metadata.uid in trial.moved for item in users)
+                if has_moved or len(trial.moves) + len(users) > most:
+                    continue
+                found = self._freed(trial, unit, users)
+                if found is not None:
+                    trial, gain = found
+                    freed += gain
+        except TooMuchWork:
+            complete = False
+        self._moving.grant(len(trial.moves))
+        replayed = self._moving.replay(trial.moves)
+        moves = replayed.moves if replayed is not None else ()
+        return Advice(
+            moves=moves, freed=freed if moves else 0, kept=self._kept, questions=self._moving.questions,
+            complete=complete,
+        )  # fmt: skip
+
+    def _begun(self) -> list[tuple[UnitID, tuple[Movable, ...]]]:
+        """Who would have to go from each unit that is in use in part, if they may; the fewest first."""
+        wholes, ledger = self._moving.wholes, self._view.ledger
+        by_claim = {claim.metadata.uid: item for item in self._movable.values() for claim in item.claims}
+        found: list[tuple[tuple[int, int, UnitID], tuple[Movable, ...]]] = []
+        for pool in self._pools():
+            units, in_use = wholes.units(pool), ledger.in_use(pool.id)
+            for number in sorted(wholes.in_use(self._moving.start.state, pool)):
+                if number not in units.divisible:
+                    continue
+                uses = [in_use[name] for name in units.names[number] if name in in_use]
+                claims = {uid for use in uses for uid in (*use.owners, *(user for user, _ in use.shares))}
+                if claims and all(uid in by_claim for uid in claims):
+                    items = {by_claim[uid].key: by_claim[uid] for uid in claims}
+                    devices = sum(item.devices for item in items.values())
+                    key = len(items), devices, (pool.id, number)
+                    found.append((key, tuple(items[name] for name in sorted(items))))
+        return [(key[-1], users) for key, users in sorted(found, key=lambda entry: entry[0])]
+
+    def _pools(self) -> Mapping[Pool, None]:
+        """All pools with devices of nodes."""
+        views = (self._view.cluster.inventory.view(name) for name in self._view.cluster.nodes)
+        return {pool: None for view in views if view is not None for pool in view.pools if pool.names}
+
+    def _freed(self, trial: Trial, unit: UnitID, users: Sequence[Movable]) -> tuple[Trial, int] | None:
+        """The state after these went elsewhere, and how many devices more are whole then; None when none are."""
+        found: Trial | None = trial
+        for item in users:
+            found = found and self._moving.move(found, item, units=(unit,))
+            if found is None:
+                return None
+        assert found is not None
+        pools = self._touched(found.moves[len(trial.moves) :])
+        left = self._moving.wholes.left
+        gain = left(found.state, pools) - left(trial.state, pools)
+        return (found, gain) if gain > 0 else None
+
+    def _touched(self, moves: Sequence[Move]) -> Mapping[Pool, None]:
+        """The pools that these moves take from and give to."""
+        ids = {result.id[:2] for move in moves for _, found in move.plans for result in found.devices.results}
+        ledger = self._view.ledger
+        for move in moves:
+            for claim in move.item.claims:
+                ids.update(device[:2] for device, _ in ledger.uses(claim.metadata.uid))
+        nodes = {name for move in moves for name in (move.item.node, move.target)}
+        views = (self._view.cluster.inventory.view(name) for name in sorted(nodes))
+        return {pool: None for view in views if view is not None for pool in view.pools if pool.id in ids}

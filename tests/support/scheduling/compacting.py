@@ -1,0 +1,178 @@
+"""Clusters for compaction, told in a few words: nodes with GPUs that can be shared, and pods that have some of them.
+
+    nodes:  name -> number of GPUs, or (GPUs, fields of the node)
+    pods:   name -> (node, devices, fields of the pod); a device is "0" for all of gpu-0, or "0:500" for a part of it
+
+A pod has one claim, made for it, and a ReplicaSet. Its fields may be `cpu`, `owner` (kind; "" = none), `shares` (name
+of a claim that is used as well), and everything of its metadata and spec, `labels` and `tolerations` for example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from app.allocation.decisions import Decisions
+from app.api.decoding import convert
+from app.api.features import FeatureGates
+from app.api.policy import PodDisruptionBudget
+from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.api.restrictions import RestrictedNode, RestrictedPod
+from app.devices.cluster import Cluster
+from app.scheduling.compaction.advice import Advice
+from app.scheduling.compaction.compaction import MOST_MOVES, MOST_QUESTIONS, Compaction, Wish
+from app.scheduling.compaction.movable import Rules
+from app.scheduling.limits import Limits
+from app.scheduling.pods import Pods
+from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.view import View
+from tests.support.placement.gpunodes import gpus
+from tests.support.simulation.virtualtime import VirtualClock
+
+Json = dict[str, Any]
+DRIVER = "gpu.example.com"
+NAMESPACE = "ns"
+METADATA = ("labels", "annotations", "deletionTimestamp")
+
+NodeTold = int | tuple[int, Json]
+PodTold = tuple[str, str] | tuple[str, str, Json]
+
+
+class Compacting:
+    """See the module."""
+
+    def __init__(self, nodes: Mapping[str, NodeTold], pods: Mapping[str, PodTold]) -> None:
+        self.cluster = Cluster(FeatureGates())
+        self.pods = Pods()
+        self._serial = 0
+        self.decisions = Decisions(self.cluster, share_ids=self._share)
+        selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
+        spec = {"selectors": [selector]}
+        self.cluster.apply(convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec}))
+        for name, told in nodes.items():
+            count, fields = told if isinstance(told, tuple) else (told, {})
+            self._put_node(name, count, fields)
+        for name, (node, devices, *more) in pods.items():
+            self._put_pod(name, node, devices.split(), more[0] if more else {})
+        self.view = View(
+            cluster=self.cluster,
+            decisions=self.decisions,
+            pods=self.pods,
+            clock=VirtualClock(),
+            limits=Limits(),
+            resources=ResourceNames(self.cluster.classes, VirtualClock(), Limits()),
+        )
+
+    def _share(self) -> str:
+        self._serial += 1
+        return f"share-{self._serial}"
+
+    def _put_node(self, name: str, count: int, fields: Json) -> None:
+        devices = [
+            {"name": f"gpu-{index}", "capacity": {"milli": {"value": "1000"}}, "allowMultipleAllocations": True}
+            for index in range(count)
+        ]
+        amounts = {"cpu": str(fields.get("cpu", 64)), "memory": "256Gi"}
+        spec = {key: value for key, value in fields.items() if key in ("taints", "unschedulable")}
+        metadata = {"name": name, "labels": fields.get("labels", {})}
+        self.cluster.apply(
+            convert(RestrictedNode, {"metadata": metadata, "spec": spec, "status": {"allocatable": amounts}})
+        )
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        published = {"driver": DRIVER, "pool": pool, "nodeName": name, "devices": devices}
+        self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": name}, "spec": published}))
+
+    def _put_pod(self, name: str, node: str, devices: Sequence[str], fields: Json) -> None:
+        self.pods.apply(self.pod(name, node, **fields))
+        parts = [part.partition(":")[::2] for part in devices]
+        milli = int(parts[0][1] or 1000) if parts else 1000
+        results = [
+            {
+                "request": "r", "driver": DRIVER, "pool": node, "device": f"gpu-{index}", "shareID": self._share(),
+                "consumedCapacity": {"milli": part or "1000"},
+            }
+            for index, part in parts
+        ]  # fmt: skip
+        users = [{"resource": "pods", "name": name, "uid": name}]
+        users += [{"resource": "pods", "name": other, "uid": other} for other in fields.get("shares", "").split()]
+        self.cluster.apply(
+            msgspec.structs.replace(
+                gpus(max(1, len(parts)), milli=milli, name=name),
+                status=convert(
+                    ResourceClaim,
+                    {
+                        "metadata": {"name": name},
+                        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": users},
+                    },
+                ).status,
+            )
+        )
+
+    def pod(self, name: str, node: str = "", *, cpu: int = 1, owner: str = "ReplicaSet", shares: str = "",
+            **more: Any) -> RestrictedPod:  # fmt: skip
+        """A pod whose claim has its name."""
+        metadata: Json = {"name": name, "namespace": NAMESPACE, "uid": name}
+        metadata |= {key: value for key, value in more.items() if key in METADATA}
+        if owner:
+            metadata["ownerReferences"] = [{"kind": owner, "name": "owner", "uid": "owner", "controller": True}]
+        spec = {key: value for key, value in more.items() if key not in METADATA}
+        container = {"name": "c", "resources": {"requests": {"cpu": str(cpu)}}}
+        claims = [{"name": "gpu", "resourceClaimName": name}]
+        claims += [{"name": other, "resourceClaimName": other} for other in shares.split()]
+        spec = {"schedulerName": "dra-scheduler", "containers": [container], "resourceClaims": claims} | spec
+        return convert(RestrictedPod, {"metadata": metadata, "spec": spec | {"nodeName": node}})
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def room(
+        self, count: int = 1, milli: int = 1000, pod: Json | None = None, rules: Rules | None = None,
+        most: int = MOST_QUESTIONS,
+    ) -> Advice:  # fmt: skip
+        """For a claim with so many GPUs; `pod`: fields of the pod that wants it."""
+        wish = Wish("claim wanted", (gpus(count, milli=milli),), None if pod is None else self.pod("wanted", **pod))
+        return Compaction(self.view, rules or Rules(), most).room_for(wish)
+
+    def whole(self, rules: Rules | None = None, most: int = MOST_QUESTIONS, moves: int = MOST_MOVES) -> Advice:
+        """Whole devices."""
+        return Compaction(self.view, rules or Rules(), most).whole_devices(moves)
+
+    def act(self, advice: Advice) -> None:
+        """Do what is advised, for real: each pod loses its devices and gets those of the plan, if it still fits."""
+        for move in advice.moves:
+            for claim in move.item.claims:
+                self.cluster.remove(claim)
+            assert self.decisions.verdicts(move.item.anew, [move.target]).fits == [move.target], move
+            for claim, allocation in move.plans:
+                status = msgspec.structs.replace(claim.status, allocation=allocation)
+                self.cluster.apply(msgspec.structs.replace(claim, status=status))
+            pod = move.item.pod
+            self.pods.apply(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=move.target)))
+            assert self.cluster.ledger.violations() == ()
+
+    @property
+    def wholes(self) -> int:
+        """GPUs of which nothing is in use."""
+        views = [self.cluster.inventory.view(name) for name in self.cluster.nodes]
+        pools = [pool for view in views if view is not None for pool in view.pools]
+        return sum(len(pool.names) - len(self.cluster.ledger.in_use(pool.id)) for pool in pools)
+
+
+def told(advice: Advice) -> str:
+    """`node: pod>target pod>target`, or `fits node`, or nothing."""
+    if advice.fits:
+        return f"fits {' '.join(advice.fits)}"
+    moves = " ".join(f"{move.item.pod.metadata.name}>{move.target}" for move in advice.moves)
+    return f"{advice.node}: {moves}" if advice.node else moves
+
+
+def budget(name: str, allowed: int, **labels: str) -> PodDisruptionBudget:
+    return convert(
+        PodDisruptionBudget,
+        {
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"selector": {"matchLabels": labels}},
+            "status": {"disruptionsAllowed": allowed},
+        },
+    )
