@@ -19,6 +19,7 @@ from app.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerRefer
 from app.devices.uses import PoolID
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.preemption.budgets import violating
+from app.scheduling.preemption.state import spend
 from app.scheduling.preemption.terms import Terms
 from app.scheduling.view import View
 
@@ -71,7 +72,7 @@ def importance(pod: Pod) -> tuple[int, bool, str, str]:
 def occupancy(view: View, terms: Terms, pools: Iterable[PoolID]) -> Occupancy:
     """What has devices in these pools and may be taken away. Raises Exhausted and Waiting."""
     users = _users(view, pools)
-    view.decisions.spend(PER_USER * len(users))
+    spend(view, PER_USER * len(users))
     joined = _joined(view)
     going: list[ResourceClaim] = []
     occupants: list[Occupant] = []

@@ -87,6 +87,9 @@ class _Levels:
     def _at_least(self, names: Sequence[str], occupants: Sequence[Occupant]) -> Iterator[tuple[str, int]]:
         """These nodes, where taking all occupants away helps, with the lowest priority up to which they have to go."""
         priorities = sorted({occupant.priority for occupant in occupants})
+        if len(names) == 1:  # its victims are worked out as fast
+            yield names[0], priorities[0]
+            return
         todo = [(list(names), 0, len(priorities) - 1)]
         while todo:
             group, low, high = todo.pop()

@@ -15,6 +15,7 @@ plugins/defaultpreemption.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from operator import is_
 from typing import Final
 
 from app.allocation.lane import Exhausted, Waiting
@@ -28,9 +29,9 @@ from app.scheduling.preemption.choice import Loss, loss
 from app.scheduling.preemption.occupants import Occupancy, occupancy
 from app.scheduling.preemption.outcome import NoPreemption, Preemption, Victim
 from app.scheduling.preemption.scan import Candidate, scan
-from app.scheduling.preemption.state import fitting, planned
+from app.scheduling.preemption.state import fitting, planned, spend
 from app.scheduling.preemption.terms import Rules, Terms
-from app.scheduling.preemption.victims import fewest
+from app.scheduling.preemption.victims import Answers, fewest
 from app.scheduling.view import View
 
 CHUNK: Final = 64
@@ -68,6 +69,23 @@ def find_preemption(
     return Search(terms, nodes).found(view)
 
 
+class Asked:
+    """What was answered about one node in earlier turns; forgotten when something there has changed."""
+
+    def __init__(self) -> None:
+        self._state: tuple[object, ...] = ()
+        self._answers: Answers = {}
+
+    def on(self, view: View, terms: Terms, node: str) -> Answers:
+        """The answers for the node in its present state, to be added to."""
+        inventory = view.cluster.inventory
+        kept = (allocation for _, allocation in view.kept(terms.preemptor))
+        state = inventory.view(node), *map(view.ledger.holdings, inventory.pools_seen(node)), *kept
+        if len(state) != len(self._state) or not all(map(is_, state, self._state)):
+            self._state, self._answers = state, {}
+        return self._answers
+
+
 class Search:
     """One question. Ask `found` until it does not raise Exhausted, each time with the view of another turn."""
 
@@ -82,6 +100,8 @@ class Search:
         self._candidates: list[Candidate] = []
         self._ranked: list[Candidate] | None = None
         self._best: Loss | None = None
+        self._asked = Asked()
+        self._verified = Asked()
 
     def found(self, view: View) -> Preemption | NoPreemption:
         """Raises Exhausted when another turn is needed."""
@@ -110,7 +130,7 @@ class Search:
         self._rank(view, subject, terms)
         if self._best is None:
             return HOPELESS
-        return _exactly(view, subject, terms, self._best[-1]) or UNKNOWN
+        return _exactly(view, subject, terms, self._best[-1], self._verified) or UNKNOWN
 
     def _scan(self, view: View, subject: Subject, terms: Terms) -> str:
         """Find the candidates among the nodes. The name of a node where the pod fits already, if there is one."""
@@ -139,7 +159,7 @@ class Search:
             candidate = self._ranked[-1]
             if self._best is not None and _promise(candidate)[:2] > self._best[:2]:
                 break
-            victims = _victims(view, subject, terms, candidate.node)
+            victims = _victims(view, subject, terms, candidate.node, self._asked)
             if victims:
                 found = loss(candidate.node, victims)
                 self._best = found if self._best is None else min(found, self._best)
@@ -156,7 +176,7 @@ def ineligible(view: View, terms: Terms, nodes: Collection[str]) -> NoPreemption
         return NOBODY_LOWER
     nominated = preemptor.status.nominated_node_name
     if nominated and nominated in nodes:
-        view.decisions.spend(len(view.pods) // PODS)
+        spend(view, len(view.pods) // PODS)
         if any(_is_victim(pod, terms, nominated) for pod in view.pods):
             return NoPreemption("nominated", NOMINATED, nominated)
     return None
@@ -181,16 +201,17 @@ def _occupancy(view: View, terms: Terms, node: str) -> Occupancy:
     return occupancy(view, terms, view.cluster.inventory.pools_seen(node))
 
 
-def _victims(view: View, subject: Subject, terms: Terms, node: str) -> tuple[Victim, ...] | None:
+def _victims(view: View, subject: Subject, terms: Terms, node: str, asked: Asked) -> tuple[Victim, ...] | None:
     """The fewest on the node; None when it is in vain, or must not be."""
 
     def fits(gone: Collection[ResourceClaim]) -> bool:
         return bool(fitting(view, subject, terms, (node,), gone).fits)
 
-    return _allowed(terms, fewest(_occupancy(view, terms, node), terms.budgets, fits))
+    known = asked.on(view, terms, node)
+    return _allowed(terms, fewest(_occupancy(view, terms, node), terms.budgets, fits, known=known))
 
 
-def _exactly(view: View, subject: Subject, terms: Terms, node: str) -> Preemption | None:
+def _exactly(view: View, subject: Subject, terms: Terms, node: str, asked: Asked) -> Preemption | None:
     """The preemption on the node, with nothing left open. None when the cluster is not as it was when the node was
     found to be the best one. Raises Exhausted and Waiting.
     """
@@ -199,7 +220,8 @@ def _exactly(view: View, subject: Subject, terms: Terms, node: str) -> Preemptio
         return planned(view, subject, terms, node, gone)
 
     found = _occupancy(view, terms, node)
-    victims = _allowed(terms, fewest(found, terms.budgets, lambda gone: plans(gone) is not None))
+    known = asked.on(view, terms, node)
+    victims = _allowed(terms, fewest(found, terms.budgets, lambda gone: plans(gone) is not None, known=known))
     if not victims:
         return None
     decided = plans(found.without({victim.pod.metadata.uid for victim in victims}))

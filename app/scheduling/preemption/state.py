@@ -21,11 +21,18 @@ PER_CLAIM = 2
 """Units of work that putting a claim aside costs."""
 
 
+def spend(view: View, units: int) -> None:
+    """Count work that cannot be interrupted, as so little of a turn that there is always room for a question. Raises
+    Exhausted and Waiting.
+    """
+    view.decisions.spend(min(units, view.limits.turn_work // 8))
+
+
 def after(view: View, terms: Terms, gone: Collection[ResourceClaim]) -> View:
     """The view when these claims are gone. Raises Exhausted and Waiting."""
     kept = view.kept(terms.preemptor)
     aside = [*gone, *(claim for claim, _ in kept)]  # what is kept is put back: it may be more when claims are gone
-    view.decisions.spend(PER_CLAIM * len(aside))
+    spend(view, PER_CLAIM * len(aside))
     state = view.overlay().without(aside).holding(kept)
     return msgspec.structs.replace(view.over(state), placement=None)
 

@@ -25,17 +25,24 @@ from app.scheduling.preemption.outcome import Victim
 Fits = Callable[[Collection[ResourceClaim]], bool]
 """Whether the preemptor fits without these claims. More of them never make it unfit."""
 
+Answers = dict[tuple[str, ...], bool]
+"""What `fits` said, by the UIDs of the claims."""
+
 
 def fewest(
-    occupancy: Occupancy, budgets: Sequence[PodDisruptionBudget], fits: Fits, already: Sequence[Pod] = ()
+    occupancy: Occupancy,
+    budgets: Sequence[PodDisruptionBudget],
+    fits: Fits,
+    *,
+    known: Answers,
+    already: Sequence[Pod] = (),
 ) -> tuple[Victim, ...] | None:
-    """The victims, the most important first; None when it is all in vain. `already`: victims that are certain, whom
-    budgets count first.
+    """The victims, the most important first; None when it is all in vain. `known` is read and added to. `already`:
+    victims that are certain, whom budgets count first.
     """
     pods = occupancy.pods
     over = violating((*already, *pods), budgets)
     order = [pod for pod in pods if pod.metadata.uid in over] + [pod for pod in pods if pod.metadata.uid not in over]
-    known: dict[tuple[str, ...], bool] = {}
 
     def fits_when_gone(gone: Collection[str]) -> bool:
         claims = occupancy.without(gone)

@@ -112,8 +112,12 @@ class Situation:
         return Search(self.terms, self.nodes).found(self.view if lane is None else self.view.within(lane))
 
     def text(self) -> str:
-        """The answer in a few words: `node: victim victim!`, where ! marks a violated budget, or why nobody goes."""
-        found = self.found()
+        """The answer in a few words."""
+        return self.told(self.found())
+
+    @staticmethod
+    def told(found: Preemption | NoPreemption) -> str:
+        """`node: victim victim!`, where ! marks a violated budget, or why nobody goes."""
         if isinstance(found, NoPreemption):
             return f"{found.why} {found.node}".strip()
         marks = [victim.pod.metadata.name + "!" * victim.violates_budget for victim in found.victims]
