@@ -1,0 +1,97 @@
+"""How much work it is to find whom to preempt: counted, not timed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import count
+from math import log2
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.allocation.lane import Answers, CountedLane, Exhausted
+from app.api.resource import ResourceClaim
+from app.scheduling.limits import Limits
+from app.scheduling.preemption.occupants import occupancy
+from app.scheduling.preemption.outcome import Preemption
+from app.scheduling.preemption.search import Search
+from app.scheduling.preemption.terms import Rules
+from app.scheduling.preemption.victims import fewest
+from tests.support.scheduling.preempting import Situation
+
+PER_NODE = 4
+
+
+def full(nodes: int, *, alike: bool, small: int = 0) -> Situation:
+    """Nodes with four devices, one pod each; the pods are alike, or of eight priorities, another order on each node.
+    Of these nodes the `small` ones have too few devices for the preemptor.
+    """
+    told: dict[str, Any] = {"nodes": {}, "pods": {}, "preemptor": {"priority": 100, "wants": 2}}
+    for node in range(nodes):
+        name = f"n{node:04}"
+        size = 1 if node < small else PER_NODE
+        told["nodes"][name] = size
+        for device in range(size):
+            priority = 1 if alike else (node * 5 + device * 3) % 8
+            told["pods"][f"{name}-{device}"] = {"priority": priority, "node": name, "has": [f"d{device}"]}
+    return Situation(told)
+
+
+def work(situation: Situation, turn: int = 10_000) -> tuple[int, int]:
+    """Units of work until there is a preemption, and in how many turns."""
+    search, answers, units = Search(situation.terms, situation.nodes), Answers(), 0
+    view = replace(situation.view, limits=Limits(turn_work=turn))
+    for turns in count(1):
+        lane = CountedLane(answers, allowance=turn, ceiling=20_000)
+        try:
+            found = search.found(view.within(lane))
+        except Exhausted:
+            units += lane.used
+            continue
+        assert isinstance(found, Preemption)
+        return units + lane.used, turns
+    raise AssertionError
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["pods alike", "eight priorities"])
+def test_at_a_thousand_nodes_work_is_linear_and_searches_are_those_of_a_hundred(alike: bool) -> None:
+    few, many = full(100, alike=alike), full(1000, alike=alike)
+    units, _ = work(few)
+    more, turns = work(many)
+    assert more <= 10 * units
+    assert turns <= 10
+    assert many.decisions.searches == few.decisions.searches <= 8
+
+
+def test_nodes_where_evictions_do_not_help_cost_a_third() -> None:
+    whole, _ = work(full(1000, alike=False))
+    mostly_small, _ = work(full(1000, alike=False, small=900))
+    assert mostly_small * 2.5 < whole
+
+
+def test_of_nodes_that_are_equal_only_so_many_are_looked_at_closely() -> None:
+    situation = full(400, alike=True)
+    units, _ = work(situation)
+    situation.terms = replace(situation.terms, rules=Rules(least_candidates=400))
+    assert work(situation)[0] > 1.5 * units
+
+
+@pytest.mark.parametrize("pods", [16, 256])
+def test_a_node_takes_as_many_questions_as_the_logarithm_of_its_pods(pods: int) -> None:
+    asked = 0
+
+    def fits(gone: Collection[ResourceClaim]) -> bool:
+        nonlocal asked
+        asked += 1
+        return "needed-claim" in {claim.metadata.name for claim in gone}
+
+    told: dict[str, Any] = {"nodes": {"n1": pods}, "pods": {}}
+    for device in range(pods):
+        name = "needed" if device == pods // 3 else f"pod-{device}"
+        told["pods"][name] = {"node": "n1", "has": [f"d{device}"]}
+    situation = Situation(told)
+    found = occupancy(situation.view, situation.terms, situation.view.cluster.inventory.pools_seen("n1"))
+    victims = fewest(found, (), fits, known={})
+    assert [victim.pod.metadata.name for victim in victims or ()] == ["needed"]
+    assert asked <= 4 * log2(pods)
