@@ -25,7 +25,7 @@ from app.allocation.explanation import explain
 from app.allocation.lane import FREE, SEARCHING, Exhausted, Lane, Waiting
 from app.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
 from app.allocation.questions import Answer, Overrun, Searched, SearchQuestion
-from app.allocation.requests import Filter, PreparedClaims, class_names, prepare
+from app.allocation.requests import Filter, PreparedClaim, PreparedClaims, class_names, prepare
 from app.allocation.result import ShareIDs
 from app.allocation.score import PrioritizedList, Scorer
 from app.api.resource import ResourceClaim
@@ -47,8 +47,6 @@ REMEMBERED_BYTES: Final = 2**27
 
 REMEMBERED_REDUCTIONS = 16
 
-REQUEST = 10
-"""Units of work that making a request ready costs."""
 LATER_SHARE = 8
 """When one search for claims was too large to be done on the spot, further ones get this part of the allowance."""
 
@@ -65,6 +63,11 @@ def _table_size(table: Table | Failure) -> int:
     return _size(table.size if isinstance(table, Table) else 0, REMEMBERED_TABLES)
 
 
+def _prepared_size(claims: Sequence[PreparedClaim]) -> int:
+    filters = {ask.filter for claim in claims for request in claim.requests for ask in request.asks}
+    return _size(sum(filter.size for filter in filters), REMEMBERED_TABLES)
+
+
 class _Memory:
     """What decisions on all states of one cluster share. `searches` counts those made for verdicts."""
 
@@ -76,6 +79,8 @@ class _Memory:
         self.lenses: LRUCache[Focus, Lens] = LRUCache(
             REMEMBERED_BYTES, lambda lens: _size(lens.size, REMEMBERED_LENSES)
         )
+        self.prepared: LRUCache[Signature, list[PreparedClaim]] = LRUCache(REMEMBERED_BYTES, _prepared_size)
+        """As far as they are: who goes on with a question finds there what its filters know."""
         self.reductions: LRUCache[Reads, Reduction] = LRUCache(REMEMBERED_REDUCTIONS)
         self.states = PoolStates()
 
@@ -159,7 +164,6 @@ class Decisions:
         tables = self._memory.tables if scorer is None else self._memory.scored_tables
         table = tables.get(signature)
         if table is None:
-            self._lane.spend(REQUEST * sum(len(claim.spec.devices.requests) for claim in claims))
             prepared = self._prepare(claims)
             table = prepared if isinstance(prepared, Failure) else self._table_of(prepared, scorer)
             tables[signature] = table
@@ -258,7 +262,14 @@ class Decisions:
             raise Waiting(SEARCHING) from None
 
     def _prepare(self, claims: Sequence[ResourceClaim]) -> PreparedClaims | Failure:
-        return prepare(claims, self._cluster.classes, self._cluster.features)
+        signature = self._signature(claims)
+        known = self._memory.prepared.get(signature, [])
+        before = len(known)
+        try:
+            return prepare(claims, self._cluster.classes, self._cluster.features, known, self._lane.spend)
+        finally:
+            if len(known) > before:
+                self._memory.prepared[signature] = known
 
     def _question(self, prepared: PreparedClaims, node: str) -> SearchQuestion | None:
         view = self._overlay.view(node)

@@ -8,7 +8,7 @@ Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cachetools import LRUCache
@@ -28,12 +28,23 @@ from app.api.resource import (
     ResourceClaim,
 )
 from app.cel import remembered_bytes
+from app.devices.content import Interner
+from app.devices.models import REMEMBERED
 
 REMEMBERED_BYTES: Final = 2**26
 """What filters may keep when nobody uses them, with their compiled selectors."""
 
+REQUEST: Final = 10
+"""Units of work that making a request ready costs, or an alternative of it."""
+
+MOST_ALTERNATIVES: Final = 8
+MOST_FILTERS: Final = 2**13
+"""Of one pod's claims, for which there is room: 32 claims with all alternatives that requests may have."""
+
 FILTER_BYTES: Final = 2**13
 """What a filter counts for at least."""
+
+Capacity = tuple[tuple[str, Quantity], ...]
 
 _NO_CAPACITY: Final[Mapping[str, Quantity]] = {}
 
@@ -42,17 +53,23 @@ class Filter:
     """What one request says about single devices: the part of it that several requests can have in common.
 
     `class_selectors` and `selectors` are expressions. Equal filters are one object, so what a filter says about a
-    device is remembered under it. `compiled` is where the compiled selectors are kept.
+    device is remembered under it. `compiled` is where the compiled selectors are kept, `begun` where they are until all
+    of them are, and `reads` what they read, by expression: what one turn of a call has done, the next one can use.
+
+    `room`: so many answers a device has to remember, at least, for claims with this filter among others.
     """
 
-    __slots__ = ("capacity", "class_selectors", "compiled", "features", "selectors", "size", "tolerations")
+    __slots__ = (
+        "__weakref__", "begun", "capacity", "class_selectors", "compiled", "features", "reads", "room", "selectors",
+        "size", "tolerations",
+    )  # fmt: skip
 
     def __init__(
         self,
         class_selectors: tuple[str, ...],
         selectors: tuple[str, ...],
         tolerations: tuple[DeviceToleration, ...],
-        capacity: tuple[tuple[str, Quantity], ...],
+        capacity: Capacity,
         features: FeatureGates,
     ) -> None:
         self.class_selectors = class_selectors
@@ -60,6 +77,9 @@ class Filter:
         self.tolerations = tolerations
         self.features = features
         self.compiled: Any = None
+        self.begun: dict[Any, Any] = {}
+        self.reads: dict[str, Any] = {}
+        self.room = REMEMBERED
         self.capacity: Mapping[str, Quantity] = dict(capacity) if capacity else _NO_CAPACITY
         compiled = sum(map(remembered_bytes, (*class_selectors, *selectors)))
         self.size = min(FILTER_BYTES + compiled, REMEMBERED_BYTES // 4)
@@ -67,6 +87,8 @@ class Filter:
 
 
 _filters: LRUCache[Hashable, Filter] = LRUCache(REMEMBERED_BYTES, getsizeof=lambda filter: filter.size)
+_used = Interner(Filter)
+"""Filters that are not remembered any more stay the same for as long as somebody has them."""
 
 
 def _filter(
@@ -80,7 +102,8 @@ def _filter(
     found = _filters.get(content)
     if found is None:
         amounts = tuple((name, amount) for name, _, amount in capacity)
-        found = _filters[content] = Filter(class_selectors, selectors, tolerations, amounts, features)
+        found = _used.of(content, class_selectors, selectors, tolerations, amounts, features)
+        _filters[content] = found
     return found
 
 
@@ -159,6 +182,10 @@ class PreparedClaim:
         self.constraints = claim.spec.devices.constraints
         self.classes = classes
 
+    def of(self, claim: ResourceClaim) -> PreparedClaim:
+        """The same for another claim that asks for the same."""
+        return self if claim is self.claim else PreparedClaim(claim, self.requests, self.classes)
+
 
 class PreparedClaims:
     """All claims of a pod in order; `requests` are those of all claims."""
@@ -176,19 +203,37 @@ class _Invalid(Exception):
 
 
 def prepare(
-    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], features: FeatureGates
+    claims: Sequence[ResourceClaim],
+    classes: Mapping[str, DeviceClass],
+    features: FeatureGates,
+    begun: list[PreparedClaim] | None = None,
+    spend: Callable[[int], object] = lambda units: None,
 ) -> PreparedClaims | Failure:
-    """Check the claims and look up their classes. `classes` are by name."""
-    prepared: list[PreparedClaim] = []
-    index = 0
+    """Check the claims and look up their classes. `classes` are by name. `begun` are the first of these claims, or of
+    others that ask for the same, as far as they are ready, and get the rest. Raises what `spend` does, which is called
+    with the units of work before a claim is made ready.
+    """
+    prepared = [] if begun is None else begun
+    index = sum(len(ready.requests) for ready in prepared)
     try:
-        for claim in claims:
+        for claim in claims[len(prepared) :]:
+            spend(REQUEST * sum(1 + len(request.first_available) for request in claim.spec.devices.requests))
             ready = _claim(claim, len(prepared), index, classes, features)
             index += len(ready.requests)
             prepared.append(ready)
     except _Invalid as problem:
         return Failure(str(problem))
-    return PreparedClaims(tuple(prepared), features)
+    found = PreparedClaims(tuple(ready.of(claim) for ready, claim in zip(prepared, claims, strict=True)), features)
+    if len(found.requests) * MOST_ALTERNATIVES > REMEMBERED // 2:
+        _make_room(found)
+    return found
+
+
+def _make_room(prepared: PreparedClaims) -> None:
+    """Twice as much as the claims need, so that all there is room for is there again soon after it was forgotten."""
+    filters = {ask.filter for request in prepared.requests for ask in request.asks}
+    for filter in filters:
+        filter.room = max(filter.room, 2 * min(len(filters), MOST_FILTERS))
 
 
 def _claim(

@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
+from cachetools import LRUCache
 
 from app.allocation.capacity import Consumed, consumed
 from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.plan import Rule
 from app.allocation.questions import Compiled
-from app.allocation.requests import Filter
+from app.allocation.requests import REMEMBERED_BYTES, Filter
 from app.allocation.taints import tolerated
 from app.api.features import FeatureGates
 from app.cel import CelCompileError, CelGates, DeviceView, Program
@@ -74,7 +75,7 @@ def candidates(view: NodeView, filter: Filter, lane: Lane = FREE) -> Candidates:
     workers have to answer is asked.
     """
     found: Candidates | None = view.masks.get(filter)
-    return found if found is not None else view.remember(filter, _candidates(view, filter, lane))
+    return found if found is not None else view.remember(filter, _candidates(view, filter, lane), filter.room)
 
 
 def _candidates(view: NodeView, filter: Filter, lane: Lane) -> Candidates:
@@ -112,7 +113,7 @@ def _candidates(view: NodeView, filter: Filter, lane: Lane) -> Candidates:
 def suitability(model: DeviceModel, filter: Filter, lane: Lane = FREE) -> Suitability:
     """What the filter says about the model; remembered by the model. Raises Exhausted and Waiting."""
     found: Suitability | None = model.memo.get(filter)
-    return found if found is not None else model.remember(filter, _suitability(model, filter, lane))
+    return found if found is not None else model.remember(filter, _suitability(model, filter, lane), filter.room)
 
 
 def _suitability(model: DeviceModel, filter: Filter, lane: Lane) -> Suitability:
@@ -185,9 +186,10 @@ class _Selector:
 
 
 def _compile(filter: Filter, lane: Lane) -> tuple[_Selector, ...]:
-    """All selectors of the filter in the order of evaluation. Kept by the filter, but for those of workers. Raises
-    Exhausted, and Waiting when all that workers have to answer is asked.
+    """All selectors of the filter in the order of evaluation. Kept by the filter one by one, but for those of workers.
+    Raises Exhausted, and Waiting when all that workers have to answer is asked.
     """
+    _kept[filter] = filter
     gates = cel_gates(filter.features)
     sources: tuple[tuple[Literal["class", "request"], tuple[str, ...]], ...]
     sources = ("class", filter.class_selectors), ("request", filter.selectors)
@@ -195,16 +197,35 @@ def _compile(filter: Filter, lane: Lane) -> tuple[_Selector, ...]:
     waiting: Waiting | None = None
     for source, expressions in sources:
         for index, text in enumerate(expressions):
+            selector = filter.begun.get((source, index))
             try:
-                compiled.append(_Selector(source, index, text, gates, lane))
+                selector = selector or _Selector(source, index, text, gates, lane)
             except Waiting as problem:
                 waiting = problem
+                continue
+            compiled.append(selector)
+            if selector.is_local:
+                filter.begun[source, index] = selector
     if waiting is not None:
         raise waiting
     found = tuple(compiled)
     if all(selector.is_local for selector in found):
         filter.compiled = found
+        filter.begun = {}
     return found
+
+
+class _Kept(LRUCache[Filter, Filter]):
+    """The filters that have compiled selectors. One that has to go gives them up, whoever has it."""
+
+    def popitem(self) -> tuple[Filter, Filter]:
+        filter, _ = super().popitem()
+        filter.compiled = None
+        filter.begun = {}
+        return filter, filter
+
+
+_kept = _Kept(REMEMBERED_BYTES, getsizeof=lambda filter: filter.size)
 
 
 def cel_gates(features: FeatureGates) -> CelGates:

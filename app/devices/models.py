@@ -54,9 +54,9 @@ class DeviceModel:
             self._rest = shared_hashable(digest(_bare(self.traits), odd, many)) if odd or many else self.bare
         return self._rest
 
-    def remember(self, key: Any, value: T) -> T:
-        """Keep `value` under `key` in `memo`."""
-        if len(self.memo) >= REMEMBERED:
+    def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
+        """Keep `value` under `key` in `memo`, of at most so many."""
+        if len(self.memo) >= most:
             self.memo.clear()
         self.memo[key] = value
         return value

@@ -59,9 +59,9 @@ class NodeView:
         self._bits: dict[DeviceID, int] | None = None
         self._traits: tuple[int, int] | None = None
 
-    def remember(self, key: Any, value: T) -> T:
-        """Keep `value` under `key` in `masks`."""
-        if len(self.masks) >= REMEMBERED:
+    def remember(self, key: Any, value: T, most: int = REMEMBERED) -> T:
+        """Keep `value` under `key` in `masks`, of at most so many."""
+        if len(self.masks) >= most:
             self.masks.clear()
         self.masks[key] = value
         return value

@@ -140,7 +140,7 @@ class Placement:
         key = load, contents(claims, self.standing.lane), self._cluster.inventory.classes.version
         found = self._shapes.get(key)
         if found is None:
-            prepared = prepare(claims, classes, self._cluster.features)
+            prepared = prepare(claims, classes, self._cluster.features, spend=self.standing.lane.spend)
             if isinstance(prepared, Failure):
                 return None
             found = self._shapes[key] = self._shape(load, prepared)

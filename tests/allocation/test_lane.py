@@ -18,6 +18,7 @@ from tests.support.allocation.manynodes import World, all_of, exactly, planned, 
 
 ALLOWANCE = 3_000
 CEILING = 20_000
+MOST_TURNS = 1_500
 SERIAL = "device.attributes['gpu'].serial"
 
 
@@ -38,6 +39,7 @@ class Caller:
     def ask(self, *claims: ResourceClaim) -> Verdicts:
         """What is known at once, and what workers are needed for."""
         while True:
+            assert len(self.turns) < MOST_TURNS, "no end in sight"
             self.lane = self.new_lane()
             try:
                 return self.world.decisions.within(self.lane).verdicts(claims, self.world.names)
@@ -141,6 +143,34 @@ def test_large_claims_are_told_apart_in_turns_and_once() -> None:
     caller.turns.clear()
     caller.ask(*claims)
     assert caller.turns == [0]
+
+
+def crowded(claims: int, requests: int, selectors: int, size: int) -> list[ResourceClaim]:
+    """Claims with so many different selectors in each request, of about so many characters. The first device wins."""
+
+    def expressions(*place: int) -> list[dict[str, dict[str, str]]]:
+        texts = [f"{SERIAL} != '{'-'.join(map(str, (*place, i)))}{'x' * size}'" for i in range(selectors)]
+        return [{"cel": {"expression": text}} for text in texts]
+
+    return [
+        wanted(*(exactly(name=f"r{r}", selectors=expressions(c, r)) for r in range(requests)), name=f"c{c}")
+        for c in range(claims)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("claims", "requests", "selectors", "size", "allowance", "most"),
+    [(2, 4, 32, 1_500, 10_000, 400), (20, 32, 1, 10, 1_000, 400)],
+    ids=["more than programs are remembered of", "more filters than a device remembers"],
+)
+def test_claims_with_very_many_selectors_are_decided_in_so_many_turns(
+    claims: int, requests: int, selectors: int, size: int, allowance: int, most: int
+) -> None:
+    asked = crowded(claims, requests, selectors, size)
+    caller = Caller(models(World(), 1, 8), allowance=allowance)
+    found, _ = caller.settle(*asked)
+    assert found == models(World(), 1, 8).decisions.verdicts(asked, ["n0"])
+    assert len(caller.turns) < most
 
 
 def test_the_last_turn_refuses_what_is_not_decided_yet() -> None:

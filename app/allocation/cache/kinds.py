@@ -7,18 +7,22 @@ a serial number does not make a device unlike all others.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+from contextlib import suppress
 from itertools import count
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from app.allocation.lane import FREE, Lane
+from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.requests import Filter
 from app.allocation.selection import suitability
 from app.devices.models import DeviceModel
 
 REMEMBERED: Final = 50_000
 """How many kinds are found again. The number of one that was forgotten is never given again."""
+
+FILTERS_PER_UNIT: Final = 4
+"""What a filter says is charged when it is found out."""
 
 IRRELEVANT: Final = 0
 """The kind of devices that no request can have."""
@@ -45,8 +49,18 @@ class Kinds:
             known = self._known[model] = self._number(model, lane)
         return known
 
+    def look(self, models: Iterable[DeviceModel], lane: Lane) -> None:
+        """Find out what the filters say, one after the other: of all together, not all compiled selectors may be
+        remembered. Raises Exhausted; what workers have to answer is asked.
+        """
+        new = [model for model in dict.fromkeys(models) if model not in self._known]
+        for filter in self._filters if len(new) > 1 else ():
+            for model in new:
+                with suppress(Waiting):
+                    suitability(model, filter, lane)
+
     def _number(self, model: DeviceModel, lane: Lane) -> int:
-        lane.spend(2 + 2 * len(self._filters))
+        lane.spend(2 + len(self._filters) // FILTERS_PER_UNIT)
         suitabilities = tuple(
             (found.lost, found.selected, found.takes, found.objection is not None)
             for found in (suitability(model, filter, lane) for filter in self._filters)

@@ -19,7 +19,7 @@ import msgspec
 from app.allocation.cache.kinds import IRRELEVANT, Kinds
 from app.allocation.cache.reduction import Reduction, Shape
 from app.allocation.lane import FREE, Lane, Waiting
-from app.allocation.requests import Filter, PreparedClaims
+from app.allocation.requests import REMEMBERED_BYTES, Filter, PreparedClaims
 from app.allocation.score import Scorer
 from app.devices.ledger import Ledger
 from app.devices.nodes import SeenNode, SeenPool
@@ -144,6 +144,8 @@ class Lens:
         consuming = self._focus.every
         waiting: Waiting | None = None
         lane.spend(1 + len(shape.devices) // 2)
+        if self.size > REMEMBERED_BYTES:
+            self._kinds.look((model for model, _ in shape.devices), lane)
         for index, (model, locality) in enumerate(shape.devices):
             try:
                 kind = self._kinds.of(model, lane)

@@ -11,10 +11,10 @@ from collections.abc import Hashable, Iterable
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from app.allocation.lane import FREE, Lane, Waiting
+from app.allocation.questions import Compiled
 from app.allocation.requests import Filter
 from app.allocation.selection import cel_gates
-from app.api.features import FeatureGates
-from app.cel import CelCompileError
+from app.cel import CelCompileError, ReadSet
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenPool
 from app.devices.pools import Pool
@@ -38,7 +38,7 @@ def reads_of(filters: Iterable[Filter], attributes: Iterable[str], lane: Lane = 
     for filter in filters:
         for expression in filter.class_selectors + filter.selectors:
             try:
-                reads = _selector_reads(expression, filter.features, lane)
+                reads = _selector_reads(expression, filter, lane)
             except Waiting as problem:
                 waiting = problem
                 continue
@@ -49,12 +49,24 @@ def reads_of(filters: Iterable[Filter], attributes: Iterable[str], lane: Lane = 
     return None if everything else frozenset(found)
 
 
-def _selector_reads(expression: str, features: FeatureGates, lane: Lane) -> Reads:
-    """An expression that does not compile reads nothing: it fails on every device."""
-    try:
-        reads = lane.compiled(expression, cel_gates(features)).reads
-    except CelCompileError:
-        return frozenset()
+def _selector_reads(expression: str, filter: Filter, lane: Lane) -> Reads:
+    """An expression that does not compile reads nothing: it fails on every device. Kept by the filter, unless a worker
+    has not come to an end with it.
+    """
+    if expression not in filter.reads:
+        try:
+            program = lane.compiled(expression, cel_gates(filter.features))
+        except CelCompileError:
+            filter.reads[expression] = frozenset()
+        else:
+            if isinstance(program, Compiled) and program.problem:
+                return frozenset()
+            filter.reads[expression] = _read(program.reads)
+    found: Reads = filter.reads[expression]
+    return found
+
+
+def _read(reads: ReadSet) -> Reads:
     if reads.everything:
         return None
     entries = {(domain, identifier) for kind, domain, identifier in reads.entries if kind == "attributes"}
