@@ -31,7 +31,13 @@ _MOMENT: Final = 1.0
 _PAGE: Final = 60.0
 _RELIST: Final = 5.0
 """Seconds in which everything of a kind is listed again."""
-PENDING: Final = ("is being evaluated", "is being compiled", "is under way", "connection refuse")
+PENDING: Final = (
+    "is being evaluated",
+    "is being compiled",
+    "is under way",
+    "connection refuse",
+    "does not exist",  # the service may have been asked before it has seen what was just made
+)
 """Parts of reasons that are not the last word."""
 
 

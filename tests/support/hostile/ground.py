@@ -31,6 +31,7 @@ from tests.support.hostile.things import DRIVER, HOSTILE, ORDINARY, SCHEDULER, d
 DEVICES: Final = 8
 """GPUs on each node, all different from each other: 32 on the first four nodes."""
 _TIMEOUT: Final = 120.0
+_BURST: Final = 60.0
 
 
 class Faulty(Protocol):
@@ -43,7 +44,7 @@ class Faulty(Protocol):
         """End these watches, so that everything is listed again."""
 
     async def burst(self, name: str, count: int) -> int:
-        """So many writes to the status of a claim."""
+        """So many writes to a claim, or as many as there is time for; how many it were."""
 
     async def audit(self) -> tuple[str, ...]:
         """What is wrong with the cluster."""
@@ -147,7 +148,9 @@ async def _namespaces(client: KubeClient) -> None:
 
 
 class Real:
-    """A real API server writes no line that we tell it to; a burst goes through it."""
+    """A real API server writes no line that we tell it to; a burst goes through it, as many writes as it takes in
+    `_BURST` seconds: it stores about 60 versions of one object in a second.
+    """
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -161,13 +164,18 @@ class Real:
     async def burst(self, name: str, count: int) -> int:
         path = f"/apis/resource.k8s.io/v1/namespaces/{HOSTILE}/resourceclaims/{name}"
         numbers = iter(range(count))
+        written = 0
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _BURST
 
         async def write() -> None:
-            for number in numbers:
+            nonlocal written
+            while clock() < deadline and (number := next(numbers, None)) is not None:
                 await self._client.patch(path, b'{"metadata":{"annotations":{"n":"%d"}}}' % number)
+                written += 1
 
         await asyncio.gather(*(write() for _ in range(16)))
-        return count
+        return written
 
     async def audit(self) -> tuple[str, ...]:
         return ()
