@@ -25,7 +25,7 @@ from app.allocation.explanation import explain
 from app.allocation.lane import FREE, SEARCHING, Exhausted, Lane, Waiting
 from app.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
 from app.allocation.questions import Answer, Overrun, Searched, SearchQuestion
-from app.allocation.requests import Filter, PreparedClaim, PreparedClaims, class_names, prepare
+from app.allocation.requests import Filter, PreparedClaims, Ready, class_names, prepare
 from app.allocation.result import ShareIDs
 from app.allocation.score import PrioritizedList, Scorer
 from app.api.resource import ResourceClaim
@@ -63,8 +63,8 @@ def _table_size(table: Table | Failure) -> int:
     return _size(table.size if isinstance(table, Table) else 0, REMEMBERED_TABLES)
 
 
-def _prepared_size(claims: Sequence[PreparedClaim]) -> int:
-    filters = {ask.filter for claim in claims for request in claim.requests for ask in request.asks}
+def _prepared_size(claims: Sequence[Ready]) -> int:
+    filters = {ask.filter for requests, _ in claims for request in requests for ask in request.asks}
     return _size(sum(filter.size for filter in filters), REMEMBERED_TABLES)
 
 
@@ -79,7 +79,7 @@ class _Memory:
         self.lenses: LRUCache[Focus, Lens] = LRUCache(
             REMEMBERED_BYTES, lambda lens: _size(lens.size, REMEMBERED_LENSES)
         )
-        self.prepared: LRUCache[Signature, list[PreparedClaim]] = LRUCache(REMEMBERED_BYTES, _prepared_size)
+        self.prepared: LRUCache[Signature, list[Ready]] = LRUCache(REMEMBERED_BYTES, _prepared_size)
         """As far as they are: who goes on with a question finds there what its filters know."""
         self.reductions: LRUCache[Reads, Reduction] = LRUCache(REMEMBERED_REDUCTIONS)
         self.states = PoolStates()

@@ -182,9 +182,9 @@ class PreparedClaim:
         self.constraints = claim.spec.devices.constraints
         self.classes = classes
 
-    def of(self, claim: ResourceClaim) -> PreparedClaim:
-        """The same for another claim that asks for the same."""
-        return self if claim is self.claim else PreparedClaim(claim, self.requests, self.classes)
+
+Ready = tuple[tuple[Request, ...], Mapping[str, DeviceClass]]
+"""What is made ready of a claim, for all that ask for the same: nothing of it keeps the claim."""
 
 
 class PreparedClaims:
@@ -206,7 +206,7 @@ def prepare(
     claims: Sequence[ResourceClaim],
     classes: Mapping[str, DeviceClass],
     features: FeatureGates,
-    begun: list[PreparedClaim] | None = None,
+    begun: list[Ready] | None = None,
     spend: Callable[[int], object] = lambda units: None,
 ) -> PreparedClaims | Failure:
     """Check the claims and look up their classes. `classes` are by name. `begun` are the first of these claims, or of
@@ -214,16 +214,17 @@ def prepare(
     with the units of work before a claim is made ready.
     """
     prepared = [] if begun is None else begun
-    index = sum(len(ready.requests) for ready in prepared)
+    index = sum(len(requests) for requests, _ in prepared)
     try:
         for claim in claims[len(prepared) :]:
             spend(REQUEST * sum(1 + len(request.first_available) for request in claim.spec.devices.requests))
             ready = _claim(claim, len(prepared), index, classes, features)
-            index += len(ready.requests)
+            index += len(ready[0])
             prepared.append(ready)
     except _Invalid as problem:
         return Failure(str(problem))
-    found = PreparedClaims(tuple(ready.of(claim) for ready, claim in zip(prepared, claims, strict=True)), features)
+    ready_claims = (PreparedClaim(claim, *ready) for claim, ready in zip(claims, prepared, strict=True))
+    found = PreparedClaims(tuple(ready_claims), features)
     if len(found.requests) * MOST_ALTERNATIVES > REMEMBERED // 2:
         _make_room(found)
     return found
@@ -238,7 +239,7 @@ def _make_room(prepared: PreparedClaims) -> None:
 
 def _claim(
     claim: ResourceClaim, number: int, first: int, classes: Mapping[str, DeviceClass], features: FeatureGates
-) -> PreparedClaim:
+) -> Ready:
     label = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
     spec = claim.spec.devices
     used: dict[str, DeviceClass] = {}
@@ -255,7 +256,7 @@ def _claim(
     for position, constraint in enumerate(spec.constraints):
         if constraint.match_attribute is None and constraint.distinct_attribute is None:
             raise _Invalid(f"{label}, constraint #{position}: empty constraint (unsupported constraint type?)")
-    return PreparedClaim(claim, tuple(requests), used)
+    return tuple(requests), used
 
 
 def limit_problem(least: int) -> str:

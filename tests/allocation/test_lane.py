@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from gc import collect
+from weakref import ref
+
 import pytest
 
 from app.allocation.answering import answer
@@ -171,6 +174,17 @@ def test_claims_with_very_many_selectors_are_decided_in_so_many_turns(
     found, _ = caller.settle(*asked)
     assert found == models(World(), 1, 8).decisions.verdicts(asked, ["n0"])
     assert len(caller.turns) < most
+
+
+def test_what_is_remembered_of_claims_does_not_keep_them() -> None:
+    """They may be as large as a megabyte each, and deleted."""
+    caller = Caller(models(World(), 1))
+    claim = wanted(exactly())
+    spec = ref(claim.spec)
+    assert caller.ask(claim).fits == ["n0"]
+    del claim
+    collect()
+    assert spec() is None
 
 
 def test_the_last_turn_refuses_what_is_not_decided_yet() -> None:
