@@ -53,7 +53,7 @@ from app.scheduling.reservations import Reservations
 from app.scheduling.resourcenames import ResourceNames
 from app.scheduling.unseen import Unseen
 from app.scheduling.verbs.filter import Filter, Memory
-from app.scheduling.verbs.preempt import preempt
+from app.scheduling.verbs.preempt import Preempt
 from app.scheduling.verbs.prioritize import prioritize
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
@@ -203,8 +203,12 @@ class Extender:
         return found
 
     async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
-        """The nodes on which preemption would help, victims unchanged."""
-        found, _ = await self._inquiries.decide(args.Pod, lambda view: preempt(view, args))
+        """The nodes on which preemption would help, with more victims where devices have to be freed, too."""
+        pod = args.Pod
+        if pod.metadata.uid in self.nominations:  # room is being made for it
+            return ExtenderPreemptionResult()
+        terms = self._nominator.terms(pod) if self.view.limits.preemption == "on" else None
+        found, _ = await self._inquiries.decide(pod, Preempt(args, terms).answer)
         return found
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:

@@ -26,10 +26,11 @@ class _Remembered(msgspec.Struct, frozen=True):
     names: frozenset[str]
     uniform: str
     refused: Mapping[str, str]
+    resolvable: frozenset[str]
 
     @property
     def size(self) -> int:
-        return 1 + len(self.refused)
+        return 1 + len(self.refused) + (0 if self.resolvable is self.names else len(self.resolvable))
 
 
 def signature(claims: Sequence[ResourceClaim]) -> Signature:
@@ -57,8 +58,20 @@ class Refusals:
             return dict.fromkeys(names, found.uniform)
         return {name: found.refused[name] for name in names}
 
-    def remember(self, pod_uid: str, signature: Signature, generation: int, refused: Mapping[str, str]) -> None:
-        """The pod was refused on all of these nodes."""
+    def resolvable(self, pod_uid: str) -> frozenset[str]:
+        """The nodes of a remembered answer where evicting pods may help: as it was then, too."""
+        found = self._remembered.get(pod_uid)
+        return found.resolvable if found is not None else frozenset()
+
+    def remember(
+        self,
+        pod_uid: str,
+        signature: Signature,
+        generation: int,
+        refused: Mapping[str, str],
+        resolvable: frozenset[str] = frozenset(),
+    ) -> None:
+        """The pod was refused on all of these nodes; on the `resolvable` ones evicting pods may help."""
         names = frozenset(refused)
         names = self._lists.setdefault(names, names)
         reasons = set(refused.values())
@@ -69,6 +82,7 @@ class Refusals:
             names=names,
             uniform=uniform,
             refused={} if uniform else dict(refused),
+            resolvable=names if resolvable == names else resolvable,
         )
         if entry.size <= self._remembered.maxsize:
             self._remembered[pod_uid] = entry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -54,6 +54,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         """The same, with the preemptor's claims known."""
         return msgspec.structs.replace(self, own=frozenset(claim.metadata.uid for claim in claims))
 
+    def beside(self, claims: Iterable[ResourceClaim], *, leaving: Iterable[str], node: str) -> Terms:
+        """The same, with the preemptor's claims known, for more victims on a node where these pods go already."""
+        return msgspec.structs.replace(self.about(claims), leaving=frozenset(leaving), node=node)
+
     @property
     def may_preempt(self) -> bool:
         """False for pods that must wait until there is room."""
@@ -63,12 +67,3 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
         """True when the pod may be a victim, as far as the pod itself can tell."""
         ours = self.rules.scheduler_names or (self.preemptor.spec.scheduler_name,)
         return pod.spec.priority < self.preemptor.spec.priority and pod.spec.scheduler_name in ours
-
-
-TermsFor = Callable[[Pod], Terms | None]
-"""The terms on which the pod may preempt at this moment; None: preemption is off."""
-
-
-def off(pod: Pod) -> Terms | None:
-    """Nobody preempts."""
-    return None

@@ -1,8 +1,8 @@
 """The filter verb: on which of these nodes can the pod's claims be allocated or used?
 
 Promises: a pod without devices passes untouched and leaves nothing behind. Every node of the request is in the
-answer exactly once, refused ones in FailedAndUnresolvableNodes (evicting pods does not free devices in time, so
-kube-scheduler must not try that; but for the one node on which we make room for the pod), with few constant texts.
+answer exactly once, refused ones in FailedAndUnresolvableNodes, with few constant texts. While pods are preempted for
+devices, nodes are in FailedNodes instead where that would help, and the one on which we make room for the pod.
 Where fewer than all nodes that fit are to be offered, the others count as refused. A claim that the pod names and we do
 not know is read before the pod is refused.
 """
@@ -29,6 +29,7 @@ from app.scheduling.nomination.nominations import Nominations
 from app.scheduling.nomination.nominator import Nominator
 from app.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from app.scheduling.ports import ClaimWriter, Observer
+from app.scheduling.preemption.relief import resolvable
 from app.scheduling.refusals import Refusals, Signature, signature
 from app.scheduling.release.sweep import Sweeper
 from app.scheduling.release.unblock import Unblocker
@@ -71,6 +72,8 @@ class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     judgement: Judgement
     offered: list[str]
     likely: Tentative | None
+    resolvable: frozenset[str]
+    """The nodes, when all are refused, where evicting pods of lower priority may help."""
 
 
 class Filter:
@@ -168,13 +171,15 @@ class Filter:
         else:
             self._refused(pod, found, names)
             if found.key and not judgement.error:
-                self._refusals.remember(pod.metadata.uid, found.key, found.generation, judgement.refused)
+                self._refusals.remember(
+                    pod.metadata.uid, found.key, found.generation, judgement.refused, found.resolvable
+                )
         if open_:  # somebody else may refuse the nodes that are offered, and the others fit when there is an answer
             self._memory.wakeups.refused(pod.metadata.uid, found.generation, awaiting=AWAITED)
         self._observer.count(FILTER_RESULTS, judgement.result)
         if judgement.error:
             return ExtenderFilterResult(Error=judgement.error)
-        return self._result(pod, found.offered, judgement.refused)
+        return self._result(pod, found.offered, judgement.refused, found.resolvable)
 
     def _decide(self, view: View, pod: Pod, names: tuple[str, ...]) -> _Decided | ExtenderFilterResult:
         """On one state. It may be begun several times: until all is decided nothing changes, but that placement learns
@@ -189,7 +194,7 @@ class Filter:
         known = self._refusals.recall(uid, key, generation, names) if key else None
         if known is not None:
             self._observer.count(FILTER_RESULTS, "repeated")
-            return self._result(pod, [], known)
+            return self._result(pod, [], known, self._refusals.resolvable(uid))
         subject = subject_of(view, pod, claims)
         if view.placement is not None and isinstance(subject, Subject):
             view.placement.learn(pod, typical(view, subject, names)[0])
@@ -204,17 +209,31 @@ class Filter:
             judgement=judgement,
             offered=offered,
             likely=expected(view, subject, offered[0]) if single and isinstance(subject, Subject) else None,
+            resolvable=self._resolvable(view, subject, judgement),
         )
 
-    def _result(self, pod: Pod, offered: list[str], refused: Mapping[str, str]) -> ExtenderFilterResult:
-        """A node on which victims make room for the pod is refused for now: on one that can never do kube-scheduler
-        would not wait for them, and clear the nomination.
+    def _resolvable(self, view: View, subject: Subject | Refusal | Failure, judgement: Judgement) -> frozenset[str]:
+        """Only where kube-scheduler asks whom to preempt: for a pod that fits nowhere."""
+        nominator = self._memory.nominator
+        if nominator is None or view.limits.preemption != "on" or judgement.fits or not isinstance(subject, Subject):
+            return frozenset()
+        if subject.pod.metadata.uid in self._memory.nominations:
+            return frozenset()
+        return resolvable(view, subject, nominator.terms(subject.pod), list(judgement.refused))
+
+    def _result(
+        self, pod: Pod, offered: list[str], refused: Mapping[str, str], resolvable: frozenset[str]
+    ) -> ExtenderFilterResult:
+        """The one node on which victims make room for the pod is refused for now: on one that can never do
+        kube-scheduler would not wait for them, and clear the nomination.
         """
         nomination = self._memory.nominations.get(pod.metadata.uid)
-        if nomination is None or nomination.node not in refused:
+        if nomination is not None:
+            resolvable = frozenset((nomination.node,))
+        if resolvable.isdisjoint(refused):
             return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=dict(refused))
-        others = {name: reason for name, reason in refused.items() if name != nomination.node}
-        failed = {nomination.node: refused[nomination.node]}
+        failed = {name: reason for name, reason in refused.items() if name in resolvable}
+        others = {name: reason for name, reason in refused.items() if name not in resolvable}
         return ExtenderFilterResult(NodeNames=offered, FailedNodes=failed, FailedAndUnresolvableNodes=others)
 
     def _only(self, uid: str, node: str, names: tuple[str, ...]) -> ExtenderFilterResult:

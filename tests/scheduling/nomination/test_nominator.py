@@ -8,12 +8,9 @@ from app.api.errors import OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaimStatus
 from app.scheduling.nomination.nominations import MARK, mark_of
 from app.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
-from tests.support.scheduling.nominating import ADVISE, ON, alive, full, running, tried, until_bound, wanting
+from tests.support.scheduling.nominating import ADVISE, FOUR, ON, alive, full, running, tried, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
-
-FOUR = {"a": 1, "b": 2, "c": 2, "d": 2}
-"""All four devices are taken."""
 
 
 async def test_the_least_important_pod_makes_room(world: World, small: Objects) -> None:

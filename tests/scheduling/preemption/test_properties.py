@@ -15,9 +15,7 @@ from app.scheduling.limits import Limits
 from app.scheduling.preemption.choice import loss
 from app.scheduling.preemption.outcome import NoPreemption, Preemption
 from app.scheduling.preemption.search import Search
-from tests.support.scheduling.preempting import Situation
-
-Told = dict[str, Any]
+from tests.support.scheduling.preempting import Situation, Told
 
 PREEMPTOR = 5
 ALLOWANCE = 120

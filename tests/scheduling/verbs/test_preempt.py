@@ -1,8 +1,12 @@
-"""The preempt verb only ever leaves nodes out."""
+"""The preempt verb leaves nodes out, and adds victims where pods may be preempted for devices."""
 
 from __future__ import annotations
 
 from app.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims, Victims
+from app.scheduling.preemption.terms import Rules
+from app.scheduling.verbs.preempt import preempt
+from tests.support.scheduling.nominating import FOUR, full, wanting
+from tests.support.scheduling.preempting import Situation, Told
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
 
@@ -46,3 +50,101 @@ async def test_claims_that_cannot_be_decided_on_keep_no_node(world: World, small
         ExtenderPreemptionArgs(Pod=make_pod("p", "missing"), NodeNameToMetaVictims={"n1": TWO})
     )
     assert answer.NodeNameToMetaVictims == {}
+
+
+# --- more victims for devices -----------------------------------------------------------------------------------------
+
+
+def enlarged(told: Told, *proposed: str, violations: int = 0) -> tuple[str, int] | None:
+    """What becomes of these victims on n1: their names, and the violated budgets; None when the node is left out."""
+    situation = Situation(told)
+    victims = MetaVictims(Pods=[MetaPod(UID=f"uid-{name}") for name in proposed], NumPDBViolations=violations)
+    args = ExtenderPreemptionArgs(Pod=situation.preemptor, NodeNameToMetaVictims={"n1": victims})
+    found = preempt(situation.view, args, situation.terms).NodeNameToMetaVictims.get("n1")
+    return None if found is None else (names(found), found.NumPDBViolations)
+
+
+def names(victims: MetaVictims) -> str:
+    return " ".join(pod.UID.removeprefix("uid-") for pod in victims.Pods or ())
+
+
+ONE_EACH: Told = {
+    "nodes": {"n1": 3},
+    "pods": {
+        "cpu": {"priority": 3, "node": "n1"},
+        "four": {"priority": 4, "node": "n1", "has": ["d0"], "labels": {"app": "a"}},
+        "two": {"priority": 2, "node": "n1", "has": ["d1"], "labels": {"app": "a"}},
+        "high": {"priority": 20, "node": "n1", "has": ["d2"]},
+    },
+}
+
+
+def test_the_fewest_pods_with_devices_are_added_and_the_most_important_victim_comes_first() -> None:
+    assert enlarged(ONE_EACH, "cpu") == ("cpu two", 0)
+    assert enlarged({**ONE_EACH, "preemptor": {"wants": 2}}, "cpu") == ("four cpu two", 0)
+
+
+def test_nobody_is_added_to_victims_that_have_enough_devices_themselves() -> None:
+    assert enlarged(ONE_EACH, "four") == ("four", 0)
+
+
+def test_a_node_where_devices_cannot_be_freed_is_left_out() -> None:
+    assert enlarged({**ONE_EACH, "preemptor": {"wants": 3}}, "cpu") is None
+
+
+def test_budgets_are_counted_on_from_the_victims_that_were_proposed() -> None:
+    budgets = {"a": {"allowed": 1, "selects": {"app": "a"}}}
+    two = {**ONE_EACH, "budgets": budgets, "preemptor": {"wants": 2}}
+    assert enlarged(two, "cpu", violations=7) == ("four cpu two", 8)
+    assert enlarged(two, "two") == ("four two", 1)
+    assert enlarged({**two, "rules": {"violate_budgets": False}}, "two") is None
+
+
+def test_only_pods_of_the_node_are_added() -> None:
+    told = {"nodes": {"n1": 0, "n2": 0}, "network": 1}
+    pods = {"far": {"priority": 1, "node": "n2", "has": ["net/d0"]}, "cpu": {"priority": 1, "node": "n1"}}
+    assert enlarged({**told, "pods": pods}, "cpu") is None
+
+
+def test_a_node_with_a_victim_that_we_do_not_know_is_left_out() -> None:
+    assert enlarged(ONE_EACH, "cpu", "stranger") is None
+
+
+def test_where_nobody_was_proposed_making_room_is_left_to_us() -> None:
+    assert enlarged(ONE_EACH) is None
+    free = {**ONE_EACH, "nodes": {"n1": 4}}
+    assert enlarged(free) == ("", 0)
+
+
+def test_a_pod_that_must_never_preempt_gets_no_more_victims() -> None:
+    assert enlarged({**ONE_EACH, "preemptor": {"policy": "Never"}}, "cpu") is None
+
+
+def test_without_terms_nobody_is_added() -> None:
+    situation = Situation({**ONE_EACH, "rules": {}})
+    assert situation.terms.rules == Rules()
+    args = ExtenderPreemptionArgs(
+        Pod=situation.preemptor, NodeNameToMetaVictims={"n1": MetaVictims(Pods=[MetaPod(UID="uid-cpu")])}
+    )
+    assert preempt(situation.view, args).NodeNameToMetaVictims == {}
+
+
+async def test_with_preemption_on_the_service_adds_victims(world: World, small: Objects) -> None:
+    service = await full(world, small, FOUR)
+    world.add(make_pod("cpu", node="n1", priority=0), *wanting("p", 10))
+    await world.settle(1.0)
+    given = {"n1": MetaVictims(Pods=[MetaPod(UID="uid-cpu")])}
+    args = ExtenderPreemptionArgs(Pod=world.api.pod("p"), NodeNameToMetaVictims=given)
+    answer = await service.extender.preempt(args)
+    assert {name: names(victims) for name, victims in answer.NodeNameToMetaVictims.items()} == {"n1": "a cpu"}
+
+
+async def test_while_room_is_made_for_a_pod_nobody_else_makes_more(world: World, small: Objects) -> None:
+    service = await full(world, small, FOUR)
+    world.api.stopping["a"] = 20.0
+    world.add(*wanting("p", 10))
+    assert (await service.filter(world.api.pod("p"))).NodeNames == []
+    await world.settle(3.0)
+    assert world.api.evicted == ["a"]
+    args = ExtenderPreemptionArgs(Pod=world.api.pod("p"), NodeNameToMetaVictims={"n2": TWO})
+    assert (await service.extender.preempt(args)).NodeNameToMetaVictims == {}

@@ -13,6 +13,9 @@ from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 
 ON = Limits(preemption="on", scheduler_names=frozenset({"dra-scheduler"}))
+FOUR = {"a": 1, "b": 2, "c": 2, "d": 2}
+"""All four devices are taken."""
+
 ADVISE = msgspec.structs.replace(ON, preemption="advise")
 
 

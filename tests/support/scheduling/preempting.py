@@ -41,6 +41,7 @@ from app.scheduling.view import View
 from tests.support.simulation.virtualtime import START
 
 Json = Mapping[str, Any]
+Told = dict[str, Any]
 
 DRIVER = "gpu"
 GROUP = "scheduling.k8s.io"
