@@ -29,11 +29,13 @@ BREACHES = {
         ("app/scheduling/view.py", "import app.scheduling.wakeups"),
         ("app/scheduling/bind/attempt.py", "import app.scheduling.verbs.filter"),
         ("app/scheduling/newmodule.py", "import app.scheduling.view"),
+        ("app/scheduling/judgement.py", "import app.scheduling.diagnosis.report"),
     ],
     "questions": [
         ("app/scheduling/judgement.py", "import app.scheduling.wakeups"),
         ("app/scheduling/verbs/preempt.py", "import app.scheduling.intake"),
         ("app/scheduling/verbs/explain.py", "import app.scheduling.inquiries"),
+        ("app/scheduling/diagnosis/ground.py", "import app.scheduling.inquiries"),
     ],
     "ports": [
         ("app/scheduling/bind/claimwrite.py", "import app.kube.writer"),

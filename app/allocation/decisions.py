@@ -25,9 +25,11 @@ from app.allocation.explanation import explain
 from app.allocation.lane import FREE, SEARCHING, Exhausted, Lane, Waiting
 from app.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
 from app.allocation.questions import Answer, Overrun, Searched, SearchQuestion
-from app.allocation.requests import Filter, PreparedClaims, Ready, class_names, prepare
+from app.allocation.requests import Filter, PreparedClaims, Ready, class_names, filter_of, prepare
 from app.allocation.result import ShareIDs
 from app.allocation.score import PrioritizedList, Scorer
+from app.allocation.tally import NodeTally
+from app.allocation.tallying import tally
 from app.api.resource import ResourceClaim
 from app.cel import TooMuch, Work
 from app.devices.cluster import Cluster
@@ -127,6 +129,44 @@ class Decisions:
     def spend(self, units: int) -> None:
         """Count work that somebody does to ask the next question. Raises Exhausted and Waiting."""
         self._lane.spend(units)
+
+    def apart(self) -> Decisions:
+        """The decisions on the same state, with a memory of their own: for questions about claims that nobody has made,
+        which would push out what is remembered of those that somebody did.
+        """
+        found = copy(self)
+        found._memory = _Memory()
+        return found
+
+    def alike(
+        self, claims: Sequence[ResourceClaim], nodes: Iterable[str], attributes: Iterable[str] = ()
+    ) -> Mapping[str, Hashable]:
+        """A key for each node that is known, the same for nodes that only their names tell apart: to these claims, to
+        others with the same selectors for any class, and to constraints on these attributes as well. Raises Exhausted
+        and Waiting.
+        """
+        cluster, lane = self._cluster, self._lane
+        prepared = self._prepare(claims)
+        looked = focus(prepared) if isinstance(prepared, PreparedClaims) else None
+        filters = [filter_of(known, cluster.features) for known in cluster.classes.values()]
+        names = set(attributes).union(looked.attributes if looked is not None else ())
+        reads = reads_of((*filters, *(looked.filters if looked is not None else ())), sorted(names), lane)
+        if reads not in self._memory.reductions:
+            self._memory.reductions[reads] = Reduction(reads)
+        reduction, states = self._memory.reductions[reads], self._memory.states
+        found: dict[str, Hashable] = {}
+        for name in nodes:
+            seen = cluster.inventory.nodes.seen.get(name)
+            if seen is None:
+                continue
+            seen = cluster.inventory.nodes.current(seen)
+            pools = [item for item in seen.pools if item.pool is not None]
+            found[name] = seen.error or tuple(
+                (reduction.shape(item, item.pool, lane), states.of(item.pool, cluster.ledger.holdings(item.pool.id)))
+                for item in pools
+                if item.pool is not None
+            )
+        return found
 
     # --- many nodes --------------------------------------------------------------------------------------------------
 
@@ -258,6 +298,15 @@ class Decisions:
         holdings, budget = self._holdings(view), self._step_budget
         try:
             return lane.attempt(lambda work: explain(prepared, view, holdings, budget, lane, work))
+        except TooMuch:
+            raise Waiting(SEARCHING) from None
+
+    def tally(self, claims: Sequence[ResourceClaim], node: str) -> NodeTally:
+        """How many devices of the node each rule leaves the claims. Raises Waiting."""
+        view, lane, prepared = self._view(node), self._lane, self._prepare(claims)
+        holdings, budget = self._holdings(view), self._step_budget
+        try:
+            return lane.attempt(lambda work: tally(prepared, view, holdings, budget, lane, work))
         except TooMuch:
             raise Waiting(SEARCHING) from None
 

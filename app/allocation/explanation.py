@@ -8,8 +8,8 @@ is left can be refused by the other requests only, and then `stuck` says at whic
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import Final, Literal
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, NamedTuple
 
 from app.allocation.allocator import lacking
 from app.allocation.lane import FREE, Lane
@@ -29,7 +29,7 @@ from app.allocation.plan import (
     undecided,
 )
 from app.allocation.proofs.bounds import Bounds
-from app.allocation.proofs.demands import Choice, Demand, available, dry_devices
+from app.allocation.proofs.demands import Choice, Demand, dry_devices
 from app.allocation.proofs.pruning import Pruning
 from app.allocation.requests import PreparedClaims
 from app.allocation.result import allocations
@@ -135,6 +135,20 @@ def _last_rule(item: RequestExplanation) -> Rule | Literal["pools"]:
 
 
 def _requests(task: Task) -> Iterator[RequestExplanation]:
+    for found in taken_away(task):
+        yield _explained(task, found.option, found.by_rule, found.left)
+
+
+class TakenAway(NamedTuple):
+    """As masks: what each rule takes away from an option at the start of the search, and what is left."""
+
+    option: Option
+    by_rule: Mapping[Rule, int]
+    left: int
+
+
+def taken_away(task: Task) -> Iterator[TakenAway]:
+    """For each option of each request, in order. Raises what the lane does."""
     state = State(task)
     dry = dry_devices(task, state)
     bounds = Bounds(task)
@@ -148,13 +162,13 @@ def _requests(task: Task) -> Iterator[RequestExplanation]:
             for rule, gone in (
                 ("in use", left & owned),
                 ("capacity", left & ~owned & ~_roomy(option)),
-                ("counters", left & ~owned & _roomy(option) & ~available(state, option, dry)),
+                ("counters", 0 if option.admin else left & ~owned & _roomy(option) & dry),
             ):
                 taken[rule] |= gone
                 left &= ~gone
             unmatched = left & ~_matching(state, bounds, option, left)
             taken["constraint"] = unmatched
-            yield _explained(task, option, taken, left & ~unmatched)
+            yield TakenAway(option, taken, left & ~unmatched)
 
 
 def _roomy(option: Option) -> int:
@@ -172,7 +186,7 @@ def _matching(state: State, bounds: Bounds, option: Option, left: int) -> int:
     return narrowed[0].mask if narrowed else 0
 
 
-def _explained(task: Task, option: Option, taken: dict[Rule, int], left: int) -> RequestExplanation:
+def _explained(task: Task, option: Option, taken: Mapping[Rule, int], left: int) -> RequestExplanation:
     found = tuple(
         Loss(rule, taken[rule].bit_count(), _names(task.view, taken[rule])) for rule in RULES if taken.get(rule)
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from app.api.meta import Condition, Object, ObjectMeta
 from app.api.quantity import Quantity
 
@@ -29,8 +31,17 @@ class NodeSelector(Object, frozen=True, gc=False):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
+class Taint(Object, frozen=True, gc=False):
+    """Of a node; keeps pods away that do not tolerate it when its effect is NoSchedule or NoExecute."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
 class NodeSpec(Object, frozen=True, gc=False):
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
 
 
 class NodeStatus(Object, frozen=True, gc=False):
@@ -60,14 +71,49 @@ class ResourceRequirements(Object, frozen=True, gc=False):
     limits: dict[str, Quantity] = {}
 
 
+class ContainerPort(Object, frozen=True, gc=False):
+    host_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
 class Container(Object, frozen=True, gc=False):
     name: str = ""
+    ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
     resources: ResourceRequirements = ResourceRequirements()
 
 
 class PodSchedulingGroup(Object, frozen=True, gc=False):
     pod_group_name: str | None = None
+
+
+class Toleration(Object, frozen=True, gc=False):
+    """Of the taints of nodes."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class NodeAffinity(Object, frozen=True, gc=False):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+
+
+class Present(Object, frozen=True, gc=False):
+    """Something of which only matters that it is there."""
+
+
+class Affinity(Object, frozen=True, gc=False):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: Present | None = None
+    pod_anti_affinity: Present | None = None
+
+
+class PodSchedulingGate(Object, frozen=True, gc=False):
+    name: str
 
 
 class PodSpec(Object, frozen=True, gc=False):
@@ -79,6 +125,11 @@ class PodSpec(Object, frozen=True, gc=False):
     init_containers: tuple[Container, ...] = ()
     overhead: dict[str, Quantity] = {}
     resource_claims: tuple[PodResourceClaim, ...] = ()
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[Present, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
     termination_grace_period_seconds: int | None = None
 

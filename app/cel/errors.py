@@ -49,31 +49,37 @@ class CelCompileError(ValueError):
 
 
 class CelRuntimeError(Exception):
-    """The selector failed for one device. `message` is in upstream's words, `hint` says what to do about it."""
+    """The selector failed for one device. `message` is in upstream's words, `hint` says what to do about it; `key` is
+    the name that the device does not have, where it is about one.
+    """
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", key: str = "") -> None:
         self.message = message = shown(message, LONGEST)
         self.hint = hint
+        self.key = key
         super().__init__(f"{message} ({hint})" if hint else message)
 
     def again(self) -> CelRuntimeError:
         """The same error, to be raised."""
-        return CelRuntimeError(self.message, self.hint)
+        return CelRuntimeError(self.message, self.hint, self.key)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CelRuntimeError, (self.message, self.hint)
+        return CelRuntimeError, (self.message, self.hint, self.key)
 
 
 class Fault(Exception):
     """An error while evaluating: `&&`, `||` and their like may absorb it."""
 
-    def __init__(self, message: str, kind: Kind = "other") -> None:
+    def __init__(self, message: str, kind: Kind = "other", key: str = "") -> None:
         self.kind = kind
+        self.key = key
         super().__init__(shown(message, LONGEST))
 
 
 class Abort(Exception):
     """The end of an evaluation that nothing absorbs: too costly, or what makes upstream's evaluator panic."""
+
+    key: Final = ""
 
     def __init__(self, message: str, kind: Kind = "other") -> None:
         self.kind = kind
@@ -103,3 +109,8 @@ def _locate(expression: str, offset: int | None) -> tuple[int, int, str]:
     first = max(0, min(column - _WIDTH // 2, len(line_text) - _WIDTH))
     shown = line_text[first : first + _WIDTH].replace("\t", " ")
     return line, column, f" | {shown}\n | {'.' * (column - first)}^"
+
+
+def excerpt(expression: str, offset: int) -> str:
+    """The line of the expression with a pointer below the place, as compile errors show it."""
+    return _locate(expression, offset)[2]

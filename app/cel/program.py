@@ -89,7 +89,7 @@ class Program:
             while value.__class__ is Option and value is not NONE:  # of dynamic type, counts as what is in it
                 value = value.content
         except (Fault, Abort) as error:
-            raise CelRuntimeError(str(error), hint_for_fault(error.kind)) from None
+            raise CelRuntimeError(str(error), hint_for_fault(error.kind), error.key) from None
         except RecursionError as error:
             unexpected("selector", error, expression=self.expression)
             raise CelRuntimeError("the values are nested too deeply") from None

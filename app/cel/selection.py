@@ -39,7 +39,7 @@ def select(value: Any, key: Any) -> Any:
         return found
     if value.__class__ is list:
         raise Fault(f"index out of bounds: {key}", "out of bounds")
-    raise Fault(f"no such key: {describe(key)}", "missing key")
+    raise Fault(f"no such key: {describe(key)}", "missing key", key if key.__class__ is str else "")
 
 
 def look_up(value: Any, key: Any) -> tuple[Any, bool]:

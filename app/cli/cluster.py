@@ -22,7 +22,7 @@ from app.kube.credentials import ClientSettings
 from app.kube.discovery import Served, discover
 from app.kube.mirror import Callbacks, Mirror
 from app.kube.pages import list_pages
-from app.kube.resources import BUDGETS, PODS, RESTRICTED, Resource, followed, resource_slices
+from app.kube.resources import BUDGETS, PODS, Resource, followed, resource_slices
 from app.kube.snapshot import list_all
 from app.kube.watches import UNFINISHED_PODS
 from app.placement.placement import Placement
@@ -72,14 +72,14 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 async def read_cluster(kubeconfig: str, context: str, features: FeatureGates, *, evictions: bool = False) -> Snapshot:
-    """Read everything. `evictions`: also what says who may be evicted and where he may go. Raises ApiError when the API
+    """Read everything. `evictions`: also what says who may be evicted. Raises ApiError when the API
     server gives no answer, CredentialsError without its address.
     """
 
     async def read(client: KubeClient, served: Served) -> Snapshot:
         cluster, pods = Cluster(features), Pods()
         for kind in followed(served):
-            await _read_kind(client, RESTRICTED.get(kind.plural, kind) if evictions else kind, cluster, pods)
+            await _read_kind(client, kind, cluster, pods)
         budgets, problems = await list_all(client, BUDGETS) if evictions else ([], [])
         if problems:
             raise problems[0]

@@ -140,6 +140,11 @@ class Inventory:
         seen = self.nodes.seen.get(node)
         return self.nodes.current(seen).found if seen is not None else ()
 
+    def own_slices(self, node: str) -> Iterator[ResourceSlice]:
+        """The slices that the node itself publishes, shared counters included, with the taints of rules."""
+        for id in self.nodes.own_pools(node):
+            yield from (item for item in self._pools[id].slices.values() if item.spec.node_name == node)
+
     def nodes_seeing(self, pool: PoolID) -> Iterator[str]:
         """The known nodes that are up to date and see the pool."""
         return self.nodes.seeing(pool)

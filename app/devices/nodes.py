@@ -194,6 +194,10 @@ class Nodes(Mapping[str, Node]):
         pool = gather_pool(published.id, counters, "", {}, self._features, _no_block, published.peers)
         return SeenPool(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
 
+    def own_pools(self, name: str) -> Iterable[PoolID]:
+        """The pools with slices of the node's own."""
+        return self._own.get(name, {})
+
     def use_changed(self, pool: PoolID) -> None:
         """Devices of the pool were taken or given back."""
         seeing = self._open.get(pool)

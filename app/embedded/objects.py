@@ -7,22 +7,16 @@ from __future__ import annotations
 
 import msgspec
 
-from app.api.core import Pod
+from app.api.core import Node, Pod, PodSpec
 from app.api.decoding import decode
 from app.api.meta import Condition, Object, ObjectMeta
 from app.api.resource import GROUP
-from app.api.restrictions import RestrictedNode, RestrictedPodSpec
 from app.kube.resources import Resource
 
 
-class SchedulingGate(Object, frozen=True, gc=False):
-    name: str
-
-
-class FullPodSpec(RestrictedPodSpec, frozen=True, gc=False):
+class FullPodSpec(PodSpec, frozen=True, gc=False):
     """What scheduler and kubelet read of a pod's spec."""
 
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
     restart_policy: str = "Always"
 
 
@@ -35,7 +29,8 @@ class FullPod(Pod, frozen=True, gc=False):
         return next((found for found in self.status.conditions if found.type == "PodScheduled"), None)
 
 
-FullNode = RestrictedNode
+class FullNode(Node, frozen=True, gc=False):
+    """As decisions read it."""
 
 
 class TemplateMeta(Object, frozen=True, gc=False):

@@ -5,7 +5,7 @@ A `Resource` is pure data plus a decoder; it promises that `decode` gives the v1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
@@ -18,7 +18,6 @@ from app.api.decoding import UNDECODABLE, decode
 from app.api.errors import NOT_FOUND, NotFoundError
 from app.api.meta import Object
 from app.api.policy import PodDisruptionBudget
-from app.api.restrictions import RestrictedNode, RestrictedPod
 from app.api.salvage import Salvaged, salvage
 from app.kube.discovery import Served
 
@@ -135,14 +134,6 @@ def _slice_v1beta1(data: bytes | msgspec.Raw) -> v1.ResourceSlice:
     return decode(v1beta1.ResourceSlice, data).convert()
 
 
-def _restricted_node(data: bytes | msgspec.Raw) -> RestrictedNode:
-    return decode(RestrictedNode, data)
-
-
-def _restricted_pod(data: bytes | msgspec.Raw) -> RestrictedPod:
-    return decode(RestrictedPod, data)
-
-
 NODES: Resource[Node] = Resource("", "v1", "nodes", "Node", _node)
 PODS: Resource[Pod] = Resource("", "v1", "pods", "Pod", _pod, namespaced=True)
 
@@ -154,13 +145,6 @@ def _budget(data: bytes | msgspec.Raw) -> PodDisruptionBudget:
 BUDGETS: Resource[PodDisruptionBudget] = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", _budget, namespaced=True
 )
-
-
-RESTRICTED: Mapping[str, Resource[Any]] = {
-    "nodes": msgspec.structs.replace(NODES, decode=_restricted_node),
-    "pods": msgspec.structs.replace(PODS, decode=_restricted_pod),
-}
-"""By plural: the same with what says which nodes a pod may be on."""
 
 
 def resource_claims(version: str) -> Resource[v1.ResourceClaim]:

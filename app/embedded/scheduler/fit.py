@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint
 from app.api.quantity import Quantity
-from app.api.restrictions import Taint, tolerates
+from app.api.restrictions import tolerates
 from app.embedded.objects import FullNode, FullPod
 from app.embedded.scheduler.wakeups import Refuser
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from app.api.core import Node, Pod
-from app.api.restrictions import RestrictedNode, RestrictedPod, Taint, Toleration, tolerates
+from app.api.core import Node, Pod, Taint
+from app.api.restrictions import tolerates
 from app.devices.nodeselector import NodeSelectorError, matches
 from app.placement.load import NO_LOAD, Load, Loads, allocatable, load_of
 
@@ -63,21 +63,19 @@ class Surroundings:
 
 def may_be_on(pod: Pod, node: Node) -> bool:
     """Whether nothing that the two say keeps the pod from the node."""
-    tolerations: tuple[Toleration, ...] = pod.spec.tolerations if isinstance(pod, RestrictedPod) else ()
     taints = [taint for taint in _taints(node) if taint.effect in _HARD]
-    if not all(any(tolerates(toleration, taint) for toleration in tolerations) for taint in taints):
+    if not all(any(tolerates(toleration, taint) for toleration in pod.spec.tolerations) for taint in taints):
         return False
-    return not isinstance(pod, RestrictedPod) or _is_selected(pod, node)
+    return _is_selected(pod, node)
 
 
 def _taints(node: Node) -> Iterable[Taint]:
     if node.spec.unschedulable:
         yield Taint(_UNSCHEDULABLE, effect="NoSchedule")
-    if isinstance(node, RestrictedNode):
-        yield from node.spec.taints
+    yield from node.spec.taints
 
 
-def _is_selected(pod: RestrictedPod, node: Node) -> bool:
+def _is_selected(pod: Pod, node: Node) -> bool:
     labels = node.metadata.labels
     if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
         return False

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from app.allocation.decisions import Decisions
+from app.api.core import Node, Pod
 from app.api.decoding import convert
 from app.api.features import FeatureGates
 from app.api.policy import PodDisruptionBudget
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from app.api.restrictions import RestrictedNode, RestrictedPod
 from app.devices.cluster import Cluster
 from app.scheduling.compaction.advice import Advice
 from app.scheduling.compaction.compaction import MOST_MOVES, MOST_QUESTIONS, Compaction, Wish
@@ -77,9 +77,7 @@ class Compacting:
         amounts = {"cpu": str(fields.get("cpu", 64)), "memory": "256Gi"}
         spec = {key: value for key, value in fields.items() if key in ("taints", "unschedulable")}
         metadata = {"name": name, "labels": fields.get("labels", {})}
-        self.cluster.apply(
-            convert(RestrictedNode, {"metadata": metadata, "spec": spec, "status": {"allocatable": amounts}})
-        )
+        self.cluster.apply(convert(Node, {"metadata": metadata, "spec": spec, "status": {"allocatable": amounts}}))
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         published = {"driver": DRIVER, "pool": pool, "nodeName": name, "devices": devices}
         self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": name}, "spec": published}))
@@ -111,7 +109,7 @@ class Compacting:
         )
 
     def pod(self, name: str, node: str = "", *, cpu: int = 1, owner: str = "ReplicaSet", shares: str = "",
-            **more: Any) -> RestrictedPod:  # fmt: skip
+            **more: Any) -> Pod:  # fmt: skip
         """A pod whose claim has its name."""
         metadata: Json = {"name": name, "namespace": NAMESPACE, "uid": name}
         metadata |= {key: value for key, value in more.items() if key in METADATA}
@@ -122,7 +120,7 @@ class Compacting:
         claims = [{"name": "gpu", "resourceClaimName": name}]
         claims += [{"name": other, "resourceClaimName": other} for other in shares.split()]
         spec = {"schedulerName": "dra-scheduler", "containers": [container], "resourceClaims": claims} | spec
-        return convert(RestrictedPod, {"metadata": metadata, "spec": spec | {"nodeName": node}})
+        return convert(Pod, {"metadata": metadata, "spec": spec | {"nodeName": node}})
 
     # --- questions --------------------------------------------------------------------------------------------------
 

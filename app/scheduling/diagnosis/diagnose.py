@@ -1,0 +1,123 @@
+"""The diagnosis of a pod, made of what the others find.
+
+Promises: the decision is the one that the verbs would make now, on the same state; nothing is changed or remembered. It
+is made in small steps, and the work is bounded whatever the cluster's size: nodes are asked about in groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from app.api.core import Pod
+from app.api.resource import ResourceClaim
+from app.scheduling.diagnosis import summary
+from app.scheduling.diagnosis.edits import claims_with_targets, places
+from app.scheduling.diagnosis.ground import Ground, survey
+from app.scheduling.diagnosis.nodegroups import node_groups
+from app.scheduling.diagnosis.noderules import unchecked
+from app.scheduling.diagnosis.pace import Pace, Steps
+from app.scheduling.diagnosis.remedies import remedies
+from app.scheduling.diagnosis.report import ClaimState, Diagnosis, NodeGroup
+from app.scheduling.diagnosis.situation import Situation, situation
+from app.scheduling.view import View
+
+EXAMPLES = 5
+MOST_ATTRIBUTES = 16
+
+
+def diagnose(
+    view: View, pod: Pod, names: Sequence[str] | None = None, claims: Iterable[ResourceClaim] = ()
+) -> Diagnosis:
+    """Why the pod does not run on these nodes (all by default), and what helps. `claims`: some that it would have."""
+    steps = diagnosing(view, pod, names, claims)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Diagnosis = end.value
+            return found
+
+
+def diagnosing(
+    view: View, pod: Pod, names: Sequence[str] | None = None, claims: Iterable[ResourceClaim] = ()
+) -> Steps[Diagnosis]:
+    """As `diagnose`, in steps of a few milliseconds. When the state changes between steps the answer is about both."""
+    base = situation(view, pod, claims)
+    if pod.spec.node_name:
+        return _bound(base)
+    pace = Pace(base.view)
+    known = sorted(view.cluster.nodes) if names is None else list(names)
+    ground = yield from survey(base, known, pace, _attributes(base))
+    whole = summary.of_pod(base)
+    found = yield from node_groups(ground, pace)
+    fits = [] if whole is not None else [group for group in found if group.fits]
+    told = whole or (summary.of_nodes(found, _entries(base)) if not fits else summary.Summary("", ""))
+    helping = () if fits else (yield from remedies(ground, found, pace))
+    return Diagnosis(
+        pod=pod.metadata.key,
+        uid=pod.metadata.uid,
+        state="fits" if fits else "refused",
+        rule=told.rule,
+        summary=told.text,
+        claim=told.claim,
+        nodes=len(ground.names),
+        fits=sum(group.count for group in fits),
+        examples=_examples(ground, fits),
+        devices_fit=sum(group.count for group in found if group.verdict == "fits"),
+        claims=tuple(_claims(base)),
+        groups=tuple(found),
+        remedies=helping,
+        unchecked=tuple(unchecked(pod)),
+        complete=pace.complete,
+        work=pace.trials,
+    )
+
+
+def _bound(base: Situation) -> Diagnosis:
+    pod = base.pod
+    return Diagnosis(
+        pod=pod.metadata.key,
+        uid=pod.metadata.uid,
+        state="bound",
+        rule="",
+        summary=f"the pod is bound to node {pod.spec.node_name}",
+        nodes=len(base.view.cluster.nodes),
+        claims=tuple(_claims(base)),
+    )
+
+
+def _attributes(base: Situation) -> list[str]:
+    """What constraints compare that may be tried instead of the pod's: only claims with constraints look at any."""
+    constrained = any(claim.spec.devices.constraints for claim, _ in claims_with_targets(base))
+    if not constrained:
+        return []
+    found: dict[str, None] = {}
+    for name in list(base.view.cluster.nodes)[:1]:
+        seen = base.view.cluster.inventory.view(name)
+        for device in seen.devices if seen is not None else ():
+            driver = device.model.traits.driver
+            for attribute in device.model.traits.attributes:
+                found[attribute if "/" in attribute else f"{driver}/{attribute}"] = None
+    return sorted(found)[:MOST_ATTRIBUTES]
+
+
+def _entries(base: Situation) -> summary.Names:
+    """How the pod calls its claims: those from templates by the name in its spec."""
+    return {
+        claim.metadata.key: summary.Name(target.entry, sum(1 for _ in places(claim, target)))
+        for claim, target in claims_with_targets(base)
+    }
+
+
+def _examples(ground: Ground, fits: Sequence[NodeGroup]) -> tuple[str, ...]:
+    return tuple(sorted(name for group in fits for name in group.nodes)[:EXAMPLES])
+
+
+def _claims(base: Situation) -> Iterable[ClaimState]:
+    for claim, target in claims_with_targets(base):
+        allocated = None
+        if claim.allocation is not None:
+            allocated = tuple("/".join(result.id) for result in claim.allocation.devices.results)
+        template = target.name if target.object == "ResourceClaimTemplate" else ""
+        consumers = len(claim.status.reserved_for)
+        yield ClaimState(claim.metadata.key, target.entry, template, allocated, consumers)

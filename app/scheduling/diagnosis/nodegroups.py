@@ -1,0 +1,140 @@
+"""Nodes of which the same is to be said, with the account of one of them.
+
+Promises: at most `EXAMINED` groups of nodes are looked at in detail, the largest first; the others are told by number.
+Names of devices and nodes do not tell nodes apart: thousands of equal nodes are one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from app.allocation.plan import NO_SOLUTION, Failure, Unfit, Verdict
+from app.allocation.tally import NodeTally, RequestTally
+from app.devices.holders import holders
+from app.devices.usage import DeviceUse
+from app.scheduling.claims import Refusal
+from app.scheduling.diagnosis.ground import Ground
+from app.scheduling.diagnosis.pace import Pace, Steps
+from app.scheduling.diagnosis.report import BindingRule, Constraint, Holder, NodeGroup, Request
+from app.scheduling.diagnosis.situation import Situation
+from app.scheduling.judgement import pending_on
+from app.scheduling.view import View
+
+EXAMINED: Final = 48
+NAMED: Final = 5
+UNKNOWN: Final = "nobody can say yet"
+
+
+class _Account(msgspec.Struct, frozen=True):
+    """What is said of the devices of a node."""
+
+    fits: bool
+    reason: str
+    tally: NodeTally | None = None
+
+
+def node_groups(ground: Ground, pace: Pace) -> Steps[list[NodeGroup]]:
+    """All nodes, the largest groups first."""
+    members: dict[Hashable, list[str]] = {}
+    accounts: dict[Hashable, _Account] = {}
+    for number, group in enumerate(ground.groups):
+        account: _Account | None = None
+        if number < EXAMINED:
+            account = yield from _account(ground.base, group[0], pace)
+            yield
+        else:
+            pace.complete = False
+        what = account and (account.fits, account.reason, account.tally and account.tally.anonymous())
+        for name in group:
+            key = what, tuple(found.rule for found in ground.obstacles[name])
+            members.setdefault(key, []).append(name)
+            if account is not None:
+                accounts.setdefault(key, account)
+    found = [_group(ground, names, accounts.get(key)) for key, names in members.items()]
+    return sorted(found, key=lambda group: -group.count)
+
+
+def _account(base: Situation, name: str, pace: Pace) -> Steps[_Account | None]:
+    subject, node = base.subject, base.node(name)
+    if isinstance(subject, Refusal):
+        return _Account(False, subject.reason)
+    if isinstance(subject, Failure):
+        return _Account(False, subject.error)
+    assert node is not None, name
+    pending = pending_on(subject, node)
+    if isinstance(pending, Unfit):
+        return _Account(False, pending.reason)
+    if not pending.claims:
+        return _Account(True, "")
+    found = yield from pace.turn(lambda view: view.decisions.tally(pending.claims, name))
+    if found is None:
+        return _Account(False, UNKNOWN)
+    return _Account(found.verdict == "fits", found.reason, found)
+
+
+def _group(ground: Ground, names: Sequence[str], account: _Account | None) -> NodeGroup:
+    shown = tuple(names[:NAMED])
+    obstacles = ground.obstacles[names[0]]
+    if account is None:
+        return NodeGroup(len(names), shown, "undecided", NO_SOLUTION, obstacles, examined=False)
+    tally = account.tally
+    if tally is None:
+        verdict: Verdict = "fits" if account.fits else "refused"
+        return NodeGroup(len(names), shown, verdict, account.reason, obstacles, example=names[0])
+    in_use = _in_use(ground.base.view, tally)
+    return NodeGroup(
+        count=len(names),
+        nodes=shown,
+        verdict=tally.verdict,
+        reason=tally.reason,
+        obstacles=obstacles,
+        example=tally.node,
+        requests=tuple(
+            Request(request, _binding(request), tuple(_holders(ground.base.view, request, in_use)))
+            for request in tally.requests
+        ),
+        constraints=tuple(Constraint(**msgspec.structs.asdict(found)) for found in tally.constraints),
+        pools=tally.pools,
+        cause=tally.stuck.cause if tally.stuck is not None and not tally.stuck.after else "",
+        wanted=tally.wanted,
+        available=tally.available,
+    )
+
+
+def _binding(request: RequestTally) -> BindingRule:
+    """The rule after which too few devices were left; empty when there are enough."""
+    if request.left >= request.wanted:
+        return ""
+    left = request.offered
+    if left < request.wanted:
+        return "class" if not left else "offered"
+    for loss in request.losses:
+        left -= loss.count
+        if left < request.wanted:
+            return loss.rule
+    return "offered"
+
+
+# --- holders ----------------------------------------------------------------------------------------------------------
+
+
+def _in_use(view: View, tally: NodeTally) -> Mapping[tuple[str, str], Mapping[str, DeviceUse]]:
+    pools = {device[:2] for request in tally.requests for device in request.held}
+    return {pool: view.ledger.in_use(pool) for pool in pools}
+
+
+def _holders(
+    view: View, request: RequestTally, in_use: Mapping[tuple[str, str], Mapping[str, DeviceUse]]
+) -> list[Holder]:
+    found: dict[str, Holder] = {}
+    for device in request.held:
+        for holder in holders(view.ledger, in_use[device[:2]].get(device[2])):
+            namespace, slash, _ = holder.claim.partition("/")
+            known = found.get(holder.claim)
+            count = known.devices + 1 if known is not None else 1
+            pods = tuple(f"{namespace}/{name}" for name in holder.pods) if slash else ()
+            found[holder.claim] = Holder(holder.claim, pods, count, holder.in_flight)
+    return sorted(found.values(), key=lambda holder: (-holder.devices, holder.claim))

@@ -1,0 +1,170 @@
+"""What keeps a pod from a node besides devices.
+
+Promises: pure. Only rules that need nothing but the node, its pods and the pod: cordons, taints, node selector and
+required affinity, host ports, room for pods and resources. `unchecked` says what is left out.
+
+Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/{nodeunschedulable,tainttoleration,nodename,nodeaffinity,
+nodeports,noderesources}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from app.api.core import Node, NodeSelector, Pod, Taint
+from app.api.quantity import Format, Quantity
+from app.api.restrictions import tolerates
+from app.devices.nodeselector import NodeSelectorError, parse
+from app.scheduling.diagnosis.report import NodeRule, Obstacle
+
+UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+KEEPING_AWAY: Final = frozenset(("NoSchedule", "NoExecute"))
+_OWN_RULES: Final[Mapping[str, NodeRule]] = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral-storage"}
+_BYTES: Final = frozenset(("memory", "ephemeral-storage"))
+
+Amounts = Mapping[str, int]
+"""Resource to nano units."""
+
+
+def requested(pod: Pod) -> dict[str, int]:
+    """What the pod asks of its node: containers together or the largest init container, sidecars with both (PodRequests
+    of component-helpers/resource).
+    """
+    total: dict[str, int] = {}
+    for container in pod.spec.containers:
+        _add(total, container.resources.requests)
+    if pod.spec.init_containers:
+        before: dict[str, int] = {}
+        peak: dict[str, int] = {}
+        for container in pod.spec.init_containers:
+            alone = dict(before)
+            _add(alone, container.resources.requests)
+            for name, amount in alone.items():
+                peak[name] = max(peak.get(name, 0), amount)
+            if container.restart_policy == "Always":
+                before = alone
+        for name, amount in before.items():
+            total[name] = total.get(name, 0) + amount
+        for name, amount in peak.items():
+            total[name] = max(total.get(name, 0), amount)
+    _add(total, pod.spec.overhead)
+    return total
+
+
+def _add(total: dict[str, int], more: Mapping[str, Quantity]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount.nano
+
+
+def amount_text(resource: str, nano: int) -> str:
+    """An amount of the resource as people write it."""
+    return Quantity(nano, Format.BINARY_SI if resource in _BYTES else Format.DECIMAL_SI).text
+
+
+Port = tuple[str, str, int]
+"""(IP, protocol, port of the node)"""
+
+
+def ports(pod: Pod) -> frozenset[Port]:
+    """The ports of its node that the pod wants."""
+    return frozenset(
+        (port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+        for container in pod.spec.containers
+        for port in container.ports
+        if port.host_port > 0
+    )
+
+
+def conflicting(wanted: frozenset[Port], taken: frozenset[Port]) -> Port | None:
+    """One of the wanted ports that is taken already: the wildcard address takes all addresses."""
+    for port in sorted(wanted):
+        for other in taken:
+            if port[1:] == other[1:] and (port[0] == other[0] or "0.0.0.0" in (port[0], other[0])):
+                return port
+    return None
+
+
+class Wants:
+    """What one pod wants of a node. `by_devices`: resources that a device class stands behind, which a node that does
+    not have them may provide all the same.
+    """
+
+    def __init__(self, pod: Pod, by_devices: frozenset[str] = frozenset()) -> None:
+        self.pod = pod
+        self.amounts: Amounts = requested(pod)
+        self.ports = ports(pod)
+        self._by_devices = by_devices
+        self._tolerated: dict[Taint, bool] = {}
+        self._affinity = _required(pod)
+
+    def obstacles(self, node: Node, used: Amounts, pods: int, taken: frozenset[Port]) -> Iterator[Obstacle]:
+        """All that keeps the pod away. `used` by the `pods` pods that are there, which have `taken` ports."""
+        spec = node.spec
+        if spec.unschedulable and not self.tolerates(UNSCHEDULABLE):
+            yield Obstacle("cordoned")
+        for taint in spec.taints:
+            told = spec.unschedulable and taint.key == UNSCHEDULABLE.key
+            if taint.effect in KEEPING_AWAY and not told and not self.tolerates(taint):
+                yield Obstacle("node taint", taint_text(taint))
+        if self.pod.spec.node_selector or self._affinity is not None:
+            yield from self._labels(node)
+        if self.ports and (port := conflicting(self.ports, taken)) is not None:
+            yield Obstacle("host port", f"{port[2]}/{port[1]}")
+        yield from self._room(node, used, pods)
+
+    def tolerates(self, taint: Taint) -> bool:
+        known = self._tolerated.get(taint)
+        if known is None:
+            known = any(tolerates(toleration, taint) for toleration in self.pod.spec.tolerations)
+            self._tolerated[taint] = known
+        return known
+
+    def _labels(self, node: Node) -> Iterator[Obstacle]:
+        labels = node.metadata.labels
+        for key, value in self.pod.spec.node_selector.items():
+            if labels.get(key) != value:
+                yield Obstacle("node selector", key, value, labels.get(key, ""))
+        if self._affinity is not None and not _matches(self._affinity, node):
+            yield Obstacle("node affinity")
+
+    def _room(self, node: Node, used: Amounts, pods: int) -> Iterator[Obstacle]:
+        allocatable = node.status.allocatable
+        most = allocatable.get("pods")
+        if most is not None and pods + 1 > most.value():
+            yield Obstacle("pods", "pods", "1", f"0 of {most.value()}")
+        for name, amount in self.amounts.items():
+            offered = allocatable.get(name)
+            if amount <= 0 or (name in self._by_devices and (offered is None or offered.nano == 0)):
+                continue
+            left = (offered.nano if offered is not None else 0) - used.get(name, 0)
+            if amount > left:
+                has = amount_text(name, max(left, 0)) if offered is not None else ""
+                yield Obstacle(_OWN_RULES.get(name, "resource"), name, amount_text(name, amount), has)
+
+
+def _required(pod: Pod) -> NodeSelector | None:
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+
+
+def _matches(selector: NodeSelector, node: Node) -> bool:
+    try:
+        return parse(selector)(node.metadata.name, node.metadata.labels)
+    except NodeSelectorError:
+        return False
+
+
+def taint_text(taint: Taint) -> str:
+    """key=value:effect"""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def unchecked(pod: Pod) -> Iterator[str]:
+    """Rules that were not looked at and may count for this pod."""
+    affinity = pod.spec.affinity
+    if pod.spec.topology_spread_constraints:
+        yield "topology spread"
+    if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
+        yield "affinity to other pods"
+    yield "volumes"

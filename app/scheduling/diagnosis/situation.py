@@ -1,0 +1,182 @@
+"""A pod in a cluster, as they are or as they would be after some changes: what every trial of a remedy is made on.
+
+Promises: immutable, and asking has no effect. A claim or a pod that was changed counts instead of the one that is
+known; pods that are gone hold no devices, no room and no ports, and a claim that only they use is not allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from app.allocation.plan import Failure, Plan, Unfit
+from app.api.core import Node, Pod
+from app.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
+from app.devices.overlay import Overlay
+from app.scheduling.claims import Refusal, find
+from app.scheduling.diagnosis.noderules import Port, Wants, ports, requested
+from app.scheduling.diagnosis.report import Obstacle
+from app.scheduling.judgement import Subject, judge, pending_on, subject_of
+from app.scheduling.view import View
+
+_NO_CLAIMS: Final[Mapping[str, ResourceClaim]] = {}
+_NO_NODES: Final[Mapping[str, Node]] = {}
+
+
+class Tenants:
+    """The pods by node, and what they use: looked up once for all trials."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        self._by_node: dict[str, list[Pod]] = {}
+        for pod in pods:
+            if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
+                self._by_node.setdefault(pod.spec.node_name, []).append(pod)
+        self._known: dict[str, tuple[dict[str, int], int, frozenset[Port]]] = {}
+
+    def on(self, node: str) -> Sequence[Pod]:
+        return self._by_node.get(node, ())
+
+    def used(self, node: str, removed: frozenset[str] = frozenset()) -> tuple[dict[str, int], int, frozenset[Port]]:
+        """(what the pods ask for, how many they are, their host ports), those of the removed UIDs left out."""
+        if removed and any(pod.metadata.uid in removed for pod in self.on(node)):
+            return _used(pod for pod in self.on(node) if pod.metadata.uid not in removed)
+        known = self._known.get(node)
+        if known is None:
+            known = self._known[node] = _used(self.on(node))
+        return known
+
+
+def _used(pods: Iterable[Pod]) -> tuple[dict[str, int], int, frozenset[Port]]:
+    total: dict[str, int] = {}
+    count = 0
+    taken: set[Port] = set()
+    for pod in pods:
+        count += 1
+        for name, amount in requested(pod).items():
+            total[name] = total.get(name, 0) + amount
+        taken |= ports(pod)
+    return total, count, frozenset(taken)
+
+
+class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
+    """See the module. `claims`: changed or not yet made, by namespace/name. `nodes`: changed or added, by name."""
+
+    view: View
+    pod: Pod
+    tenants: Tenants
+    overlay: Overlay
+    claims: Mapping[str, ResourceClaim] = _NO_CLAIMS
+    nodes: Mapping[str, Node] = _NO_NODES
+    removed: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    """UIDs of claims that are gone, or not allocated any more, with the removed pods."""
+
+    # --- changes ----------------------------------------------------------------------------------------------------
+
+    def with_pod(self, pod: Pod) -> Situation:
+        return msgspec.structs.replace(self, pod=pod)
+
+    def with_claim(self, claim: ResourceClaim) -> Situation:
+        return msgspec.structs.replace(self, claims={**self.claims, claim.metadata.key: claim})
+
+    def with_node(self, node: Node) -> Situation:
+        """A node that is there, changed in what devices do not depend on."""
+        return msgspec.structs.replace(self, nodes={**self.nodes, node.name: node})
+
+    def with_new_node(self, node: Node, slices: Iterable[ResourceSlice]) -> Situation:
+        return msgspec.structs.replace(
+            self, nodes={**self.nodes, node.name: node}, overlay=self.overlay.with_nodes([node], slices)
+        )
+
+    def without_claim(self, claim: ResourceClaim) -> Situation:
+        """As if the claim had no devices any more."""
+        return msgspec.structs.replace(
+            self, overlay=self.overlay.without([claim]), gone=self.gone | {claim.metadata.uid}
+        )
+
+    def without_pods(self, uids: Iterable[str]) -> Situation:
+        """As if these pods had ended, and the claims that nobody else uses were free again."""
+        removed = self.removed | frozenset(uids)
+        freed = [
+            claim
+            for claim in self.view.ledger.claims()
+            if claim.allocation is not None
+            and claim.status.reserved_for
+            and all(user.uid in removed for user in claim.status.reserved_for)
+        ]
+        gone = self.gone | {claim.metadata.uid for claim in freed}
+        return msgspec.structs.replace(self, removed=removed, gone=gone, overlay=self.overlay.without(freed))
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim as it would be."""
+        found = self.claims.get(f"{namespace}/{name}") or self.view.ledger.get(namespace, name)
+        if found is not None and found.metadata.uid in self.gone:
+            return msgspec.structs.replace(found, status=ResourceClaimStatus())
+        return found
+
+    @cached_property
+    def subject(self) -> Subject | Refusal | Failure:
+        """The pod, ready to be decided on; or why it is not."""
+        found = find(self.pod, self.claim, self.view.features)
+        return subject_of(self.view, self.pod, found)
+
+    @cached_property
+    def wants(self) -> Wants:
+        wanted = self.view.wanted(self.pod)
+        return Wants(self.pod, frozenset(wanted.classes) if wanted is not None else frozenset())
+
+    def node(self, name: str) -> Node | None:
+        return self.nodes.get(name) or self.view.cluster.nodes.get(name)
+
+    def obstacles(self, node: Node) -> Iterator[Obstacle]:
+        """What keeps the pod from the node, devices aside."""
+        used, count, taken = self.tenants.used(node.name, self.removed)
+        yield from self.wants.obstacles(node, used, count, taken)
+        subject = self.subject
+        if isinstance(subject, Subject):
+            for claim, reach in subject.reaches:
+                if not reach(node):
+                    yield Obstacle("claim elsewhere", claim.metadata.key)
+
+    def is_gated(self) -> str:
+        """The rule that keeps the pod from being scheduled at all; empty when none does."""
+        if self.pod.spec.scheduling_gates:
+            return "scheduling gate"
+        served = self.view.limits.scheduler_names
+        if served and (self.pod.spec.scheduler_name or "default-scheduler") not in served:
+            return "scheduler"
+        return ""
+
+    def fitting(self, view: View, names: Sequence[str]) -> list[str]:
+        """On which of these nodes devices for the pod are left. `view`: that of this turn of the event loop. Raises
+        Exhausted and Waiting; a node that nobody can say anything about yet may be left out.
+        """
+        view = msgspec.structs.replace(view, decisions=view.decisions.over(self.overlay))
+        subject = self.subject
+        if not isinstance(subject, Subject):
+            return []
+        known = [name for name in names if name in view.cluster.nodes]
+        fits = judge(view, subject, known).fits if known else []
+        return [*fits, *(name for name in names if name not in view.cluster.nodes and self._is_new_home(view, name))]
+
+    def _is_new_home(self, view: View, name: str) -> bool:
+        """Whether a node that is not there yet would have devices for the pod."""
+        subject, node = self.subject, self.nodes.get(name)
+        if node is None or not isinstance(subject, Subject):
+            return False
+        pending = pending_on(subject, node)
+        if isinstance(pending, Unfit) or not all(reach(node) for _, reach in subject.reaches):
+            return False
+        return not pending.claims or isinstance(view.decisions.plan(pending.claims, name), Plan)
+
+
+def situation(view: View, pod: Pod, claims: Iterable[ResourceClaim] = ()) -> Situation:
+    """As things are. `claims`: some that do not exist yet."""
+    apart = msgspec.structs.replace(view, decisions=view.decisions.apart())
+    made = {claim.metadata.key: claim for claim in claims}
+    return Situation(view=apart, pod=pod, tenants=Tenants(view.pods), overlay=view.overlay(), claims=made)

@@ -1,0 +1,141 @@
+"""What others may do: pods that end, claims that nobody uses, nodes that are added.
+
+Promises: only pods that hold something the pod lacks are named, those of lower priority first; whether it helps is
+decided by who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from app.api.core import Node, Pod
+from app.api.resource import ResourceClaim, ResourceSlice
+from app.scheduling.diagnosis.edits import Candidate, Family
+from app.scheduling.diagnosis.report import Change, NodeGroup
+from app.scheduling.diagnosis.situation import Situation
+from app.scheduling.judgement import Subject
+
+PODS: Final = 64
+"""Pods whose end is tried."""
+NODES: Final = 8
+"""Nodes like which one more is tried."""
+LABELS_OF_ONE: Final = ("kubernetes.io/hostname",)
+"""Labels in which a new node would differ."""
+
+
+def of_others(situation: Situation, groups: Sequence[NodeGroup]) -> Iterator[Family]:
+    """All families."""
+    pods = [pod for pod in _in_the_way(situation, groups) if pod.metadata.uid != situation.pod.metadata.uid]
+    ours = situation.pod.spec.priority
+    lower = sorted((pod for pod in pods if pod.spec.priority < ours), key=lambda pod: pod.spec.priority)
+    others = [pod for pod in pods if pod.spec.priority >= ours]
+    if others:
+        yield Family(50, [_ended(pod) for pod in others[:PODS]])
+    if lower:
+        yield Family(51, [_deleted(pod) for pod in lower[:PODS]])
+    idle = list(_idle(situation, groups))
+    if idle:
+        yield Family(52, idle)
+    like = [found for group in groups[:NODES] if (found := _another(situation, group)) is not None]
+    if like:
+        yield Family(60, like)
+
+
+def _in_the_way(situation: Situation, groups: Sequence[NodeGroup]) -> list[Pod]:
+    """Pods that hold devices or room on the examples of the groups, and users of the pod's own claims."""
+    found: dict[str, Pod] = {}
+    for group in groups:
+        for request in group.requests:
+            for holder in request.holders:
+                for key in holder.pods:
+                    namespace, _, name = key.partition("/")
+                    pod = situation.view.pods.named(namespace, name)
+                    if pod is not None:
+                        found[pod.metadata.uid] = pod
+        for pod in situation.tenants.on(group.example or group.nodes[0]):
+            found.setdefault(pod.metadata.uid, pod)
+    subject = situation.subject
+    for claim, _ in subject.reaches if isinstance(subject, Subject) else ():
+        for user in claim.status.reserved_for:
+            pod = situation.view.pods.get(user.uid)
+            if pod is not None:
+                found.setdefault(user.uid, pod)
+    return list(found.values())
+
+
+def _ended(pod: Pod) -> Candidate:
+    change = Change(kind="pod ends", object="Pod", name=pod.metadata.name, namespace=pod.metadata.namespace, op="wait")
+    return _gone(pod, f"wait until pod {pod.metadata.key} has ended", f"wait for pod {pod.metadata.key}", change)
+
+
+def _deleted(pod: Pod) -> Candidate:
+    change = Change(
+        kind="pod deleted", object="Pod", name=pod.metadata.name, namespace=pod.metadata.namespace, op="delete"
+    )
+    text = f"delete pod {pod.metadata.key}, whose priority is {pod.spec.priority}"
+    return _gone(pod, text, f"delete pod {pod.metadata.key}", change)
+
+
+def _gone(pod: Pod, text: str, short: str, change: Change) -> Candidate:
+    uid = pod.metadata.uid
+    return Candidate(text, short, change, lambda situation: situation.without_pods([uid]))
+
+
+def _idle(situation: Situation, groups: Sequence[NodeGroup]) -> Iterator[Candidate]:
+    """Claims that have devices and no consumer."""
+    seen: set[str] = set()
+    for group in groups:
+        for request in group.requests:
+            for holder in request.holders:
+                namespace, _, name = holder.claim.partition("/")
+                claim = situation.view.ledger.get(namespace, name)
+                unused = claim is not None and claim.allocation is not None and not claim.status.reserved_for
+                if claim is not None and unused and holder.claim not in seen:
+                    seen.add(holder.claim)
+                    yield _freed(claim)
+
+
+def _freed(claim: ResourceClaim) -> Candidate:
+    name, namespace = claim.metadata.name, claim.metadata.namespace
+    change = Change(kind="claim deleted", object="ResourceClaim", name=name, namespace=namespace, op="delete")
+    text = f"delete claim {claim.metadata.key}, which has devices and no consumer"
+    return Candidate(text, f"delete claim {claim.metadata.key}", change, lambda found: found.without_claim(claim))
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _another(situation: Situation, group: NodeGroup) -> Candidate | None:
+    """One more node like the example, with nothing on it."""
+    like = group.example or group.nodes[0]
+    node = situation.view.cluster.nodes.get(like)
+    name = f"{like}-like"
+    if node is None or name in situation.view.cluster.nodes:
+        return None
+    made = _like(node, name)
+    slices = [_renamed(item, name) for item in situation.view.cluster.inventory.own_slices(like)]
+    change = Change(kind="node added", object="Node", name=name, op="create", like=like)
+    return Candidate(
+        f"add a node like {like}",
+        f"add a node like {like}",
+        change,
+        lambda found: found.with_new_node(made, slices),
+        only=(name,),
+    )
+
+
+def _like(node: Node, name: str) -> Node:
+    labels = {key: name if key in LABELS_OF_ONE else value for key, value in node.metadata.labels.items()}
+    metadata = msgspec.structs.replace(node.metadata, name=name, uid=f"{node.metadata.uid}-like", labels=labels)
+    return msgspec.structs.replace(node, metadata=metadata)
+
+
+def _renamed(item: ResourceSlice, node: str) -> ResourceSlice:
+    """The slice as the new node would publish it, in pools of its own."""
+    pool = msgspec.structs.replace(item.spec.pool, name=f"{item.spec.pool.name}-like")
+    spec = msgspec.structs.replace(item.spec, node_name=node, pool=pool)
+    metadata = msgspec.structs.replace(item.metadata, name=f"{item.metadata.name}-like")
+    return msgspec.structs.replace(item, metadata=metadata, spec=spec)

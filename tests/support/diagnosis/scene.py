@@ -1,0 +1,228 @@
+"""A cluster and a pod from manifests, the diagnosis of the pod, and the manifests after a remedy.
+
+A remedy is applied to the manifests as JSON, as whoever reads `changes` would do it, and never to the structs that it
+was found with.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from app.allocation.decisions import Decisions
+from app.api.core import Node, Pod
+from app.api.decoding import convert, to_builtins
+from app.api.features import FeatureGates
+from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.devices.cluster import Cluster
+from app.scheduling.diagnosis.diagnose import diagnose
+from app.scheduling.diagnosis.draft import defaulted
+from app.scheduling.diagnosis.report import Change, Diagnosis, Remedy
+from app.scheduling.judgement import Decision, decide_pod
+from app.scheduling.limits import Limits
+from app.scheduling.pods import Pods
+from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.view import View
+
+Json = dict[str, Any]
+
+_KINDS: dict[str, Any] = {
+    "Node": Node,
+    "ResourceSlice": ResourceSlice,
+    "DeviceClass": DeviceClass,
+    "DeviceTaintRule": DeviceTaintRule,
+    "ResourceClaim": ResourceClaim,
+    "Pod": Pod,
+}
+
+
+class Stopped:
+    """A clock at the beginning of time."""
+
+    def wall(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+class Scene:
+    """Objects as JSON; claims from templates are made as a cluster would."""
+
+    def __init__(self, documents: Iterable[Json], *, gates: str = "", limits: Limits | None = None) -> None:
+        self.documents = [_placed(copy.deepcopy(document)) for document in documents]
+        self.gates = gates
+        self.limits = limits or Limits()
+
+    def view(self) -> View:
+        cluster, pods, clock = Cluster(FeatureGates.parse(self.gates)), Pods(), Stopped()
+        for document in (*self.documents, *self._made()):
+            kind = _KINDS.get(document["kind"])
+            if kind is Pod:
+                pods.apply(self._pod(document))
+            elif kind is not None:
+                found = convert(kind, document)
+                if isinstance(found, ResourceClaim):
+                    found = msgspec.structs.replace(found, spec=defaulted(found.spec))
+                cluster.apply(found)
+        return View(
+            cluster=cluster,
+            decisions=Decisions(cluster, share_ids=lambda: "00000000-0000-4000-8000-000000000000"),
+            pods=pods,
+            clock=clock,
+            limits=self.limits,
+            resources=ResourceNames(cluster.classes, clock, self.limits),
+        )
+
+    def diagnose(self, name: str, namespace: str = "default") -> Diagnosis:
+        view = self.view()
+        pod = view.pods.named(namespace, name)
+        assert pod is not None, f"no pod {namespace}/{name}"
+        return diagnose(view, pod)
+
+    def after(self, remedy: Remedy) -> Scene:
+        """The same with the remedy applied."""
+        documents = copy.deepcopy(self.documents)
+        for change in remedy.changes:
+            apply(documents, change)
+        return Scene(documents, gates=self.gates, limits=self.limits)
+
+    def with_more(self, documents: Iterable[Json]) -> Scene:
+        return Scene([*self.documents, *documents], gates=self.gates, limits=self.limits)
+
+    def settled(self) -> Scene:
+        """With every pod that fits bound to the first node that it fits, one after the other."""
+        scene = Scene(self.documents, gates=self.gates, limits=self.limits)
+        for pod in [document for document in scene.documents if document["kind"] == "Pod"]:
+            scene._bind(pod)
+        return scene
+
+    def _bind(self, document: Json) -> None:
+        view, meta = self.view(), document["metadata"]
+        pod = view.pods.named(meta["namespace"], meta["name"])
+        found = self.diagnose(meta["name"], meta["namespace"])
+        assert pod is not None and found.state == "fits", found.summary
+        decision = decide_pod(view, pod, found.examples[0])
+        assert isinstance(decision, Decision), decision
+        document["spec"]["nodeName"] = found.examples[0]
+        user = {"resource": "pods", "name": meta["name"], "uid": meta["uid"]}
+        for claim, allocation in zip(decision.pending, decision.allocations, strict=True):
+            key = claim.metadata.namespace, claim.metadata.name
+            (stored,) = (d for d in self.documents if d["kind"] == "ResourceClaim" and _key(d) == key)
+            stored["status"] = {"allocation": to_builtins(allocation), "reservedFor": [user]}
+
+    def _made(self) -> list[Json]:
+        """The claims of pods from templates."""
+        templates = {_key(item): item for item in self.documents if item["kind"] == "ResourceClaimTemplate"}
+        found: list[Json] = []
+        for pod in self.documents:
+            for entry, template in _templated(pod):
+                known = templates.get((pod["metadata"]["namespace"], template))
+                if known is not None:
+                    meta = pod["metadata"]
+                    owner = {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}
+                    name = f"{meta['name']}-{entry}"
+                    made = {
+                        "name": name,
+                        "namespace": meta["namespace"],
+                        "uid": f"claim-{name}",
+                        "ownerReferences": [owner | {"controller": True}],
+                    }
+                    found.append({"kind": "ResourceClaim", "metadata": made, "spec": known["spec"]["spec"]})
+        return found
+
+    def _pod(self, document: Json) -> Pod:
+        templates = {_key(item) for item in self.documents if item["kind"] == "ResourceClaimTemplate"}
+        name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
+        made = [
+            {"name": entry, "resourceClaimName": f"{name}-{entry}"}
+            for entry, template in _templated(document)
+            if (namespace, template) in templates
+        ]
+        status = document.get("status", {}) | {"resourceClaimStatuses": made}
+        return convert(Pod, document | {"status": status})
+
+
+def _placed(document: Json) -> Json:
+    meta = document.setdefault("metadata", {})
+    if document["kind"] in ("Pod", "ResourceClaim", "ResourceClaimTemplate"):
+        meta.setdefault("namespace", "default")
+    meta.setdefault("uid", f"{document['kind'].lower()}-{meta['name']}")
+    return document
+
+
+def _key(document: Json) -> tuple[str, str]:
+    return document["metadata"].get("namespace", ""), document["metadata"]["name"]
+
+
+def _templated(document: Json) -> list[tuple[str, str]]:
+    """(entry, template)"""
+    if document["kind"] != "Pod":
+        return []
+    entries = document["spec"].get("resourceClaims", ())
+    return [(e["name"], e["resourceClaimTemplateName"]) for e in entries if "resourceClaimTemplateName" in e]
+
+
+# --- changes ----------------------------------------------------------------------------------------------------------
+
+
+def apply(documents: list[Json], change: Change) -> None:
+    """Make the change to the manifests."""
+    if change.op == "create":
+        _add_node(documents, change)
+        return
+    document = next(d for d in documents if d["kind"] == change.object and _key(d) == (change.namespace, change.name))
+    if change.op in ("delete", "wait"):
+        documents.remove(document)
+        if change.object == "Pod":
+            _release(documents, document)
+        return
+    patch(document, change.op, change.path, change.value)
+    if change.kind == "uncordon":  # the node controller takes its taint away
+        spec = document["spec"]
+        spec["taints"] = [item for item in spec.get("taints", ()) if item["key"] != "node.kubernetes.io/unschedulable"]
+
+
+def patch(document: Json, op: str, path: str, value: Any) -> None:
+    """One operation of a JSON patch; objects on the way are made where they are missing."""
+    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+    place: Any = document
+    for part in parents:
+        place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
+    key = int(last) if isinstance(place, list) else last
+    if op == "remove":
+        del place[key]
+    else:
+        place[key] = value
+
+
+def _release(documents: list[Json], pod: Json) -> None:
+    """What controllers do when a pod is gone: its claims lose the consumer, and their devices with the last one."""
+    for claim in [item for item in documents if item["kind"] == "ResourceClaim"]:
+        status = claim.get("status", {})
+        users = [user for user in status.get("reservedFor", ()) if user["uid"] != pod["metadata"]["uid"]]
+        if len(users) < len(status.get("reservedFor", ())):
+            claim["status"] = status | {"reservedFor": users} if users else {}
+
+
+def _add_node(documents: list[Json], change: Change) -> None:
+    """One more node like another, with the same devices."""
+    for document in list(documents):
+        made = copy.deepcopy(document)
+        if document["kind"] == "Node" and document["metadata"]["name"] == change.like:
+            made["metadata"] |= {"name": change.name, "uid": f"uid-{change.name}"}
+            documents.append(made)
+        if document["kind"] == "ResourceSlice" and document["spec"].get("nodeName") == change.like:
+            made["metadata"] |= {"name": f"{made['metadata']['name']}-more", "uid": f"{made['metadata']['uid']}-more"}
+            made["spec"] |= {"nodeName": change.name}
+            made["spec"]["pool"] = {**made["spec"]["pool"], "name": f"{made['spec']['pool']['name']}-more"}
+            documents.append(made)
+
+
+def shown(remedies: Sequence[Remedy]) -> str:
+    """For messages of tests."""
+    return "\n".join(f"  {remedy.short!r}: {remedy.text}" for remedy in remedies)
