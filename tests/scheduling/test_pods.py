@@ -72,3 +72,20 @@ def test_a_pod_that_ends_is_leaving() -> None:
     )
     pods.apply(at(deleted, 3))
     assert pods.leaving("uid-p")
+
+
+def test_the_lowest_priority_is_that_of_the_pods_that_are_there() -> None:
+    assert Pods().lowest_priority is None
+    pods = Pods()
+    low, high = make_pod("low", priority=-5), make_pod("high", priority=7)
+    pods.apply(low)
+    pods.apply(high)
+    pods.apply(high)
+    assert pods.lowest_priority == -5
+    pods.apply(make_pod("low", priority=9))
+    assert pods.lowest_priority == 7
+    pods.remove(high)
+    pods.remove(high)
+    assert pods.lowest_priority == 9
+    pods.apply(make_pod("low", uid="another", priority=3))
+    assert pods.lowest_priority == 3

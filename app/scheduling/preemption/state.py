@@ -30,11 +30,18 @@ def spend(view: View, units: int) -> None:
 
 def after(view: View, terms: Terms, gone: Collection[ResourceClaim]) -> View:
     """The view when these claims are gone. Raises Exhausted and Waiting."""
-    kept = view.kept(terms.preemptor)
+    kept = [plan for plan in view.kept(terms.preemptor) if not _is_decided(view, plan[0])]
     aside = [*gone, *(claim for claim, _ in kept)]  # what is kept is put back: it may be more when claims are gone
     spend(view, PER_CLAIM * len(aside))
     state = view.overlay().without(aside).holding(kept)
     return msgspec.structs.replace(view.over(state), placement=None)
+
+
+def _is_decided(view: View, claim: ResourceClaim) -> bool:
+    """True when the claim has devices by now: then they count, and not what was kept for it."""
+    uid = claim.metadata.uid
+    stored = view.ledger.by_uid(uid)
+    return (stored is not None and stored.allocation is not None) or view.ledger.held(uid) is not None
 
 
 def fitting(

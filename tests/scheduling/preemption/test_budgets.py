@@ -1,0 +1,67 @@
+"""Which evictions a PodDisruptionBudget is about, and which it forbids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.api.core import Pod
+from app.api.decoding import convert
+from app.api.policy import LabelSelector, PodDisruptionBudget
+from app.scheduling.preemption.budgets import selects, violating
+from tests.support.scheduling.preempting import pod_of
+
+LABELS = {"app": "a", "tier": "web"}
+
+
+@pytest.mark.parametrize(
+    ("requirement", "selected"),
+    [
+        ({"key": "app", "operator": "In", "values": ["a", "b"]}, True),
+        ({"key": "app", "operator": "In", "values": ["b"]}, False),
+        ({"key": "gone", "operator": "In", "values": ["a"]}, False),
+        ({"key": "app", "operator": "NotIn", "values": ["b"]}, True),
+        ({"key": "app", "operator": "NotIn", "values": ["a"]}, False),
+        ({"key": "gone", "operator": "NotIn", "values": ["a"]}, True),
+        ({"key": "app", "operator": "Exists"}, True),
+        ({"key": "gone", "operator": "Exists"}, False),
+        ({"key": "app", "operator": "DoesNotExist"}, False),
+        ({"key": "gone", "operator": "DoesNotExist"}, True),
+        ({"key": "app", "operator": "In"}, False),
+        ({"key": "gone", "operator": "NotIn"}, False),
+        ({"key": "app", "operator": "Exists", "values": ["a"]}, False),
+        ({"key": "app", "operator": "Gt", "values": ["1"]}, False),
+    ],
+)
+def test_a_requirement_selects_as_in_kubernetes_and_nothing_when_it_is_invalid(
+    requirement: dict[str, Any], selected: bool
+) -> None:
+    assert selects(convert(LabelSelector, {"matchExpressions": [requirement]}), LABELS) is selected
+
+
+def test_labels_and_requirements_must_all_hold() -> None:
+    both = {"matchLabels": {"app": "a"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}
+    assert selects(convert(LabelSelector, both), LABELS)
+    assert not selects(convert(LabelSelector, both), {"app": "a"})
+    assert not selects(convert(LabelSelector, both), {"app": "b", "tier": "web"})
+
+
+def budget(name: str, allowed: int, **labels: str) -> PodDisruptionBudget:
+    spec = {"selector": {"matchLabels": labels}}
+    return convert(
+        PodDisruptionBudget,
+        {"metadata": {"name": name, "namespace": "ns"}, "spec": spec, "status": {"disruptionsAllowed": allowed}},
+    )
+
+
+def pod(name: str, **labels: str) -> Pod:
+    return pod_of(name, {"labels": labels})
+
+
+def test_each_budget_is_counted_down_by_itself() -> None:
+    pods = [pod("one", app="a"), pod("two", app="a", tier="web"), pod("three", tier="web"), pod("four")]
+    budgets = [budget("app", 1, app="a"), budget("tier", 1, tier="web")]
+    assert violating(pods, budgets) == {"uid-two", "uid-three"}
+    assert violating(pods[1:], budgets) == {"uid-three"}
+    assert violating(pods, []) == frozenset()
