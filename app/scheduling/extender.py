@@ -220,8 +220,10 @@ class Extender:
     def apply(self, obj: Watched, *, after_gap: bool = False) -> None:
         """A new or changed object. `after_gap`: the watch may have missed versions of it before this one."""
         self._intake.apply(obj, after_gap=after_gap)
-        if isinstance(obj, Pod) and (obj.spec.node_name or obj.finished):
-            self._settle(obj.metadata.uid)
+        if isinstance(obj, Pod):
+            self._nominator.seen(obj)
+            if obj.spec.node_name or obj.finished:
+                self._settle(obj.metadata.uid)
 
     def remove(self, obj: Watched) -> None:
         """A deleted object."""

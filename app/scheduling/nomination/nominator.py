@@ -11,6 +11,7 @@ Promises
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import msgspec
 import structlog
@@ -82,9 +83,11 @@ class Nominator:
             wakeups,
             ports,
             observer,
+            self.terms,
             self._ended,
         )
         self._candidates = Candidates(view.clock, view.limits)
+        self._restored = False
 
     @property
     def stuck(self) -> int:
@@ -107,19 +110,30 @@ class Nominator:
         """The pod fits somewhere, is bound, or is gone."""
         self._candidates.drop(pod_uid)
 
+    def seen(self, pod: Pod) -> None:
+        """A version of a pod. One that says it is nominated and is not: what we have written has arrived late."""
+        if MARK in pod.metadata.annotations and self._restored and pod.metadata.uid not in self._nominations:
+            mark = mark_of(pod)
+            self._marks.erase(pod.metadata.uid, mark.node if mark is not None else "")
+
     def terms(self, pod: Pod) -> Terms:
         """On what terms the pod may preempt others at this moment. What is kept for other pods the view has."""
         rules = Rules(scheduler_names=self._view.limits.scheduler_names, violate_budgets=False)
-        return Terms(preemptor=pod, rules=rules, budgets=self._budgets.all(), stuck=self._tending.stuck)
+        told = (each.victims for each in self._nominations if each.pod.metadata.uid != pod.metadata.uid)
+        leaving = frozenset(chain.from_iterable(told))
+        budgets, stuck = self._budgets.all(), self._tending.stuck
+        return Terms(preemptor=pod, rules=rules, budgets=budgets, leaving=leaving, stuck=stuck)
 
     # --- work -------------------------------------------------------------------------------------------------------
 
     async def restore(self) -> None:
         """Go on with the nominations of whoever led before."""
+        self._restored = False
         self._nominations.clear()
         for pod in self._view.pods:
             if MARK in pod.metadata.annotations:
                 await self._restore(pod, mark_of(pod))
+        self._restored = True
 
     async def work(self) -> None:
         """Look after those that are nominated, then think about those that may be."""

@@ -27,6 +27,9 @@ from app.scheduling.nomination.marks import Marks
 from app.scheduling.nomination.nominations import Nomination, Nominations
 from app.scheduling.outcomes import NOMINATIONS_ENDED, NominationEnd
 from app.scheduling.ports import Messenger, Observer
+from app.scheduling.preemption.outcome import NoPreemption
+from app.scheduling.preemption.search import Search
+from app.scheduling.preemption.terms import Terms
 from app.scheduling.release.clear import Clearer
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
@@ -50,6 +53,7 @@ class Tending:
         wakeups: Wakeups,
         messenger: Messenger,
         observer: Observer,
+        terms: Callable[[Pod], Terms],
         ended: Callable[[Nomination, NominationEnd], None],
     ) -> None:
         self._view = view
@@ -61,6 +65,7 @@ class Tending:
         self._wakeups = wakeups
         self._messenger = messenger
         self._observer = observer
+        self._terms = terms
         self._ended = ended
         self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED_STUCK)
 
@@ -145,7 +150,7 @@ class Tending:
             return
         if now >= nomination.until:
             self.end(nomination, "expired")
-        elif now - freed >= limits.preemption_lost_seconds and not await self._fits(pod, nomination.node):
+        elif now - freed >= limits.preemption_lost_seconds and await self._is_lost(pod, nomination.node):
             self.end(nomination, "lost")
 
     async def _release(self, nomination: Nomination) -> bool:
@@ -176,6 +181,11 @@ class Tending:
     async def _fits(self, pod: Pod, node: str) -> bool:
         found, _ = await self._inquiries.decide(pod, lambda view: judge(view, subject_of(view, pod), (node,)))
         return bool(found.fits)
+
+    async def _is_lost(self, pod: Pod, node: str) -> bool:
+        """True when more pods would have to go. Some may be going that nobody had to evict for this pod."""
+        found, _ = await self._inquiries.decide(pod, Search(self._terms(pod), (node,)).found)
+        return not isinstance(found, NoPreemption) or found.why not in ("fits", "waits", "nominated", "unknown")
 
     def end(self, nomination: Nomination, how: NominationEnd) -> None:
         """Nothing is kept for the pod any more."""

@@ -16,6 +16,7 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
 - L2 no refused pod waits for ever: in `end` a refused pod is tried again only after the doorbell rang.
 - L3 no hold outlives its bind or the sight of its write, unless what was written cannot be taken back yet:
   `check_holds` after every step; none is left, and nothing is left to take back: `check`.
+- S11, L5, L6 what must hold when pods make room for others: `Preempting`.
 - L4 poisonous objects hinder nobody, crashes anywhere and permissions that go and come back leave nothing behind:
   `add_poison`, `spoil_claim`, `forbid`, `kill`, `check`.
 """
@@ -39,6 +40,7 @@ from app.scheduling.limits import Limits
 from app.scheduling.outcomes import BIND_RESULTS
 from tests.support.chaos.hardware import Hardware
 from tests.support.chaos.mishaps import Mishaps
+from tests.support.chaos.preempting import Preempting
 from tests.support.chaos.rules import Rules
 from tests.support.chaos.strangers import Strangers
 from tests.support.chaos.workload import Workload
@@ -76,15 +78,23 @@ class Chaos:
         """Of virtual time, once the run is over."""
         self.told: list[str] = []
         """What the services have logged, once the run is over."""
+        self.preempting = Preempting(world.api, seed)
         extended = self.dice.random() < 0.5
         self.hardware = Hardware(world, self.dice)
-        self.workload = Workload(world, self.dice, self.hardware, extended=extended)
+        priority = self.preempting.priority
+        self.workload = Workload(world, self.dice, self.hardware, extended=extended, priority=priority)
         self.rules = Rules(world, self.hardware)
         world.api.judges.append(self.rules.judge)
         self.strangers = Strangers(world, self.dice) if self.dice.random() < 0.6 else None
-        self.services = [self.new_service() for _ in range(self.dice.choice([1, 2]))]
+        replicas = self.dice.choice([1, 2])
+        if self.preempting.calm:
+            self.strangers, replicas = None, 1
+        self.services: list[Service] = []
+        while len(self.services) < replicas:
+            self.services.append(self.new_service(len(self.services)))
         self.weights = {action: weight * self.dice.choice(FACTORS) for action, weight in _WEIGHTS.items()}
         self.weights |= {action: _WEIGHTS[action] for action in ("schedule", "add pod")}
+        self.weights = self.preempting.weights(self.weights)
         self.moments = self.dice.choice(MOMENTS)
         self.twins = self.dice.choice([0.0, 0.05, 0.5])
         """How many binds are called twice, in any replicas."""
@@ -92,9 +102,11 @@ class Chaos:
         self.refused: dict[str, tuple[int, Pod]] = {}
         """Pods that were refused, with the rings heard before that and the version that was refused."""
 
-    def new_service(self) -> Service:
+    def new_service(self, index: int) -> Service:
+        """The replica of this number; the first one is the leader, as far as making room for pods is concerned."""
         workers = VirtualWorkers(lambda _: self.lots.choice(WORKING)) if self.narrow else None
         limits = NARROW if self.narrow else LIMITS
+        limits = limits if index else self.preempting.limits(limits)
         service = self.world.service(lag=self.dice.choice(LAGS), limits=limits, workers=workers)
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
@@ -105,7 +117,7 @@ class Chaos:
 
     async def replace(self, index: int) -> None:
         await self.services[index].kill()
-        self.services[index] = self.new_service()
+        self.services[index] = self.new_service(index)
 
     def rings(self) -> int:
         return sum(service.client.rings for service in self.world.services)
@@ -220,8 +232,15 @@ class Chaos:
                     self.world.api.violations.append(f"a hold of {hold.owner} has outlived its bind")
 
     async def end(self) -> None:
-        """Peace: everybody gets a chance again and again, refused pods only after the bell."""
+        """Peace: everybody gets a chance again and again, refused pods only after the bell. Where room is made for pods
+        the first replica leads from now on, and everybody is woken as at its start: it knows of no refusals by others.
+        """
+        asked = self.services
+        if self.preempting.on:
+            asked = self.services[:1]
+            self.refused.clear()
         self.mishaps.end()
+        self.preempting.end()
         self.hardware.restore()
         await self.world.settle(6.0)
         await self.check_audit()
@@ -230,7 +249,7 @@ class Chaos:
                 self.strangers.leave()
             for pod in self.workload.pending():
                 if self.exists(pod) and not self.waits(pod):
-                    await self.schedule(self.dice.choice(self.services), pod)
+                    await self.schedule(self.dice.choice(asked), pod)
             self.hardware.report(well=True)
             await self.world.settle(10.0)
             self.world.api.clean_up()
@@ -265,6 +284,7 @@ class Chaos:
                 wrong.append("a bind is still under way")
             if service.counted(BIND_RESULTS, "broken"):
                 wrong.append("a bind has ended in an internal error")
+        wrong += self.preempting.check(self.services[0])
         for pod in self.workload.pending():
             for service in self.services:
                 if nodes := (await service.filter(pod)).NodeNames:

@@ -24,6 +24,7 @@ from tests.support.simulation.watch import KINDS
 from tests.support.simulation.world import Service, World
 
 FORWARD = ("add_finalizer", "write_status", "bind_pod", "annotate", "create_claim", "patch_pod_status")
+EVICTIONS = ("try_evict_pod", "evict_pod")
 BACKWARD = ("deallocate", "delete_claim", "remove_finalizer")
 READS = ("read_claim", "read_pod")
 FAULTS: list[tuple[ApiError, tuple[When, ...]]] = [
@@ -35,7 +36,7 @@ FAULTS: list[tuple[ApiError, tuple[When, ...]]] = [
     (OutcomeUnknownError(0, "Timeout"), ("before", "after", "late")),
     (UndecodableError(0, "Malformed"), ("after",)),
 ]
-WITHOUT_REPLY = ("bind_pod", "patch_pod_status", "delete_claim")
+WITHOUT_REPLY = ("bind_pod", "patch_pod_status", "delete_claim", *EVICTIONS)
 """Nobody looks at what the server says when these have succeeded."""
 PERMISSIONS = (
     ("read_pod",),
@@ -44,6 +45,7 @@ PERMISSIONS = (
     ("add_finalizer", "remove_finalizer", "annotate"),
     ("bind_pod",),
     ("create_claim", "delete_claim"),
+    ("patch_pod_status", *EVICTIONS),
     ("read_pod", "read_claim", *FORWARD, *BACKWARD),
 )
 """What a role allows or does not, as a whole."""
@@ -76,7 +78,7 @@ class Mishaps:
     def fault(self) -> None:
         """Some of the next calls of an operation fail; a write may be carried out up to most of a minute later."""
         error, times = self._dice.choice(FAULTS)
-        writes = (*FORWARD, *BACKWARD)
+        writes = (*FORWARD, *BACKWARD, *EVICTIONS)
         operations: tuple[str, ...] = writes if isinstance(error, ConflictError) else (*writes, *READS, "ring")
         if isinstance(error, UndecodableError):
             operations = tuple(name for name in (*writes, *READS) if name not in WITHOUT_REPLY)
@@ -146,7 +148,7 @@ class Mishaps:
         index = self._dice.randrange(len(self._services))
         service = self._services[index]
         if self._dice.random() < 0.7:
-            operation = self._dice.choice((*FORWARD, *FORWARD[:3], *BACKWARD, *READS))
+            operation = self._dice.choice((*FORWARD, *FORWARD[:3], *BACKWARD, *READS, *EVICTIONS))
             service.client.kill_on = (operation, self._dice.choice(_AROUND))
         else:
             service.client.hit["killed " + ("during a bind" if service.extender.binds_under_way else "at rest")] += 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from app.allocation.choice import Chooser
-from app.allocation.plan import Plan
+from app.allocation.decisions import Decisions
+from app.allocation.lane import FREE
+from app.allocation.plan import Failure, Plan, Unfit
 from app.api.core import Pod
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from tests.support.chaos.hardware import Hardware, offered
@@ -15,6 +16,22 @@ from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service, World
 
 MOST_RESULTS = 32
+
+
+class _Overseen(Decisions):
+    """Decisions whose plans are looked at, those on hypothetical states as well, which are copies. Plans are made on
+    the spot, whatever the lane: a narrow one has room for verdicts, not for the plan of a bind within its time.
+    """
+
+    look: Callable[[Plan, str], None]
+
+    def plan(
+        self, claims: Sequence[ResourceClaim], node: str, chooser: Chooser | None = None
+    ) -> Plan | Unfit | Failure:
+        made = Decisions.plan(self.within(FREE), claims, node, chooser)
+        if isinstance(made, Plan):
+            self.look(made, node)
+        return made
 
 
 class Rules:
@@ -34,20 +51,17 @@ class Rules:
 
     def oversee(self, service: Service) -> None:
         """Compare each plan with what the service's watch has brought at that moment."""
-        plan = service.decisions.plan
 
-        def overseen(claims: Sequence[ResourceClaim], node: str, chooser: Chooser | None = None) -> Any:
-            made = plan(claims, node, chooser)
-            if isinstance(made, Plan):
-                watch = service.watch
-                known = offered(watch.seen(DeviceClass), watch.seen(ResourceSlice))
-                used = [result.id for allocation in made.allocations for result in allocation.devices.results]
-                wrong = [device for device in used if device not in known or device[1] != node]
-                if wrong:
-                    self._api.violations.append(f"planned {wrong} for {node}, which is not offered there")
-            return made
+        def look(made: Plan, node: str) -> None:
+            watch = service.watch
+            known = offered(watch.seen(DeviceClass), watch.seen(ResourceSlice))
+            used = [result.id for allocation in made.allocations for result in allocation.devices.results]
+            wrong = [device for device in used if device not in known or device[1] != node]
+            if wrong:
+                self._api.violations.append(f"planned {wrong} for {node}, which is not offered there")
 
-        service.decisions.plan = overseen  # type: ignore[method-assign]
+        service.decisions.__class__ = _Overseen
+        service.decisions.__dict__["look"] = look
 
     def _judge_write(self, before: ResourceClaim, after: ResourceClaim) -> str:
         name, bound = after.metadata.name, self._api.bound()

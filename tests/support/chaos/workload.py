@@ -27,11 +27,21 @@ ENTRY = "from-template"
 class Workload:
     """More pods than devices at times."""
 
-    def __init__(self, world: World, dice: random.Random, hardware: Hardware, *, extended: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        dice: random.Random,
+        hardware: Hardware,
+        *,
+        extended: bool,
+        priority: Callable[[str], int] = lambda name: 0,
+    ) -> None:
+        """`priority`: of a new pod of this name."""
         self._api = world.api
         self._dice = dice
         self._hardware = hardware
         self._extended = extended
+        self._priority = priority
         self._serial = 0
         self._deleted: list[ResourceClaim] = []
         """Claims that somebody wants to make anew, once their names are free."""
@@ -48,6 +58,9 @@ class Workload:
     def _later(self, action: Callable[..., None], *args: object, most: float = 2.0) -> None:
         asyncio.get_running_loop().call_later(self._dice.random() * most, action, *args)
 
+    def _pod(self, name: str, *claims: str, **spec: Any) -> Pod:
+        return make_pod(name, *claims, priority=self._priority(name), **spec)
+
     # --- pods -------------------------------------------------------------------------------------------------------
 
     def add_pod(self) -> None:
@@ -56,22 +69,22 @@ class Workload:
             self._add_poison(name)
         elif kind < 0.2 and self._extended:
             container = {"name": "main", "resources": {"requests": {GPU: "1"}}}
-            self._api.put(make_pod(f"p{name}", containers=[container]))
+            self._api.put(self._pod(f"p{name}", containers=[container]))
         elif kind < 0.35 and (shared := self._shared_claims()):
-            self._api.put(make_pod(f"p{name}", self._dice.choice(shared)))
+            self._api.put(self._pod(f"p{name}", self._dice.choice(shared)))
         elif kind < 0.5:
             self._add_template_pod(name)
         elif kind < 0.58:
             parts: list[Any] = [{"name": "first", "exactly": self._hardware.request()}]
             parts.append({"name": "second", "exactly": self._hardware.request()})
-            self._put(make_claim(f"c{name}", requests=parts, pod=f"p{name}"), make_pod(f"p{name}", f"c{name}"))
+            self._put(make_claim(f"c{name}", requests=parts, pod=f"p{name}"), self._pod(f"p{name}", f"c{name}"))
         elif kind < 0.66:
             share = [{"name": "r", "exactly": self._hardware.share_request()}]
-            self._put(make_claim(f"c{name}", requests=share, pod=f"p{name}"), make_pod(f"p{name}", f"c{name}"))
+            self._put(make_claim(f"c{name}", requests=share, pod=f"p{name}"), self._pod(f"p{name}", f"c{name}"))
         else:
             owner = f"p{name}" if self._dice.random() < 0.5 else ""
             claim = make_claim(f"c{name}", count=self._dice.choice([1, 1, 2]), pod=owner)
-            self._put(claim, make_pod(f"p{name}", f"c{name}"))
+            self._put(claim, self._pod(f"p{name}", f"c{name}"))
 
     def _put(self, *objects: KubernetesObject) -> None:
         for obj in objects:
@@ -85,7 +98,7 @@ class Workload:
         """A claim that nobody can allocate, of a pod that asks for it again and again."""
         request = self._hardware.request() | {"selectors": [{"cel": {"expression": BROKEN}}]}
         claim = make_claim(f"c{name}", requests=[{"name": "r", "exactly": request}], pod=f"p{name}")
-        self._put(claim, make_pod(f"p{name}", f"c{name}"))
+        self._put(claim, self._pod(f"p{name}", f"c{name}"))
 
     def delete_pod(self) -> None:
         """A pod that runs somewhere takes some time to end, all others are gone at once."""
@@ -159,7 +172,7 @@ class Workload:
 
     def _add_template_pod(self, name: str) -> None:
         entry = {"name": ENTRY, "resourceClaimTemplateName": "template"}
-        pod = make_pod(f"p{name}", resourceClaims=[entry])
+        pod = self._pod(f"p{name}", resourceClaims=[entry])
         self._api.put(pod)
         self._later(self._instantiate, pod.metadata.uid, most=self._dice.choice([0.01, 5.0]))
 

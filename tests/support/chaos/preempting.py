@@ -1,0 +1,156 @@
+"""Priorities in a chaotic world, and what must hold when pods make room for others.
+
+- S11 nobody is evicted whom no stored nomination of a more important pod names: `judge` at every eviction.
+- L5 when peace has lasted, nobody waits who could preempt somebody, nothing is kept for anybody, and no pod says that
+  it is nominated: `check`.
+- L6 nobody was evicted in vain, where nothing else went wrong (`calm`: one replica, no faults, no strangers, nobody
+  meddles with claims or hardware): the preemptor of every victim is bound or gone, or a pod of higher priority than it
+  was bound on the node after that: `check`.
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from app.api.core import Node, Pod
+from app.scheduling.limits import Limits
+from app.scheduling.nomination.nominations import MARK, mark_of
+from app.scheduling.preemption.outcome import Preemption
+from app.scheduling.preemption.search import find_preemption
+from app.scheduling.preemption.terms import Rules
+from tests.support.simulation.api import Api
+from tests.support.simulation.objects import KubernetesObject
+from tests.support.simulation.world import Service
+
+PRIORITIES = [0, 0, 0, 5, 10, 10, 100]
+TROUBLE = frozenset(
+    (
+        "fault",
+        "stranger",
+        "hardware",
+        "node",
+        "driver",
+        "kill",
+        "watch gap",
+        "outage",
+        "permission",
+        "spoil claim",
+        "touch claim",
+        "replace claim",
+        "replace pod",
+        "depose",
+        "clock jump",
+    )
+)
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """A victim of a nomination: of whom, with which priority, and on which node."""
+
+    preemptor: str
+    priority: int
+    node: str
+
+
+class Preempting:
+    """One per run. `on`: the first replica makes room for pods; `calm`: and nothing goes wrong."""
+
+    def __init__(self, api: Api, seed: int) -> None:
+        self._api = api
+        self._lots = random.Random(f"preemption {seed}")
+        self.on = self._lots.random() < 0.5
+        self.calm = self.on and self._lots.random() < 0.3
+        self._named: dict[str, list[_Named]] = {}
+        self._evicted: dict[str, str] = {}
+        """UIDs and names of victims."""
+        self._bound: list[tuple[str, int, int]] = []
+        """Node and priority of each binding, and how many had been evicted before."""
+        api.judges.append(self.judge)
+
+    def limits(self, limits: Limits) -> Limits:
+        """Where nothing goes wrong a pod is not given up because nobody has tried it for a minute."""
+        if not self.on:
+            return limits
+        margin = 600.0 if self.calm else limits.preemption_margin_seconds
+        return msgspec.structs.replace(limits, preemption="on", preemption_margin_seconds=margin)
+
+    def weights(self, weights: dict[str, float]) -> dict[str, float]:
+        """How often what happens."""
+        return {name: 0.0 if self.calm and name in TROUBLE else weight for name, weight in weights.items()}
+
+    def priority(self, name: str) -> int:
+        """Of a new pod. Some need longer to end than we wait for them."""
+        if not self.on:
+            return 0
+        if self._lots.random() < 0.1:
+            self._api.stopping[name] = self._lots.choice([5.0, 45.0, 90.0])
+        if not self.calm and self._lots.random() < 0.05:
+            self._api.protected.add(name)
+        return self._lots.choice(PRIORITIES)
+
+    def end(self) -> None:
+        """Budgets allow everything from now on."""
+        self._api.protected.clear()
+
+    # --- what must hold ---------------------------------------------------------------------------------------------
+
+    def judge(self, operation: str, before: KubernetesObject | None, after: KubernetesObject) -> str:
+        if not isinstance(after, Pod):
+            return ""
+        uid, mark = after.metadata.uid, mark_of(after)
+        if mark is not None:
+            for victim in mark.victims:
+                self._named.setdefault(victim, []).append(_Named(uid, after.spec.priority, mark.node))
+        if operation == "bind":
+            self._bound.append((after.spec.node_name, after.spec.priority, len(self._evicted)))
+        if operation != "evict":
+            return ""
+        self._evicted[uid] = after.metadata.name
+        if not any(named.priority > after.spec.priority for named in self._named.get(uid, ())):
+            return f"{after.metadata.name} is evicted, and nobody of higher priority is nominated for that"
+        return ""
+
+    def check(self, service: Service) -> list[str]:
+        """What is wrong when peace has lasted."""
+        if not self.on:
+            return []
+        wrong = [f"a nomination of {each.pod.metadata.name} has not ended" for each in service.extender.nominations]
+        pods = self._api.all(Pod)
+        wrong += [f"{pod.metadata.name} says that it is nominated" for pod in pods if MARK in pod.metadata.annotations]
+        wrong += [text for pod in pods if not pod.spec.node_name for text in self._could_preempt(service, pod)]
+        return wrong + self._in_vain() if self.calm else wrong
+
+    def _could_preempt(self, service: Service, pod: Pod) -> list[str]:
+        view = service.extender.view
+        if (
+            not view.uses_devices(pod)
+            or pod.metadata.deletion_timestamp
+            or not view.limits.may_clear_for(pod.spec.scheduler_name)
+        ):
+            return []
+        rules = Rules(scheduler_names=view.limits.scheduler_names, violate_budgets=False)
+        names = sorted(node.metadata.name for node in self._api.all(Node))
+        found = find_preemption(view.facing(pod), pod, names, rules=rules)
+        if isinstance(found, Preemption):
+            victims = [victim.pod.metadata.name for victim in found.victims]
+            return [f"{pod.metadata.name} waits and could preempt {victims} on {found.node}"]
+        return []
+
+    def _in_vain(self) -> list[str]:
+        there = {pod.metadata.uid: pod for pod in self._api.all(Pod)}
+        wrong = []
+        for number, (victim, name) in enumerate(self._evicted.items()):
+            named = self._named.get(victim, ())
+            if not any(self._is_justified(each, there.get(each.preemptor), number) for each in named):
+                wrong.append(f"{name} was evicted in vain")
+        return wrong
+
+    def _is_justified(self, named: _Named, preemptor: Pod | None, number: int) -> bool:
+        if preemptor is None or preemptor.spec.node_name:
+            return True
+        return any(
+            node == named.node and priority > named.priority and evicted > number
+            for node, priority, evicted in self._bound
+        )
