@@ -65,6 +65,14 @@ bench-backlog: $(VENV)/dev.stamp controlplane ## Measure 500 refused pods and 10
 bench-placement: $(VENV)/dev.stamp ## Measure how full each placement policy makes a cluster; writes docs/placement.md (TRACE=DIR, BENCH_ARGS="--seeds 10")
 	@$(BIN)/python -m bench.placement $(if $(TRACE),--trace $(TRACE)) $(BENCH_ARGS)
 
+.PHONY: bench-placement-departures
+bench-placement-departures: $(VENV)/dev.stamp ## Measure how full a cluster stays that pods leave as well; writes docs/placement.md (TRACE=DIR, BENCH_ARGS="--seeds 3")
+	@$(BIN)/python -m bench.placement.departures $(if $(TRACE),--trace $(TRACE)) $(BENCH_ARGS)
+
+.PHONY: bench-placement-replay
+bench-placement-replay: $(VENV)/dev.stamp ## A workload end to end on the embedded cluster, first-fit beside fragmentation (TRACE=DIR, BENCH_ARGS=--real: on the real control plane)
+	@$(BIN)/python -m bench.placement.replay $(if $(TRACE),--trace $(TRACE)) $(BENCH_ARGS)
+
 .PHONY: loadtest
 loadtest: $(VENV)/dev.stamp ## Measure 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes (LOADTEST_ARGS="--users 8")
 	@$(BIN)/python -m loadtest $(LOADTEST_ARGS)

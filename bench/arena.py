@@ -150,8 +150,10 @@ class Arena:
             yield self.processes({"scheduler": pid})
 
     @contextlib.asynccontextmanager
-    async def ours(self) -> AsyncIterator[dict[str, int]]:
-        """The shipped configuration of a second kube-scheduler, and the service as a process of its own."""
+    async def ours(self, weight: int = 0) -> AsyncIterator[dict[str, int]]:
+        """The shipped configuration of a second kube-scheduler, perhaps with another `weight` of our scores, and the
+        service as a process of its own.
+        """
         url, process = self._start_service()
         try:
             await asyncio.to_thread(_until_ready, url, process)
@@ -161,6 +163,8 @@ class Arena:
             for extender in config["extenders"]:
                 extender["urlPrefix"] = f"{url}/scheduler"
                 del extender["enableHTTPS"], extender["tlsConfig"]
+                if weight and "weight" in extender:
+                    extender["weight"] = weight
             with self._scheduler("ours", config, SCHEDULER_GATES) as pid:
                 yield self.processes({"scheduler": pid, "extender": process.pid})
         finally:

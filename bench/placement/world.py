@@ -76,8 +76,8 @@ class World:
             )
         )
         for name, machine in zip(self.names, machines, strict=True):
-            self.extender.apply(_node(name, machine))
-            for item in _slices(name, machine):
+            self.extender.apply(node_of(name, machine))
+            for item in slices_of(name, machine):
                 self.extender.apply(item)
 
     def _share_id(self) -> str:
@@ -153,7 +153,7 @@ class World:
         spec = self._specs.get(kind)
         if spec is None:
             spec = self._specs[kind] = convert(
-                ResourceClaim, {"metadata": {"name": "", "namespace": ""}, "spec": _spec(job)}
+                ResourceClaim, {"metadata": {"name": "", "namespace": ""}, "spec": spec_of(job)}
             ).spec
         metadata = {"name": name, "namespace": NAMESPACE, "uid": f"claim-{name}", "resourceVersion": str(self._numbers)}
         return msgspec.structs.replace(convert(ResourceClaim, {"metadata": metadata}), spec=spec)
@@ -171,7 +171,7 @@ def _selector(expression: str) -> dict[str, Any]:
     return {"cel": {"expression": expression}}
 
 
-def _spec(job: Job) -> dict[str, Any]:
+def spec_of(job: Job) -> dict[str, Any]:
     exactly: dict[str, Any] = {"deviceClassName": CLASS, "allocationMode": "ExactCount", "count": job.gpus}
     if job.profile:
         exactly["selectors"] = [_selector(f'device.attributes["{DRIVER}"].profile == "{job.profile}"')]
@@ -183,12 +183,12 @@ def _spec(job: Job) -> dict[str, Any]:
     return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
 
 
-def _node(name: str, machine: Machine) -> Node:
+def node_of(name: str, machine: Machine) -> Node:
     amounts = {"cpu": f"{machine.cpu}m", "memory": f"{machine.memory}Mi", "pods": "1001"}
     return convert(Node, {"metadata": {"name": name}, "status": {"allocatable": amounts}})
 
 
-def _slices(name: str, machine: Machine) -> Iterator[ResourceSlice]:
+def slices_of(name: str, machine: Machine) -> Iterator[ResourceSlice]:
     """What a driver publishes for the node."""
     gpus = range(machine.gpus)
     if machine.model == PARTITIONED:

@@ -39,6 +39,7 @@ from tests.support.patience import LONGEST
 NODES = 4
 SCHEDULER = "dra-scheduler"
 HASTY = SCHEDULER + "-hasty"
+PLACING = SCHEDULER + "-placing"
 BIND_TIMEOUT = 2.0
 """Seconds after which the hasty scheduler gives up on a bind."""
 T = TypeVar("T")
@@ -145,7 +146,7 @@ class Ground:
     def new_extender(self, identity: str, server: str = "", **settings: str) -> Extender:
         """A replica with the permissions of the manifests; not started, but stopped at the end."""
         kubeconfig = self.plane.service_account_kubeconfig("dra-system", "dra-extender")
-        names = {"scheduler_names": f"{SCHEDULER},{HASTY}"}
+        names = {"scheduler_names": f"{SCHEDULER},{HASTY},{PLACING}"}
         more = {f"DRA_EXTENDER_{name.upper()}": value for name, value in (names | settings).items()}
         if server:
             more["DRA_EXTENDER_SERVER"] = server
@@ -178,6 +179,16 @@ class Ground:
             config["extenders"][1]["httpTimeout"] = f"{BIND_TIMEOUT:g}s"
 
         self.start_scheduler(HASTY, change=change)
+
+    def start_placing_scheduler(self) -> None:
+        """One more scheduler with a name of its own, for which our scores decide (docs/placement.md)."""
+
+        def change(config: dict[str, Any]) -> None:
+            config["leaderElection"]["leaderElect"] = False
+            config["profiles"][0]["schedulerName"] = PLACING
+            config["extenders"][0]["weight"] = 200
+
+        self.start_scheduler(PLACING, change=change)
 
     # --- doing and looking
 
