@@ -44,7 +44,7 @@ BREACHES = {
     "embedded": [("app/embedded/driver.py", "import app.devices.pools"), ("app/kube/client.py", "import app.cel")],
     "images": [
         ("app/http/health.py", "import app.embedded.driver"),
-        ("app/cli/explain.py", "import app.demo.board"),
+        ("app/cli/why.py", "import app.demo.board"),
     ],
     "pure": [("app/cel/program.py", "from threading import Lock"), ("app/api/core.py", "import os")],
     "circles": [("app/devices/uses.py", "import app.devices.ledger"), ("app/cel/tokens.py", "import app.cel.program")],

@@ -46,11 +46,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     pods: Pods
     budgets: tuple[PodDisruptionBudget, ...] = ()
 
-    def view(self, policy: PolicyName = "first-fit") -> View:
+    def view(self, policy: PolicyName = "first-fit", schedulers: frozenset[str] = frozenset()) -> View:
         """For questions, on the running event loop: nobody binds, nobody clears. `policy`: that of a service which has
-        seen the pods that run, and no others.
+        seen the pods that run, and no others. `schedulers`: those that call the service; none: not known.
         """
-        clock, limits = SystemClock(), Limits()
+        clock, limits = SystemClock(), Limits(scheduler_names=schedulers)
         return View(
             cluster=self.cluster,
             decisions=Decisions(self.cluster, share_ids=lambda: str(uuid.uuid4())),

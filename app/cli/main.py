@@ -8,13 +8,14 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli import allocate, audit, compact, demo, explain, selector, serve, version, workload
+from app.cli import allocate, audit, compact, demo, selector, serve, version, why, workload
 from app.unexpected import Place, tolerate
 
 _COMMANDS = {
     "serve": serve.serve,
     "demo": demo.demo,
-    "explain": explain.explain,
+    "why": why.why,
+    "explain": why.why,
     "audit": audit.audit,
     "compact": compact.compact,
     "workload": workload.workload,

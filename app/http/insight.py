@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Generator, Sequence
 from typing import Annotated, Any, Protocol, TypeVar
 
+import msgspec
 from fastapi import APIRouter, Header, HTTPException, Query, Response
 from fastapi.responses import PlainTextResponse
 from pydantic import AfterValidator
@@ -29,6 +30,9 @@ from app.http.reports import (
     node_report,
     pod_report,
 )
+from app.http.schemas import schema_of
+from app.scheduling.diagnosis.diagnose import diagnosing
+from app.scheduling.diagnosis.report import Diagnosis
 from app.scheduling.verbs.explain import explaining
 from app.scheduling.view import View
 
@@ -58,6 +62,12 @@ _UNANSWERED: dict[int | str, dict[str, Any]] = {
     400: {"model": Unanswered, "description": "a parameter is missing or malformed"},
     404: {"model": Unanswered, "description": "no such pod or node"},
     "4XX": {"model": Unanswered, "description": "any other mistake in the question"},
+}
+
+
+_DIAGNOSIS: dict[str, Any] = {
+    "description": "the diagnosis",
+    "content": {"application/json": {"schema": schema_of(Diagnosis)}},
 }
 
 
@@ -106,6 +116,19 @@ def insight_router(insight: Insight) -> APIRouter:
         if "application/json" in accept.lower():
             return pod_report(explanation)
         return PlainTextResponse(explanation.text() + "\n")
+
+    @router.get("/diagnosis", response_class=Response, responses=_UNANSWERED | {200: _DIAGNOSIS})
+    async def diagnosis(
+        pod: PodKey,
+        node: Annotated[list[str] | None, Query(description="only this node; may be repeated")] = None,
+    ) -> Response:
+        """Why does this pod not run, and what would help? Every remedy was decided again with the change."""
+        view = known().view
+        found = _find_pod(view, pod)
+        names = _find_nodes(view, node)
+        async with turn:
+            told = await _stepwise(diagnosing(view, found, names))
+        return Response(msgspec.json.encode(told), media_type="application/json")
 
     @router.get("/inventory", responses=_UNANSWERED)
     async def inventory(

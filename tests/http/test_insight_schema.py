@@ -34,6 +34,7 @@ from tests.support.simulation.world import Service, World, replay
 
 PODS = ("bound", "sharing", "starting", "refused", "waiting", "plain", "placed")
 NODES = ("n1", "n2", "n3", "n4")
+OF_PODS = ("/insight/explain", "/insight/diagnosis")
 SHARED = {
     "name": "shared",
     "allowMultipleAllocations": True,
@@ -151,9 +152,9 @@ def test_whatever_is_asked_answers_conform(case: Any) -> None:
 def test_who_may_not_read_gets_an_answer_that_conforms(headers: dict[str, str], want: int) -> None:
     guarded = application(busy, Readers(Suspicious()))
     protected = [path for path in after if path not in PROBES]
-    assert len(protected) == 5
+    assert len(protected) == 6
     for path in protected:
-        case = after[path]["GET"].Case(headers=headers, query={"pod": "default/plain"} if "explain" in path else {})
+        case = after[path]["GET"].Case(headers=headers, query={"pod": "default/plain"} if path in OF_PODS else {})
         answer = case.call(app=guarded)
         case.validate_response(answer)
         assert answer.status_code == want
@@ -165,10 +166,9 @@ def test_who_may_not_read_gets_an_answer_that_conforms(headers: dict[str, str], 
     accept=st.sampled_from(["*/*", "application/json", "text/plain"]),
 )
 def test_what_is_said_of_real_pods_conforms(pod: str, nodes: list[str], accept: str) -> None:
-    case = after["/insight/explain"]["GET"].Case(
-        query={"pod": f"default/{pod}", "node": nodes}, headers={"Accept": accept}
-    )
-    assert case.call_and_validate().status_code == 200
+    for path in OF_PODS:
+        case = after[path]["GET"].Case(query={"pod": f"default/{pod}", "node": nodes}, headers={"Accept": accept})
+        assert case.call_and_validate().status_code == 200
 
 
 @given(

@@ -148,6 +148,7 @@ def test_the_image_has_no_embedded_cluster(image: Path) -> None:
         (["version"], VERSION),
         (["--version"], VERSION),
         (["serve", "--dry-run"], "listen: 127.0.0.1:8888"),
+        (["why", "--help"], "Usage: dra-extender why"),
         (["explain", "--help"], "Usage: dra-extender explain"),
         (["audit", "--help"], "Usage: dra-extender audit"),
     ],

@@ -1,19 +1,22 @@
-"""`dra-extender explain` against an API server: the service would say the same."""
+"""`dra-extender why` against an API server: the service would say the same."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
 import pytest
+import yaml
 
 from app.api.core import Node
 from app.api.decoding import DecodeError
 from app.api.resource import FINALIZER, ResourceClaim
-from app.cli.explain import FAILED, PLACEABLE, REFUSED, report
+from app.cli.diagnoses import FAILED, PLACEABLE, REFUSED, Question, answer
 from app.embedded import EmbeddedAPIServer
 from app.kube import resources
 from app.kube.resources import NODES, resource_claims
@@ -42,14 +45,20 @@ async def serving(world: World) -> AsyncIterator[Service]:
         yield service
 
 
-async def told_by_service(world: World, pod: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """What /insight/explain says, once the service knows the pod. Its log is out of the way."""
+async def report(pod: str, kubeconfig: str, *nodes: str, **more: Any) -> int:
+    """The exit status of the command."""
+    return await answer(Question(pod=pod, kubeconfig=kubeconfig, nodes=nodes, **more))
+
+
+async def told_by_service(world: World, pod: str, capsys: pytest.CaptureFixture[str]) -> Json:
+    """What /insight/diagnosis says, once the service knows the pod. Its log is out of the way."""
     async with serving(world) as service:
         await until(lambda: service.insight.view.pods.named("default", pod) is not None)
-        status, text = await world.get(f"{service.insight_url}/insight/explain?pod=default/{pod}")
+        status, found = await world.get(f"{service.insight_url}/insight/diagnosis?pod=default/{pod}")
     assert status == 200
     capsys.readouterr()
-    return str(text)
+    assert isinstance(found, dict)
+    return found
 
 
 def first_slice(world: World) -> Json:
@@ -87,9 +96,87 @@ async def test_the_command_says_what_the_service_says(
     world.claim("big", count=3)
     world.pod("p", "big")
     told = await told_by_service(world, "p", capsys)
-    assert "3 nodes: cannot allocate all claims" in told
-    assert await report("default/p", [], "", kubeconfig, "") == REFUSED
-    assert capsys.readouterr().out == told
+    assert told["summary"] == "claim big: 3 devices asked for, a node has at most 2"
+    assert await report("default/p", kubeconfig, output="json") == REFUSED
+    assert json.loads(capsys.readouterr().out) == told
+    assert await report("default/p", kubeconfig, output="yaml") == REFUSED
+    assert yaml.safe_load(capsys.readouterr().out) == told
+    assert await report("default/p", kubeconfig) == REFUSED
+    assert capsys.readouterr().out.splitlines() == [
+        "Pod default/p fits none of 3 nodes.",
+        "Why: claim big: 3 devices asked for, a node has at most 2.",
+        "What helps: ask claim big for at most 2 devices instead of 3 (fits 3 nodes).",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [("p", {"namespace": "default"}), ("pod/p", {}), ("pods/p", {}), ("p", {}), ("default/p", {"namespace": "other"})],
+)
+async def test_a_pod_is_named_in_the_ways_of_kubectl(
+    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str], given: str, more: Json
+) -> None:
+    world.pod("p")
+    assert await report(given, kubeconfig, **more) == PLACEABLE
+    assert capsys.readouterr().out.startswith("Pod default/p fits 3 of 3 nodes: ")
+
+
+def set_namespace(kubeconfig: Path, namespace: str) -> None:
+    config = yaml.safe_load(kubeconfig.read_text())
+    config["contexts"][0]["context"]["namespace"] = namespace
+    kubeconfig.write_text(yaml.safe_dump(config))
+
+
+async def test_the_namespace_is_that_of_the_context(
+    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_namespace(Path(kubeconfig), "elsewhere")
+    assert await report("p", kubeconfig) == FAILED
+    assert "pod elsewhere/p is not known" in capsys.readouterr().err
+
+
+DRAFT = """
+apiVersion: v1
+kind: Pod
+metadata: {name: draft}
+spec:
+  resourceClaims: [{name: c, resourceClaimName: alone}, {name: t, resourceClaimTemplateName: made}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: alone}
+spec: {devices: {requests: [{name: r, exactly: {deviceClassName: CLASS}}]}}
+---
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaimTemplate
+metadata: {name: made}
+spec: {spec: {devices: {requests: [{name: r, deviceClassName: CLASS, count: COUNT}]}}}
+"""
+
+
+@pytest.mark.parametrize(("count", "status"), [(1, PLACEABLE), (2, REFUSED)])
+async def test_a_pod_is_asked_about_before_it_is_applied(
+    world: World, kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int, status: int
+) -> None:
+    (device_class, *_) = (item["metadata"]["name"] for item in world.store.list("deviceclasses"))
+    file = tmp_path / "pod.yaml"
+    file.write_text(DRAFT.replace("CLASS", device_class).replace("COUNT", str(count)))
+    assert await report("", kubeconfig, filename=str(file)) == status
+    assert ("ask claim t for at most 1 device" in capsys.readouterr().out) == (status == REFUSED)
+    assert world.store.list("pods") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("kind: Service", "there is no object of kind Pod"), ("kind: Pod\nmetadata: 3", "metadata"), ("a: [", "while")],
+)
+async def test_a_file_without_a_pod_that_can_be_read_is_refused(
+    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(text)
+    assert await report("", kubeconfig, filename=str(file)) == FAILED
+    assert problem in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("phase", "status"), [("Running", PLACEABLE), ("Succeeded", REFUSED)])
@@ -109,8 +196,8 @@ async def test_a_shared_claim_that_a_pod_runs_with_may_be_joined_when_its_device
     world.store.update(first)
     world.pod("joins", "shared")
     told = await told_by_service(world, "joins", capsys)
-    assert await report("default/joins", [], "", kubeconfig, "") == status
-    assert capsys.readouterr().out == told
+    assert await report("default/joins", kubeconfig, output="json") == status
+    assert json.loads(capsys.readouterr().out) == told
 
 
 async def test_an_object_that_cannot_be_read_is_named_with_what_to_do(
@@ -127,9 +214,9 @@ async def test_an_object_that_cannot_be_read_is_named_with_what_to_do(
     world.claim("c")
     world.pod("p", "c")
     told = await told_by_service(world, "p", capsys)
-    assert await report("default/p", [], "", kubeconfig, "") == PLACEABLE
+    assert await report("default/p", kubeconfig, output="json") == PLACEABLE
     said = capsys.readouterr()
-    assert said.out == told
+    assert json.loads(said.out) == told
     (note,) = said.err.splitlines()
     problem = f"Node {world.nodes[2]}: cannot be read: status: nonsense"
     assert note == f"note: {problem}: pods with claims are not placed there: correct it"
@@ -151,11 +238,12 @@ async def test_a_claim_that_cannot_be_read_keeps_its_devices(
     unreadable = msgspec.structs.replace(resource_claims("v1"), decode=decode)
     monkeypatch.setattr(resources, "resource_claims", lambda version: unreadable)
     told = await told_by_service(world, "p", capsys)
-    assert "1 is in use" in told
-    assert await report("default/p", [world.nodes[0]], "", kubeconfig, "") == REFUSED
-    assert await report("default/p", [], "", kubeconfig, "") == PLACEABLE
+    assert told["fits"] == 2
+    assert await report("default/p", kubeconfig, world.nodes[0]) == REFUSED
+    assert "1 of 2 is in use" in capsys.readouterr().out
+    assert await report("default/p", kubeconfig, output="json") == PLACEABLE
     said = capsys.readouterr()
-    assert said.out.endswith(told)
+    assert json.loads(said.out) == told
     assert "note: ResourceClaim default/broken: cannot be read: spec: nonsense" in said.err
 
 
@@ -166,7 +254,7 @@ async def test_an_object_that_cannot_be_used_is_named_with_what_to_do(
     first["spec"]["pool"]["resourceSliceCount"] = 2
     world.store.update(first)
     world.pod("p")
-    assert await report("default/p", [], "", kubeconfig, "") == PLACEABLE
+    assert await report("default/p", kubeconfig) == PLACEABLE
     (note,) = capsys.readouterr().err.splitlines()
     assert note.startswith(f"note: ResourceSlice {first['metadata']['name']}: pool ")
     assert "its devices are left out until the numbers agree" in note
@@ -186,7 +274,7 @@ async def test_a_question_about_what_does_not_exist_says_so(
     world.pod("p")
     world.pod("ended")
     reach(world, "ended", "Succeeded")
-    assert await report(pod, [node] if node else [], "", kubeconfig, "") == FAILED
+    assert await report(pod, kubeconfig, *([node] if node else [])) == FAILED
     assert capsys.readouterr().err.startswith(f"dra-extender: {problem}")
 
 
@@ -194,5 +282,5 @@ async def test_a_question_about_what_does_not_exist_says_so(
 async def test_a_question_that_cannot_be_answered_has_a_status_of_its_own(
     kubeconfig: str, capsys: pytest.CaptureFixture[str], gates: str, file: str
 ) -> None:
-    assert await report("default/p", [], gates, file or kubeconfig, "") == FAILED
+    assert await report("default/p", file or kubeconfig, gates=gates) == FAILED
     assert capsys.readouterr().err.startswith("dra-extender: ")
