@@ -11,7 +11,6 @@ from typing import Literal
 import msgspec
 
 from app.allocation.plan import PoolProblem, Rule, Stuck, Verdict
-from app.api.resource import DeviceID
 
 
 class ValueTally(msgspec.Struct, frozen=True):
@@ -91,6 +90,14 @@ class Loss(msgspec.Struct, frozen=True):
     count: int
 
 
+class Held(msgspec.Struct, frozen=True):
+    """A device that somebody has, or has a share of."""
+
+    driver: str
+    pool: str
+    device: str
+
+
 class RequestTally(msgspec.Struct, frozen=True):
     """One request, or one of its alternatives (`request/alternative`), and the devices of its class.
 
@@ -112,7 +119,7 @@ class RequestTally(msgspec.Struct, frozen=True):
     capacities: tuple[CapacityTally, ...] = ()
     counters: tuple[CounterTally, ...] = ()
     errors: tuple[ErrorTally, ...] = ()
-    held: tuple[DeviceID, ...] = ()
+    held: tuple[Held, ...] = ()
 
 
 class ConstraintTally(msgspec.Struct, frozen=True):

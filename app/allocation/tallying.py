@@ -26,6 +26,7 @@ from app.allocation.tally import (
     ConstraintTally,
     CounterTally,
     ErrorTally,
+    Held,
     Loss,
     NodeTally,
     RequestTally,
@@ -95,7 +96,7 @@ def _request(task: Task, taken: TakenAway) -> RequestTally:
     option, masks = taken.option, taken.by_rule
     found = _tallied(task.prepared, option.claim, option.ask, task.view, masks, taken.left, option.need, task.lane)
     held = masks.get("in use", 0) | masks.get("capacity", 0) | masks.get("counters", 0)
-    devices = [device.id for device in _devices(task.view, held)]
+    devices = [Held(*device.id) for device in _devices(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
         offered = task.view.all & ~masks.get("class", 0) & ~masks.get("selector", 0)

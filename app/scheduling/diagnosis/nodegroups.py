@@ -122,7 +122,7 @@ def _binding(request: RequestTally) -> BindingRule:
 
 
 def _in_use(view: View, tally: NodeTally) -> Mapping[tuple[str, str], Mapping[str, DeviceUse]]:
-    pools = {device[:2] for request in tally.requests for device in request.held}
+    pools = {(device.driver, device.pool) for request in tally.requests for device in request.held}
     return {pool: view.ledger.in_use(pool) for pool in pools}
 
 
@@ -131,7 +131,7 @@ def _holders(
 ) -> list[Holder]:
     found: dict[str, Holder] = {}
     for device in request.held:
-        for holder in holders(view.ledger, in_use[device[:2]].get(device[2])):
+        for holder in holders(view.ledger, in_use[device.driver, device.pool].get(device.device)):
             namespace, slash, _ = holder.claim.partition("/")
             known = found.get(holder.claim)
             count = known.devices + 1 if known is not None else 1
