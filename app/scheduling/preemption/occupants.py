@@ -3,7 +3,8 @@
 Promises: pure. A claim goes as a whole, with all its consumers, wherever they are. It stays, whatever its consumers
 are, when it is the preemptor's own, in flight, cannot be read, is about to be used by a pod that is being bound, or is
 reserved for nobody or for something that is not a pod. Of its consumers those that are finished, being deleted or gone
-are going already; the others must be bound, no mirrors of static pods, of lower priority, and of an allowed scheduler.
+are going already, unless they are stuck; the others must be bound, not deleted, no mirrors of static pods, of lower
+priority, and of an allowed scheduler.
 A claim whose consumers are all going is free soon; nobody has to be evicted for it. Results with admin access use
 nothing, so a claim with no others frees nothing and is not here.
 """
@@ -16,6 +17,7 @@ import msgspec
 
 from app.api.core import Pod
 from app.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerReference
+from app.api.times import parse_time
 from app.devices.uses import PoolID
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.preemption.budgets import violating
@@ -136,12 +138,28 @@ def _evicted(view: View, terms: Terms, claim: ResourceClaim) -> tuple[Pod, ...] 
 
 def _is_going(view: View, terms: Terms, consumer: ResourceClaimConsumerReference) -> bool:
     uid = consumer.uid
-    is_stuck = uid in terms.stuck and view.pods.get(uid) is not None
-    return uid in terms.leaving or (view.pods.leaving(uid) and not is_stuck)
+    if uid in terms.leaving:
+        return True
+    pod = view.pods.get(uid)
+    return view.pods.leaving(uid) and not (pod is not None and is_stuck(view, terms, pod))
+
+
+def is_stuck(view: View, terms: Terms, pod: Pod) -> bool:
+    """True when the pod should be gone for long, and is not: on a node that is down, for example. Nothing is expected
+    of it any more. A finished pod needs no devices, even if it stays.
+    """
+    if pod.finished or pod.metadata.uid in terms.stuck:
+        return not pod.finished
+    due = parse_time(pod.metadata.deletion_timestamp or "")  # the end of its grace period
+    if due is None:
+        return False
+    return (view.clock.wall() - due).total_seconds() > view.limits.preemption_margin_seconds
 
 
 def _may_go(terms: Terms, pod: Pod) -> bool:
-    if not pod.spec.node_name or pod.metadata.uid in terms.stuck or MIRROR in pod.metadata.annotations:
+    """Of a pod that is not going."""
+    told = pod.metadata.deletion_timestamp or pod.metadata.uid in terms.stuck
+    if told or not pod.spec.node_name or MIRROR in pod.metadata.annotations:
         return False
     if not terms.rules.violate_budgets and violating((pod,), terms.budgets):
         return False

@@ -26,7 +26,7 @@ from app.devices.overlay import Planned
 from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Subject, subject_of
 from app.scheduling.preemption.choice import Loss, loss
-from app.scheduling.preemption.occupants import Occupancy, occupancy
+from app.scheduling.preemption.occupants import Occupancy, is_stuck, occupancy
 from app.scheduling.preemption.outcome import NoPreemption, Preemption, Victim
 from app.scheduling.preemption.scan import Candidate, scan
 from app.scheduling.preemption.state import fitting, planned, spend
@@ -177,18 +177,18 @@ def ineligible(view: View, terms: Terms, nodes: Collection[str]) -> NoPreemption
     nominated = preemptor.status.nominated_node_name
     if nominated and nominated in nodes:
         spend(view, len(view.pods) // PODS)
-        if any(_is_victim(pod, terms, nominated) for pod in view.pods):
+        if any(_is_victim(view, terms, pod, nominated) for pod in view.pods):
             return NoPreemption("nominated", NOMINATED, nominated)
     return None
 
 
-def _is_victim(pod: Pod, terms: Terms, node: str) -> bool:
+def _is_victim(view: View, terms: Terms, pod: Pod, node: str) -> bool:
     """True when the pod is going, and may be doing so for the preemptor, which is nominated for this node."""
     return (
         pod.spec.node_name == node
         and bool(pod.metadata.deletion_timestamp)
         and pod.spec.priority < terms.preemptor.spec.priority
-        and pod.metadata.uid not in terms.stuck
+        and not is_stuck(view, terms, pod)
     )
 
 

@@ -37,9 +37,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """The rules, and what is known of the moment.
 
-    `leaving`: UIDs of pods that go in any case. `stuck`: of pods that were told to go long ago and did not: nothing is
-    expected of them. `own`: UIDs of claims of the preemptor. `node`: victims must be on this node; empty: wherever they
-    are. What is kept for other pods the view knows.
+    `leaving`: UIDs of pods that go in any case. `stuck`: of pods that were told to go long ago and did not, besides
+    those whose deletion tells it: nothing is expected of them. `own`: UIDs of claims of the preemptor. `node`: victims
+    must be on this node; empty: wherever they are. What is kept for other pods the view knows.
     """
 
     preemptor: Pod

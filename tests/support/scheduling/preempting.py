@@ -194,11 +194,13 @@ class Situation:
 
 
 def pod_of(name: str, told: Json) -> Pod:
-    """A pod of the namespace ns. `deleted`: it is terminating."""
+    """A pod of the namespace ns. `deleted`: it is terminating; `overdue`: for an hour longer than it may."""
     metadata: dict[str, Any] = {"name": name, "namespace": "ns", "uid": _uid(name), "labels": told.get("labels", {})}
     metadata["annotations"] = told.get("annotations", {})
     if told.get("deleted"):
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    if told.get("overdue"):
+        metadata["deletionTimestamp"] = "2025-12-31T23:00:00Z"
     spec = {
         "nodeName": told.get("node", ""),
         "schedulerName": told.get("scheduler", "ours"),
