@@ -33,6 +33,7 @@ from app.http.reports import (
 from app.http.schemas import schema_of
 from app.scheduling.diagnosis.diagnose import diagnosing
 from app.scheduling.diagnosis.report import Diagnosis
+from app.scheduling.preemption.terms import Terms
 from app.scheduling.verbs.explain import explaining
 from app.scheduling.view import View
 
@@ -53,6 +54,9 @@ class Insight(Protocol):
     @property
     def view(self) -> View:
         """What questions may read. Asked for only when something is known."""
+
+    def terms(self, pod: Pod) -> Terms | None:
+        """On what terms the pod may preempt others; None: preemption is off."""
 
     def problems(self) -> Generator[None, None, Sequence[Problem]]:
         """What is wrong, and what to do about each, in small steps. Asked for only when something is known."""
@@ -112,7 +116,7 @@ def insight_router(insight: Insight) -> APIRouter:
         found = _find_pod(view, pod)
         names = _find_nodes(view, node)
         async with turn:
-            explanation = await _stepwise(explaining(view, found, names))
+            explanation = await _stepwise(explaining(view, found, names, known().terms))
         if "application/json" in accept.lower():
             return pod_report(explanation)
         return PlainTextResponse(explanation.text() + "\n")

@@ -113,6 +113,9 @@ class PodReport(BaseModel):
     groups: list[Group]
     error: str
     placement: Choice | None = Field(description="null: no policy but first-fit is in force, or the pod fits nowhere")
+    preemption: str = Field(
+        description="whom the pod would preempt, or why nobody; empty: it fits, or preemption is off"
+    )
 
 
 class HolderReport(BaseModel):
@@ -183,6 +186,7 @@ def pod_report(found: PodExplanation) -> PodReport:
         groups=list(map(_group, found.groups)),
         error=found.error,
         placement=Choice.model_validate(found.placement) if found.placement is not None else None,
+        preemption=found.preemption,
     )
 
 

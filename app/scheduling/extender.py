@@ -46,6 +46,7 @@ from app.scheduling.nomination.nominator import Nominator
 from app.scheduling.outcomes import Silent
 from app.scheduling.pods import Pods
 from app.scheduling.ports import Clock, Observer, Ports, Workers
+from app.scheduling.preemption.terms import Terms
 from app.scheduling.release.clear import Clearer
 from app.scheduling.release.sweep import Sweeper
 from app.scheduling.release.unblock import Unblocker
@@ -171,6 +172,10 @@ class Extender:
     def problems(self) -> Sequence[Problem]:
         """What could not be taken back as yet, and why."""
         return [*self.unfinished.problems, *self._clearer.problems]
+
+    def terms(self, pod: Pod) -> Terms | None:
+        """On what terms the pod may preempt others at this moment; None: preemption is off."""
+        return self._nominator.terms(pod) if self.view.limits.preemption != "off" else None
 
     @property
     def stuck_victims(self) -> int:

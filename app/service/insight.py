@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from app.api.core import Pod
 from app.http.reports import Problem
+from app.scheduling.preemption.terms import Terms
 from app.scheduling.view import View
 from app.service.engine import Engine
 from app.service.gate import UNREACHED
@@ -32,6 +34,10 @@ class Insight:
     def view(self) -> View:
         """What questions may read."""
         return self._engine.extender.view
+
+    def terms(self, pod: Pod) -> Terms | None:
+        """On what terms the pod may preempt others; None: preemption is off."""
+        return self._engine.extender.terms(pod)
 
     def problems(self) -> Generator[None, None, Sequence[Problem]]:
         """What is wrong, and what to do about each, in small steps."""

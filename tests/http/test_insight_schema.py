@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.api.authentication import AccessDecision, UserInfo
+from app.api.core import Pod
 from app.api.decoding import convert
 from app.api.resource import AllocationResult
 from app.devices.audit import Violation
@@ -27,6 +28,7 @@ from app.http.metrics import Metrics, Reading
 from app.http.protocol import PROBES
 from app.http.readers import Readers
 from app.http.reports import Problem
+from app.scheduling.preemption.terms import Terms
 from app.scheduling.view import View
 from app.service.problems import problems
 from tests.support.simulation.objects import DRIVER, make_claim, make_class, make_node, make_pod, make_slice
@@ -60,6 +62,9 @@ class Scripted:
         state = self._state()
         assert state is not None
         return state
+
+    def terms(self, pod: Pod) -> Terms | None:
+        return Terms(preemptor=pod)
 
     def problems(self) -> Generator[None, None, Sequence[Problem]]:
         yield

@@ -6,7 +6,7 @@ after `again_most_seconds` in any case. Those of higher priority come first, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from cachetools import LRUCache
@@ -27,13 +27,15 @@ class Candidate(msgspec.Struct):
     """The generation on which it was thought about last, at `at` (monotonic seconds)."""
     at: float = 0.0
     said: str = ""
-    avoid: frozenset[str] = frozenset()
-    """Nodes on which it has waited in vain."""
+    avoid: dict[str, tuple[str, ...]] = {}
+    """Nodes on which it has waited in vain, for pods with these UIDs."""
 
-    @property
-    def nodes(self) -> Sequence[str]:
-        """Those to think about, in an order that is always the same."""
-        return sorted(self.names - self.avoid)
+    def nodes(self, stuck: Collection[str]) -> Sequence[str]:
+        """Those to think about, in an order that is always the same: not those that it avoids, as long as pods are
+        stuck there.
+        """
+        self.avoid = {name: uids for name, uids in self.avoid.items() if any(uid in stuck for uid in uids)}
+        return sorted(self.names - self.avoid.keys())
 
 
 class Candidates:

@@ -21,6 +21,7 @@ from app.api.times import format_time
 from app.scheduling.outcomes import PREEMPTION_VICTIMS, VictimResult
 from app.scheduling.pauses import Pauses
 from app.scheduling.ports import Observer, Ports
+from app.scheduling.preemption.outcome import for_devices
 from app.scheduling.view import View
 
 log = structlog.get_logger(__name__)
@@ -71,7 +72,7 @@ class Evictions:
         self._pauses.forget(uid)
         self._observer.count(PREEMPTION_VICTIMS, "evicted")
         log.info("evicted", pod=victim.metadata.key, preemptor=preemptor.metadata.key, node=node)
-        note = f"preempted by pod {preemptor.metadata.key} on node {node}{what(devices)}"
+        note = f"preempted by pod {preemptor.metadata.key} on node {node}{for_devices(devices)}"
         self._ports.record_event(victim, "Normal", "Preempted", note, action="Preempting")
         return True
 
@@ -101,11 +102,3 @@ class Evictions:
         except ApiError as error:
             log.info("a condition of a pod that is going was not written", pod=victim.metadata.key, error=repr(error))
         self._pauses.failed(victim.metadata.uid)
-
-
-def what(devices: Sequence[DeviceID]) -> str:
-    """The devices that are needed, as the end of a sentence."""
-    if not devices:
-        return ""
-    names = ", ".join("/".join(device) for device in devices)
-    return f" for {'device' if len(devices) == 1 else 'devices'} {names}"

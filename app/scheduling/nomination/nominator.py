@@ -18,7 +18,7 @@ import structlog
 
 from app.api.core import Pod
 from app.api.errors import ApiError
-from app.api.resource import DeviceID, ResourceClaim
+from app.api.resource import ResourceClaim
 from app.api.times import parse_time
 from app.devices.overlay import Planned
 from app.scheduling.claims import Refusal, find
@@ -26,7 +26,7 @@ from app.scheduling.disruptionbudgets import DisruptionBudgets
 from app.scheduling.inquiries import Inquiries
 from app.scheduling.judgement import Subject, subject_of
 from app.scheduling.nomination.candidates import Candidate, Candidates
-from app.scheduling.nomination.evictions import Evictions, what
+from app.scheduling.nomination.evictions import Evictions
 from app.scheduling.nomination.marks import Marks
 from app.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
 from app.scheduling.nomination.tending import Tending
@@ -159,7 +159,7 @@ class Nominator:
         if uid in self._nominations or uid in view.binding or not self._leading():
             return
         terms = self.terms(pod)
-        found, _ = await self._inquiries.decide(pod, Search(terms, candidate.nodes).found)
+        found, _ = await self._inquiries.decide(pod, Search(terms, candidate.nodes(terms.stuck)).found)
         again = isinstance(found, NoPreemption) and found.why in ("waits", "unknown", "fits", "nominated")
         self._candidates.consider(candidate, again=again)
         if isinstance(found, NoPreemption):
@@ -168,7 +168,7 @@ class Nominator:
                 await self._say_whom_budgets_keep(candidate, pod, terms)
         elif view.limits.preemption == "advise":
             self._observer.count(PREEMPTIONS, "advised")
-            self._say(candidate, pod, "WouldPreempt", f"would preempt {victims_of(found)}")
+            self._say(candidate, pod, "WouldPreempt", f"would preempt {found.text}")
         else:
             await self._nominate(candidate, found)
 
@@ -182,10 +182,10 @@ class Nominator:
 
     async def _say_whom_budgets_keep(self, candidate: Candidate, pod: Pod, terms: Terms) -> None:
         rules = msgspec.structs.replace(terms.rules, violate_budgets=True)
-        search = Search(msgspec.structs.replace(terms, rules=rules), candidate.nodes)
+        search = Search(msgspec.structs.replace(terms, rules=rules), candidate.nodes(terms.stuck))
         found, _ = await self._inquiries.decide(pod, search.found)
         if isinstance(found, Preemption):
-            note = f"a PodDisruptionBudget forbids to preempt {victims_of(found)}"
+            note = f"a PodDisruptionBudget forbids to preempt {found.text}"
             self._say(candidate, pod, "PreemptionForbidden", note)
 
     # --- to act -----------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class Nominator:
             return
         self._observer.count(PREEMPTIONS, "nominated")
         log.info("nominated", pod=pod.metadata.key, node=found.node, victims=[v.metadata.key for v in victims])
-        note = f"preempting {victims_of(found)}"
+        note = f"preempting {found.text}"
         self._ports.record_event(pod, "Normal", "Preempting", note, action="Preempting")
         for victim in victims:
             if pod.metadata.uid in self._nominations and self._leading():
@@ -225,7 +225,7 @@ class Nominator:
             plans=found.plans,
             until=self._view.clock.monotonic() + grace + limits.preemption_margin_seconds,
             claims=tuple(dict.fromkeys(claim.metadata.uid for victim in found.victims for claim in victim.claims)),
-            devices={victim.pod.metadata.uid: _needed(victim.devices, found) for victim in found.victims},
+            devices={victim.pod.metadata.uid: found.needed(victim) for victim in found.victims},
         )
 
     def _abandon(self, nomination: Nomination, result: PreemptionResult) -> None:
@@ -240,7 +240,7 @@ class Nominator:
     def _ended(self, nomination: Nomination, how: NominationEnd) -> None:
         candidate = self._candidates.get(nomination.pod.metadata.uid)
         if candidate is not None and how == "stuck":
-            candidate.avoid |= {nomination.node}
+            candidate.avoid[nomination.node] = nomination.victims
 
     # --- after a restart --------------------------------------------------------------------------------------------
 
@@ -276,21 +276,6 @@ class Nominator:
         for claim in found.values():
             if claim.allocation is not None and uids.issuperset(entry.uid for entry in claim.status.reserved_for):
                 yield claim
-
-
-def victims_of(found: Preemption) -> str:
-    """Whom, where and for what, for people."""
-    names = ", ".join(victim.pod.metadata.key for victim in found.victims)
-    kind = "pod" if len(found.victims) == 1 else "pods"
-    devices = [device for victim in found.victims for device in _needed(victim.devices, found)]
-    return f"{kind} {names} on node {found.node}{what(devices)}"
-
-
-def _needed(devices: Iterable[DeviceID], found: Preemption) -> tuple[DeviceID, ...]:
-    """Those of a victim's devices that the preemptor gets; all of them when it needs others to be unused."""
-    had = tuple(devices)
-    got = {result.id for _, allocation in found.plans for result in allocation.devices.results}
-    return tuple(device for device in had if device in got) or had
 
 
 def _plans(view: View, pod: Pod, node: str, gone: Iterable[ResourceClaim]) -> tuple[Planned, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -36,6 +37,26 @@ class Preemption(msgspec.Struct, frozen=True):
     def violations(self) -> int:
         """How many evictions violate a budget."""
         return sum(victim.violates_budget for victim in self.victims)
+
+    def needed(self, victim: Victim) -> tuple[DeviceID, ...]:
+        """Those of a victim's devices that the preemptor gets; all of them where it needs others to be unused."""
+        got = {result.id for _, allocation in self.plans for result in allocation.devices.results}
+        return tuple(device for device in victim.devices if device in got) or victim.devices
+
+    @property
+    def text(self) -> str:
+        """Whom, where and for what, for people."""
+        names = ", ".join(victim.pod.metadata.key for victim in self.victims)
+        devices = dict.fromkeys(device for victim in self.victims for device in self.needed(victim))
+        return f"{'pod' if len(self.victims) == 1 else 'pods'} {names} on node {self.node}{for_devices(tuple(devices))}"
+
+
+def for_devices(devices: Sequence[DeviceID]) -> str:
+    """What is needed, as the end of a sentence; empty when nobody knows."""
+    if not devices:
+        return ""
+    names = ", ".join("/".join(device) for device in devices)
+    return f" for {'device' if len(devices) == 1 else 'devices'} {names}"
 
 
 Why = Literal["never", "nominated", "refused", "fits", "waits", "hopeless", "unknown"]

@@ -8,7 +8,7 @@ that a service can go on between them.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
 
@@ -21,12 +21,23 @@ from app.plurals import counted
 from app.scheduling import extended
 from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Judgement, Subject, judge, subject_of, typical
+from app.scheduling.preemption.outcome import Preemption
+from app.scheduling.preemption.search import Search
+from app.scheduling.preemption.terms import Terms
 from app.scheduling.view import View
+
+TermsFor = Callable[[Pod], Terms | None]
+"""On what terms a pod may preempt others; None: nobody preempts."""
 
 EXAMINED = 32
 SHOWN = 5
 PORTION = 250
 """Nodes judged in one step."""
+
+
+def off(pod: Pod) -> Terms | None:
+    """Nobody preempts."""
+    return None
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
@@ -63,6 +74,8 @@ class PodExplanation(msgspec.Struct, frozen=True):
     error: str = ""
     placement: Account | None = None
     """Which of the nodes that fit the policy prefers, when there is one."""
+    preemption: str = ""
+    """Whom the pod would preempt to fit, or why nobody; empty when it fits, or nobody preempts."""
 
     def text(self) -> str:
         """For people."""
@@ -75,12 +88,14 @@ class PodExplanation(msgspec.Struct, frozen=True):
             lines.extend(self.placement.lines())
         for group in self.groups:
             lines.extend(group.lines())
+        if self.preemption:
+            lines.append(self.preemption)
         return "\n".join(lines)
 
 
-def explain_pod(view: View, pod: Pod, names: Sequence[str]) -> PodExplanation:
-    """Where the pod could go now, and why nowhere else."""
-    steps = explaining(view, pod, names)
+def explain_pod(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off) -> PodExplanation:
+    """Where the pod could go now, and why nowhere else; whom it would preempt, on these terms."""
+    steps = explaining(view, pod, names, terms)
     while True:
         try:
             next(steps)
@@ -89,7 +104,9 @@ def explain_pod(view: View, pod: Pod, names: Sequence[str]) -> PodExplanation:
             return explanation
 
 
-def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, None, PodExplanation]:
+def explaining(
+    view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off
+) -> Generator[None, None, PodExplanation]:
     """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
     view = view.facing(pod)
     subject, turns = subject_of(view, pod), view.turns()
@@ -106,6 +123,9 @@ def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, No
     groups: list[NodeGroup] = []
     for reason, nodes in () if error else by_reason.items():
         groups.extend((yield from _examined(view, turns, subject, reason, nodes)))
+    preemption = ""
+    if not error and not fits and not pod.spec.node_name and (agreed := terms(pod)) is not None:
+        preemption = yield from _preempting(turns, agreed, names)
     return PodExplanation(
         pod=pod.metadata.key,
         state=_state(pod),
@@ -114,7 +134,22 @@ def explaining(view: View, pod: Pod, names: Sequence[str]) -> Generator[None, No
         groups=tuple(sorted(groups, key=lambda group: -len(group.nodes))),
         error=error,
         placement=None if error else _placement(next(turns), subject, fits),
+        preemption=preemption,
     )
+
+
+def _preempting(turns: Iterator[View], terms: Terms, names: Sequence[str]) -> Generator[None, None, str]:
+    """Whom the pod would preempt, or why nobody, in as many turns as it takes."""
+    search = Search(terms, names)
+    while True:
+        try:
+            found = search.found(next(turns))
+        except Exhausted:
+            yield
+            continue
+        if isinstance(found, Preemption):
+            return f"would preempt {found.text}"
+        return f"would preempt nobody: {found.reason}"
 
 
 def _placement(view: View, subject: Subject | Refusal | Failure, fits: Sequence[str]) -> Account | None:

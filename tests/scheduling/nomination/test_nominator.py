@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from app.api.core import Node
 from app.api.errors import OutcomeUnknownError, RejectedError
 from app.api.resource import ResourceClaimStatus
 from app.scheduling.nomination.nominations import MARK, mark_of
 from app.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
+from app.scheduling.verbs.explain import explain_pod
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, alive, full, running, tried, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_claim, make_pod
-from tests.support.simulation.world import World
+from tests.support.simulation.world import Service, World
 
 
 async def test_the_least_important_pod_makes_room(world: World, small: Objects) -> None:
@@ -189,6 +191,22 @@ async def test_a_victim_that_does_not_go_is_given_up_and_another_node_tried(worl
     assert {"PreemptionStuck"} <= {reason for reason, _ in service.client.events}
 
 
+async def test_a_node_is_tried_again_when_the_pod_that_was_stuck_there_is_gone(world: World, small: Objects) -> None:
+    service = await full(world, small, {"a": 1, "b": 2, "c": 50, "d": 50})
+    world.api.stopping["a"] = 70.0
+    world.add(*wanting("boss", 60), *wanting("p", 10))
+    world.api.protected |= {"b"}
+    assert not await tried(world, service, "p")
+    await world.settle(65.0)
+    assert service.counted(NOMINATIONS_ENDED, "stuck") == 1
+    assert not await tried(world, service, "p")
+    await world.settle(10.0)
+    assert await tried(world, service, "boss") == "n1"
+    world.api.protected.clear()
+    assert await until_bound(world, service, "p", 100.0) == "n1"
+    assert world.api.evicted == ["a", "b"]
+
+
 async def test_when_the_preemptor_is_deleted_nothing_is_kept_for_it(world: World, small: Objects) -> None:
     service = await full(world, small, FOUR)
     world.add(*wanting("p", 10), *wanting("low", 0))
@@ -297,3 +315,27 @@ async def test_several_important_pods_are_served_one_after_the_other(world: Worl
         await world.settle(2.0)
     assert bound == set(names)
     assert sorted(world.api.evicted) == ["a", "b", "c", "d"]
+
+
+async def explained(world: World, service: Service, name: str) -> str:
+    """The last line of what is said about a pod."""
+    names = sorted(node.metadata.name for node in world.api.all(Node))
+    return (
+        explain_pod(service.extender.view, world.api.pod(name), names, service.extender.terms).text().splitlines()[-1]
+    )
+
+
+async def test_an_explanation_says_whom_the_pod_would_preempt(world: World, small: Objects) -> None:
+    service = await full(world, small, FOUR, ADVISE)
+    world.add(*wanting("p", 10), *wanting("equal", 1))
+    await world.settle(1.0)
+    told = await explained(world, service, "p")
+    assert told.startswith("would preempt pod default/a on node n1 for device gpu.example.com/n1/")
+    assert (await explained(world, service, "equal")).startswith("would preempt nobody: ")
+
+
+async def test_an_explanation_says_nothing_of_preemption_when_it_is_off(world: World, small: Objects) -> None:
+    service = await full(world, small, FOUR, msgspec.structs.replace(ON, preemption="off"))
+    world.add(*wanting("p", 10))
+    await world.settle(1.0)
+    assert "preempt" not in await explained(world, service, "p")
