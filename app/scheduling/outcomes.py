@@ -227,10 +227,10 @@ OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
     DOORBELL_RINGS,
     ALLOCATIONS_CLEARED,
     CLEAR_ERRORS,
-    CLAIM_READ_ERRORS,
     PREEMPTIONS,
     NOMINATIONS_ENDED,
     PREEMPTION_VICTIMS,
+    CLAIM_READ_ERRORS,
     WORKER_ANSWERS,
 )
 """All of them, in the order of the documentation."""
