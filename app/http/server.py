@@ -18,10 +18,25 @@ from typing import Any
 import uvicorn
 
 from app.http.crowds import Crowds
+from app.http.listener import Listener
 from app.http.protocol import ConnectionLimits, guarded
 
 
 class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen on these sockets with a listener of our own: that of the loop takes all who come at once."""
+        config = self.config
+        await self.lifespan.startup()
+
+        def make_protocol() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        self.servers = [Listener(item, make_protocol, config.ssl) for item in sockets or ()]  # type: ignore[misc]
+        self.started = True
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield

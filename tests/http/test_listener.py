@@ -1,0 +1,153 @@
+"""Many who come at once, and those who never say what they want."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import trustme
+
+from app.http import listener as listeners
+from app.http.listener import Listener
+from tests.support.patience import LONGEST, until
+
+
+@pytest.fixture
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0), backlog=500) as made:
+        made.setblocking(False)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+class Greeting(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(b"hello")
+        transport.close()
+
+
+@pytest.fixture
+async def guarded(listening: socket.socket, tls: ssl.SSLContext) -> AsyncIterator[Listener]:
+    made = Listener(listening, Greeting, tls)
+    yield made
+    made.close()
+    await made.wait_closed()
+
+
+async def greeted(address: tuple[str, int], authority: trustme.CA) -> bytes:
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    async with asyncio.timeout(LONGEST):
+        reader, writer = await asyncio.open_connection(*address, ssl=trust)
+        said = await reader.read()
+    writer.close()
+    return said
+
+
+async def test_of_many_who_come_at_once_one_is_let_in_at_a_turn(listening: socket.socket) -> None:
+    clients = [socket.create_connection(listening.getsockname()) for _ in range(100)]
+    turns, made = 0, Counter[int]()
+
+    class Noting(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            made[turns] += 1
+            transport.close()
+
+    found = Listener(listening, Noting, None)
+    while made.total() < len(clients):
+        turns += 1
+        await asyncio.sleep(0)
+    assert max(made.values()) == 1
+    found.close()
+    await found.wait_closed()
+    for client in clients:
+        client.close()
+
+
+@pytest.mark.usefixtures("guarded")
+async def test_who_never_negotiates_makes_room_for_who_does(
+    listening: socket.socket, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "PATIENCE", 0.01)
+    silent = [socket.create_connection(listening.getsockname()) for _ in range(3 * listeners.HANDSHAKES)]
+    assert await greeted(listening.getsockname(), authority) == b"hello"
+
+    def closed() -> int:
+        return sum(map(_is_closed, silent))
+
+    # One for the client that was greeted, and one so that there is room for the next.
+    await until(lambda: closed() == 2 * listeners.HANDSHAKES + 2, closed)
+    for client in silent:
+        client.close()
+
+
+def _is_closed(client: socket.socket) -> bool:
+    client.setblocking(False)
+    try:
+        return client.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.usefixtures("guarded")
+async def test_who_negotiates_at_once_is_let_in_however_many_come(
+    listening: socket.socket, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "HANDSHAKES", 2)
+    monkeypatch.setattr(listeners, "PATIENCE", LONGEST)
+    said = await asyncio.gather(*(greeted(listening.getsockname(), authority) for _ in range(20)))
+    assert said == [b"hello"] * 20
+
+
+@pytest.mark.usefixtures("guarded")
+async def test_noise_instead_of_a_handshake_ends_that_connection_alone(
+    listening: socket.socket, authority: trustme.CA
+) -> None:
+    reader, writer = await asyncio.open_connection(*listening.getsockname())
+    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    async with asyncio.timeout(LONGEST):
+        try:
+            assert b"hello" not in await reader.read()
+        except ConnectionResetError:
+            pass
+    writer.close()
+    assert await greeted(listening.getsockname(), authority) == b"hello"
+
+
+async def test_when_files_run_out_accepting_goes_on_later(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    accept, problems = loop.sock_accept, [OSError(24, "Too many open files")]
+
+    async def failing(at: socket.socket) -> tuple[socket.socket, object]:
+        if problems:
+            raise problems.pop()
+        return await accept(at)
+
+    monkeypatch.setattr(loop, "sock_accept", failing)
+    monkeypatch.setattr(listeners, "RETRY_SECONDS", 0.0)
+    found = Listener(listening, Greeting, None)
+    reader, writer = await asyncio.open_connection(*listening.getsockname())
+    assert await reader.read() == b"hello"
+    writer.close()
+    found.close()
+    await found.wait_closed()
