@@ -24,7 +24,7 @@ from app.scheduling.compaction.surroundings import Surroundings
 from app.scheduling.compaction.wholes import UnitID
 from app.scheduling.view import View
 
-MOST_QUESTIONS: Final = 20_000
+MOST_QUESTIONS: Final = 50_000
 MOST_MOVES: Final = 20
 """Pods that are moved at most so that devices are whole."""
 
@@ -75,7 +75,7 @@ class Compaction:
             for name, items in self._promising(names):
                 if best is not None and best.loss[0] == 1:
                     break
-                found = self._on(wish, name, items)
+                found = self._on(wish, name, items, best.loss[0] if best is not None else len(items))
                 if found is not None and (best is None or found.loss < best.loss):
                     best = found
         except TooMuchWork:
@@ -108,32 +108,52 @@ class Compaction:
         nodes = [(name, by_node[name]) for name in names if name in by_node]
         yield from sorted(nodes, key=lambda node: (len(node[1]), node[0]))
 
-    def _on(self, wish: Wish, name: str, items: Sequence[Movable]) -> Found | None:
-        """Room on this node; whoever fits nowhere else stays, and it is tried without him."""
-        candidates = list(items)
+    def _on(self, wish: Wish, name: str, items: Sequence[Movable], most: int) -> Found | None:
+        """Room on this node with at most so many moves. Who finds no place is tried first, and then stays."""
+        candidates, first = list(items), set[str]()
         while candidates:
-            chosen = self._fewest(wish, name, candidates)
+            chosen = self._fewest(wish, name, candidates, most)
             if not chosen:
                 return None
-            trial: Trial | None = self._prepared(wish, name, chosen)
-            for item in chosen:
-                trial = trial and self._moving.move(trial, item, (name,))
-                if trial is None:
-                    candidates.remove(item)
-                    break
-            if trial is not None:
-                return self._verified(wish, name, trial.moves)
+            chosen.sort(key=lambda item: (item.key not in first, -item.devices, item.key))
+            found = self._moved(wish, name, chosen)
+            if isinstance(found, Trial):
+                return self._verified(wish, name, found.moves)
+            if found.key in first:
+                candidates.remove(found)
+            first.add(found.key)
         return None
 
-    def _fewest(self, wish: Wish, name: str, items: Sequence[Movable]) -> list[Movable]:
-        """Those without whose going the wish does not fit, the largest first; nobody when it does not help."""
-        chosen = sorted(items, key=lambda item: (-item.devices, item.key))
+    def _moved(self, wish: Wish, name: str, chosen: Sequence[Movable]) -> Trial | Movable:
+        """The state after these went elsewhere, one after the other; or the first who finds no place."""
+        plans = self._plan(wish, name, chosen)
+        start = self._moving.start
+        assert plans is not None, name
+        # What the wish will have is kept from those who move.
+        trial = Trial(start.state.holding(plans), start.surroundings)
+        for item in chosen:
+            after = self._moving.move(trial, item, (name,))
+            if after is None:
+                return item
+            trial = after
+        return trial
+
+    def _fewest(self, wish: Wish, name: str, items: Sequence[Movable], most: int) -> list[Movable]:
+        """Those without whose going the wish does not fit: the smallest may stay first, so that few have to go. Nobody
+        when it does not help, or when they are more than `most`.
+        """
+        chosen = sorted(items, key=lambda item: (item.devices, item.key))
         if self._plan(wish, name, chosen) is None:
             return []
+        needed = 0
         for item in list(chosen):
             others = [other for other in chosen if other is not item]
             if self._plan(wish, name, others) is not None:
                 chosen = others
+            else:
+                needed += 1
+                if needed > most:
+                    return []
         return chosen
 
     def _plan(self, wish: Wish, name: str, gone: Collection[Movable]) -> tuple[Planned, ...] | None:
@@ -143,12 +163,6 @@ class Compaction:
 
     def _without(self, gone: Collection[Movable]) -> Overlay:
         return self._moving.start.state.without([claim for item in gone for claim in item.claims])
-
-    def _prepared(self, wish: Wish, name: str, chosen: Collection[Movable]) -> Trial | None:
-        """The state in which moves begin: what the wish will have is kept from those who move."""
-        plans = self._plan(wish, name, chosen)
-        start = self._moving.start
-        return Trial(start.state.holding(plans), start.surroundings) if plans is not None else None
 
     def _verified(self, wish: Wish, name: str, moves: Sequence[Move]) -> Found | None:
         trial = self._moving.replay(moves)

@@ -46,6 +46,11 @@ ONE_EACH: PodsTold = {"a": ("n1", "0"), "b": ("n2", "0")}
             {"a": ("n1", "0:500"), "b": ("n1", "1:400"), "c": ("n2", "0:500"), "d": ("n3", "0:600")},
             "n1: a>n2 b>n3",
         ),
+        (
+            {"n1": 2, "n2": 1, "n3": 1},
+            {"a": ("n1", "0:400"), "b": ("n1", "1:500"), "c": ("n2", "0:500"), "d": ("n3", "0:600")},
+            "n1: b>n2 a>n3",
+        ),
         (HALVES, {"a": ("n1", "0", {"shares": "b"}), "b": ("n2", "0")}, "n2: b>n1"),
         (
             HALVES,
@@ -73,6 +78,7 @@ ONE_EACH: PodsTold = {"a": ("n1", "0"), "b": ("n2", "0")}
         "and keeps a pod where it is",
         "not all of those in the way fit elsewhere",
         "several moves, each beside those before it",
+        "who finds no place in its turn has the first",
         "a shared claim stays",
         "whom eviction harms stays",
         "members of a group stay",
@@ -95,6 +101,17 @@ def test_the_pod_that_wants_room_needs_cpu_too_and_may_not_be_everywhere() -> No
     assert told(made.room(2, pod={"cpu": 60} | TOLERATES)) == "n2: b>n1"
     assert told(made.room(2, pod={"cpu": 60})) == ""
     assert told(made.room(2, pod={"cpu": 65} | TOLERATES)) == ""
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "expected"),
+    [({"n2": 2}, "n1: large>n2"), ({"n2": 1, "n3": 1}, "n1: a>n2 b>n3"), ({"n2": 1}, "")],
+)
+def test_one_large_pod_goes_rather_than_two_small_ones_if_it_fits_elsewhere(elsewhere: Nodes, expected: str) -> None:
+    here: Json = {"labels": {"here": "yes"}}
+    pods: PodsTold = {"large": ("n1", "0 1"), "a": ("n1", "2"), "b": ("n1", "3")}
+    made = Compacting({"n1": (4, here), **elsewhere}, pods)
+    assert told(made.room(2, pod={"nodeSelector": {"here": "yes"}})) == expected
 
 
 def test_a_budget_that_is_used_up_keeps_its_pods_and_is_named() -> None:
