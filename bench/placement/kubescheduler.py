@@ -8,7 +8,7 @@ Rules: Kubernetes 1.36, plugins/noderesources/{fit,least_allocated,balanced_allo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 from bench.placement.trace import Job, Machine
@@ -62,6 +62,3 @@ class Scheduler:
         least = (cpu * 100 // whole_cpu + memory * 100 // whole_memory) // 2
         balanced = int((1 - abs(cpu / whole_cpu - memory / whole_memory) / 2) * 100)
         return least + balanced
-
-
-Chooser = Callable[[Job, Sequence[int]], int]
