@@ -161,6 +161,24 @@ def test_pods_of_other_schedulers_stay_unless_they_are_asked_for() -> None:
         ),
         ({"n1": 1, "n2": 1}, {"a": ("n1", "0:500", {"owner": ""}), "b": ("n2", "0:500")}, "b>n1", 1),
         ({"n1": 1, "n2": 1, "n3": 1}, {"a": ("n1", "0:500"), "b": ("n2", "0:600")}, "", 0),
+        (
+            {"n1": (1, {"partitioned": True}), "n2": (1, {"partitioned": True})},
+            {"a": ("n1", "0-1g-6"), "b": ("n2", "0-1g-6")},
+            "a>n2",
+            1,
+        ),
+        (
+            {"n1": (2, {"partitioned": True})},
+            {"a": ("n1", "0-3g-0"), "b": ("n1", "1-4g-0")},
+            "a>n1",
+            1,
+        ),
+        (
+            {"n1": (2, {"partitioned": True})},
+            {"a": ("n1", "0-4g-0"), "b": ("n1", "1-4g-0")},
+            "",
+            0,
+        ),
     ],
     ids=[
         "two halves are one device",
@@ -171,6 +189,9 @@ def test_pods_of_other_schedulers_stay_unless_they_are_asked_for() -> None:
         "the fewest pods",
         "who cannot go is joined",
         "a whole device is not begun for another",
+        "partitions come together on one GPU",
+        "where their counters suffice",
+        "and do not where they do not",
     ],
 )
 def test_shares_are_brought_together_so_that_devices_are_whole(

@@ -1,7 +1,8 @@
 """Clusters for compaction, told in a few words: nodes with GPUs that can be shared, and pods that have some of them.
 
-    nodes:  name -> number of GPUs, or (GPUs, fields of the node)
-    pods:   name -> (node, devices, fields of the pod); a device is "0" for all of gpu-0, or "0:500" for a part of it
+    nodes:  name -> number of GPUs, or (GPUs, fields of the node), such as `partitioned`: it has partitions
+    pods:   name -> (node, devices, fields of the pod); a device is "0" for all of gpu-0, "0:500" for a part of
+            it, or "0-1g-6" for a partition, of which a pod has one
 
 A pod has one claim, made for it, and a ReplicaSet. Its fields may be `cpu`, `owner` (kind; "" = none), `shares` (name
 of a claim that is used as well), and everything of its metadata and spec, `labels` and `tolerations` for example.
@@ -28,7 +29,9 @@ from app.scheduling.limits import Limits
 from app.scheduling.pods import Pods
 from app.scheduling.resourcenames import ResourceNames
 from app.scheduling.view import View
+from bench.placement import partitions
 from tests.support.placement.gpunodes import gpus
+from tests.support.placement.partitionednodes import part
 from tests.support.simulation.virtualtime import VirtualClock
 
 Json = dict[str, Any]
@@ -78,26 +81,31 @@ class Compacting:
         spec = {key: value for key, value in fields.items() if key in ("taints", "unschedulable")}
         metadata = {"name": name, "labels": fields.get("labels", {})}
         self.cluster.apply(convert(Node, {"metadata": metadata, "spec": spec, "status": {"allocatable": amounts}}))
-        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-        published = {"driver": DRIVER, "pool": pool, "nodeName": name, "devices": devices}
-        self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": name}, "spec": published}))
+        contents: list[Json] = [{"devices": devices}]
+        if fields.get("partitioned"):
+            parts = [device for gpu in range(count) for device in partitions.devices(gpu)]
+            contents = [{"devices": parts}, {"sharedCounters": [partitions.counters(gpu) for gpu in range(count)]}]
+        pool = {"name": name, "generation": 1, "resourceSliceCount": len(contents)}
+        for number, content in enumerate(contents):
+            published = {"driver": DRIVER, "pool": pool, "nodeName": name, **content}
+            self.cluster.apply(convert(ResourceSlice, {"metadata": {"name": f"{name}-{number}"}, "spec": published}))
 
     def _put_pod(self, name: str, node: str, devices: Sequence[str], fields: Json) -> None:
         self.pods.apply(self.pod(name, node, **fields))
         parts = [part.partition(":")[::2] for part in devices]
-        milli = int(parts[0][1] or 1000) if parts else 1000
-        results = [
-            {
-                "request": "r", "driver": DRIVER, "pool": node, "device": f"gpu-{index}", "shareID": self._share(),
-                "consumedCapacity": {"milli": part or "1000"},
-            }
-            for index, part in parts
-        ]  # fmt: skip
+        profile = devices[0].split("-")[1] if "-" in devices[0] else ""
+        milli = int(parts[0][1] or 1000)
+        results: list[Json] = [
+            {"request": "r", "driver": DRIVER, "pool": node, "device": f"gpu-{index}"} for index, _ in parts
+        ]
+        for result, (_, amount) in zip(results, parts, strict=True):
+            if not profile:
+                result |= {"shareID": self._share(), "consumedCapacity": {"milli": amount or "1000"}}
         users = [{"resource": "pods", "name": name, "uid": name}]
         users += [{"resource": "pods", "name": other, "uid": other} for other in fields.get("shares", "").split()]
         self.cluster.apply(
             msgspec.structs.replace(
-                gpus(max(1, len(parts)), milli=milli, name=name),
+                part(profile, name) if profile else gpus(len(parts), milli=milli, name=name),
                 status=convert(
                     ResourceClaim,
                     {
@@ -154,7 +162,12 @@ class Compacting:
         """GPUs of which nothing is in use."""
         views = [self.cluster.inventory.view(name) for name in self.cluster.nodes]
         pools = [pool for view in views if view is not None for pool in view.pools]
-        return sum(len(pool.names) - len(self.cluster.ledger.in_use(pool.id)) for pool in pools)
+        gpus = {(pool.id, _gpu(name)) for pool in pools for name in pool.names}
+        return len(gpus - {(pool.id, _gpu(name)) for pool in pools for name in self.cluster.ledger.in_use(pool.id)})
+
+
+def _gpu(device: str) -> str:
+    return "-".join(device.split("-")[:2])
 
 
 def told(advice: Advice) -> str:
