@@ -237,7 +237,7 @@ def service_command(server: str, listen: str) -> Sequence[str]:
     """How to start the service for the embedded cluster."""
     return (
         sys.executable, "-m", "app.cli", "serve", "--server", server, "--listen", listen,
-        "--scheduler-names", ",".join(SCHEDULER_NAMES),
+        "--scheduler-names", ",".join(SCHEDULER_NAMES), "--preemption", "on",
     )  # fmt: skip
 
 

@@ -21,7 +21,10 @@ FIELD_MANAGER = "kubectl"
 
 Manifest = dict[str, Any]
 
-FIRST_SAMPLES = ("tutorial", "all", "shared", "deployment", "matched-pair", "prioritized", "placement", "unschedulable")
+FIRST_SAMPLES = (
+    "tutorial", "all", "shared", "deployment", "matched-pair", "prioritized", "placement", "preemption",
+    "preemption-urgent", "unschedulable",
+)  # fmt: skip
 """The samples that the demo applies, in this order; each needs the GPUs of the embedded cluster, or brings its own.
 
 `all` comes early: it wants every small GPU of a node, and others are content with any.

@@ -27,7 +27,7 @@ def demo(directory: Path, *more: str) -> list[str]:
 def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:
     done = subprocess.run(demo(tmp_path, "--once"), cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "14 pods run, 2 wait and say why" in done.stdout
+    assert "16 pods run, 2 wait and say why" in done.stdout
     assert re.search(
         r"unschedulable +- +- +as expected +0/4 nodes are available: 4 cannot allocate all claims", done.stdout
     )
@@ -74,4 +74,5 @@ def test_the_service_may_be_killed_while_the_demo_runs(running: tuple[subprocess
     assert process.wait(LONGEST) == 0
     with pytest.raises(ProcessLookupError):
         os.kill(int(pids[1]), 0)
-    assert "is gone" not in out.read_text(), "nothing is lost"
+    (gone,) = re.findall(r"(\S+) is gone", out.read_text())
+    assert gone.startswith("dra-preemption/training-"), "nothing is lost but the pod that made room"

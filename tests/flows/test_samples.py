@@ -63,6 +63,18 @@ async def test_a_prioritized_list_falls_back_to_the_best_there_is(flow: Flow) ->
     assert flow.pod("dra-samples", "prioritized").spec.node_name != "node-4"
 
 
+async def test_an_urgent_pod_takes_the_place_of_another_one(flow: Flow) -> None:
+    cluster = flow.cluster
+    await flow.kill()
+    await flow.start(preemption="on")
+    await cluster.apply_samples("preemption")
+    await cluster.wait_until(lambda: cluster.running("dra-preemption", "training-a", "training-b"))
+    await cluster.apply_samples("preemption-urgent")
+    await cluster.wait_until(lambda: cluster.running("dra-preemption", "urgent"))
+    names = {pod.metadata.name for pod in cluster.pods("dra-preemption")}
+    assert len(names & {"training-a", "training-b"}) == 1
+
+
 async def test_with_a_policy_one_more_large_pod_fits(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("placement")
