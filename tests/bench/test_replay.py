@@ -28,5 +28,5 @@ async def test_fragmentation_places_more_gpus_than_first_fit() -> None:
     first = await played("first-fit")
     best = await played("fragmentation")
     assert (first.asked, first.arrived) == (best.asked, best.arrived) == (21_000, len(GPUS))
-    assert best.allocated == 16_000
     assert first.allocated < best.allocated
+    assert best.allocated == 15_000, "all but one GPU, as the last two pods want more"
