@@ -34,11 +34,17 @@ class Ground:
     """See the module. Made by `survey`."""
 
     def __init__(
-        self, base: Situation, groups: Sequence[Sequence[str]], obstacles: dict[str, tuple[Obstacle, ...]]
+        self,
+        base: Situation,
+        groups: Sequence[Sequence[str]],
+        obstacles: dict[str, tuple[Obstacle, ...]],
+        left: dict[str, set[int]],
     ) -> None:
+        """`left`: per resource that the pod asks for what nodes have left, in nano units."""
         self.base = base
         self.groups = groups
         self.obstacles = obstacles
+        self.left = left
         self.names: tuple[str, ...] = tuple(obstacles)
         self._reached = _reached(base)
         self._free = [[name for name in group if not obstacles[name]] for group in groups]
@@ -109,6 +115,7 @@ def survey(base: Situation, names: Sequence[str], pace: Pace, attributes: Sequen
     """Look at these nodes. `attributes`: what constraints that are tried may compare."""
     obstacles: dict[str, tuple[Obstacle, ...]] = {}
     groups: dict[Hashable, list[str]] = {}
+    left: dict[str, set[int]] = {}
     for start in range(0, len(names), PORTION):
         portion = [name for name in names[start : start + PORTION] if name in base.view.cluster.nodes]
         keys: dict[str, Hashable] = {name: name for name in portion}
@@ -118,10 +125,12 @@ def survey(base: Situation, names: Sequence[str], pace: Pace, attributes: Sequen
             node = base.node(name)
             if node is not None:
                 obstacles[name] = tuple(base.obstacles(node))
+                for resource, amount in base.wants.left(node, base.tenants.used(name)[0]):
+                    left.setdefault(resource, set()).add(amount)
                 groups.setdefault(keys.get(name, name), []).append(name)
         pace.nodes += len(portion)
         yield
-    return Ground(base, sorted(groups.values(), key=len, reverse=True), obstacles)
+    return Ground(base, sorted(groups.values(), key=len, reverse=True), obstacles, left)
 
 
 def _keys(

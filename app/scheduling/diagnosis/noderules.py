@@ -10,6 +10,7 @@ nodeports,noderesources}.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 from app.api.core import Node, NodeSelector, Pod, Taint
@@ -57,6 +58,7 @@ def _add(total: dict[str, int], more: Mapping[str, Quantity]) -> None:
         total[name] = total.get(name, 0) + amount.nano
 
 
+@lru_cache(maxsize=1024)
 def amount_text(resource: str, nano: int) -> str:
     """An amount of the resource as people write it."""
     return Quantity(nano, Format.BINARY_SI if resource in _BYTES else Format.DECIMAL_SI).text
@@ -112,6 +114,13 @@ class Wants:
         if self.ports and (port := conflicting(self.ports, taken)) is not None:
             yield Obstacle("host port", f"{port[2]}/{port[1]}")
         yield from self._room(node, used, pods)
+
+    def left(self, node: Node, used: Amounts) -> Iterator[tuple[str, int]]:
+        """What the node has left of each resource that the pod asks for, in nano units; no less than nothing."""
+        for name in self.amounts:
+            offered = node.status.allocatable.get(name)
+            if offered is not None:
+                yield name, max(offered.nano - used.get(name, 0), 0)
 
     def tolerates(self, taint: Taint) -> bool:
         known = self._tolerated.get(taint)

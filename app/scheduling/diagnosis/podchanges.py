@@ -6,7 +6,7 @@ Promises: only what the pod, the nodes and the names that are known suggest; whe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 import msgspec
@@ -27,12 +27,12 @@ Obstacles = Mapping[str, tuple[Obstacle, ...]]
 """By node."""
 
 
-def of_pod(situation: Situation, obstacles: Obstacles) -> Iterator[Family]:
-    """All families."""
+def of_pod(situation: Situation, obstacles: Obstacles, left: Mapping[str, Collection[int]]) -> Iterator[Family]:
+    """All families. `left`: per resource what nodes have left, in nano units."""
     yield from _gates(situation)
     yield from _names(situation)
     present = {found.rule for each in obstacles.values() for found in each}
-    yield from _resources(situation)
+    yield from _resources(situation, left)
     if present & {"node taint", "cordoned"}:
         yield from _taints(situation, obstacles)
     if present & {"node selector", "node affinity"}:
@@ -94,9 +94,9 @@ def _names(situation: Situation) -> Iterator[Family]:
 # --- room -------------------------------------------------------------------------------------------------------------
 
 
-def _resources(situation: Situation) -> Iterator[Family]:
+def _resources(situation: Situation, left: Mapping[str, Collection[int]]) -> Iterator[Family]:
     """Less of each resource that a container asks for, down to what some node has left; and other names for it."""
-    free = _free(situation)
+    free = {name: sorted(amounts, reverse=True) for name, amounts in left.items()}
     for kind in ("containers", "init_containers"):
         for index, container in enumerate(getattr(situation.pod.spec, kind)):
             for name, amount in container.resources.requests.items():
@@ -105,25 +105,10 @@ def _resources(situation: Situation) -> Iterator[Family]:
                 if "/" in name:
                     yield from _extended(situation, kind, index, name, amount)
                 short = situation.wants.amounts.get(name, 0)
-                lefts = [amount.nano - (short - left) for left in free.get(name, ())]
+                lefts = [amount.nano - (short - most) for most in free.get(name, ())]
                 less = [_less(situation.pod, kind, index, name, nano) for nano in lefts if 0 < nano < amount.nano]
                 if less:
                     yield Family(12, less[:AMOUNTS], monotone=True)
-
-
-def _free(situation: Situation) -> dict[str, list[int]]:
-    """Per resource what nodes have left, the largest amounts first, where no node has enough."""
-    found: dict[str, set[int]] = {}
-    for name in situation.view.cluster.nodes:
-        node = situation.node(name)
-        if node is None:
-            continue
-        used = situation.tenants.used(name)[0]
-        for resource in situation.wants.amounts:
-            offered = node.status.allocatable.get(resource)
-            if offered is not None:
-                found.setdefault(resource, set()).add(offered.nano - used.get(resource, 0))
-    return {name: sorted(lefts, reverse=True) for name, lefts in found.items()}
 
 
 def _rounded(name: str, nano: int) -> int:

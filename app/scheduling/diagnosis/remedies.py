@@ -54,7 +54,7 @@ def _families(situation: Situation, ground: Ground, found: Sequence[NodeGroup]) 
         for place in places(claim, target):
             tallies = known.get((claim.metadata.key, place.name), ())
             yield from selectorchanges.of_selectors(place, tallies, vocabulary)
-    yield from podchanges.of_pod(situation, ground.obstacles)
+    yield from podchanges.of_pod(situation, ground.obstacles, ground.left)
     yield from tenantchanges.of_others(situation, found)
 
 
