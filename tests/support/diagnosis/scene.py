@@ -97,7 +97,7 @@ class Scene:
     def settled(self) -> Scene:
         """With every pod that fits bound to the first node that it fits, one after the other."""
         scene = Scene(self.documents, gates=self.gates, limits=self.limits)
-        for pod in [document for document in scene.documents if document["kind"] == "Pod"]:
+        for pod in [item for item in scene.documents if item["kind"] == "Pod" and not item["spec"].get("nodeName")]:
             scene._bind(pod)
         return scene
 
@@ -179,12 +179,19 @@ def apply(documents: list[Json], change: Change) -> None:
     if change.op in ("delete", "wait"):
         documents.remove(document)
         if change.object == "Pod":
-            _release(documents, document)
+            release(documents, document)
         return
-    patch(document, change.op, change.path, change.value)
-    if change.kind == "uncordon":  # the node controller takes its taint away
-        spec = document["spec"]
-        spec["taints"] = [item for item in spec.get("taints", ()) if item["key"] != "node.kubernetes.io/unschedulable"]
+    if change.kind == "uncordon":
+        apply_to_node(document, unschedulable=change.value)
+    else:
+        patch(document, change.op, change.path, change.value)
+
+
+def apply_to_node(document: Json, *, unschedulable: bool) -> None:
+    """What `kubectl uncordon` does, and then the node controller, which takes its taint away."""
+    spec = document["spec"]
+    spec["unschedulable"] = unschedulable
+    spec["taints"] = [item for item in spec.get("taints", ()) if item["key"] != "node.kubernetes.io/unschedulable"]
 
 
 def patch(document: Json, op: str, path: str, value: Any) -> None:
@@ -200,7 +207,7 @@ def patch(document: Json, op: str, path: str, value: Any) -> None:
         place[key] = value
 
 
-def _release(documents: list[Json], pod: Json) -> None:
+def release(documents: list[Json], pod: Json) -> None:
     """What controllers do when a pod is gone: its claims lose the consumer, and their devices with the last one."""
     for claim in [item for item in documents if item["kind"] == "ResourceClaim"]:
         status = claim.get("status", {})

@@ -1,0 +1,31 @@
+"""What is told to help helps, and when nothing is told nothing helps: on random small clusters."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, event, given, settings
+
+from tests.support.diagnosis.scenarios import POD, changed, scenes
+from tests.support.diagnosis.scene import Scene, shown
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+@given(scene=scenes())
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+def test_a_remedy_applied_makes_the_pod_fit_as_many_nodes_as_was_told(scene: Scene) -> None:
+    found = scene.diagnose(POD)
+    event(found.rule or "fits")
+    for remedy in found.remedies:
+        after = scene.after(remedy).diagnose(POD)
+        assert (after.state, after.fits) == ("fits", remedy.nodes), f"{remedy.text}: {after.summary}"
+
+
+@given(scene=scenes())
+@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+def test_when_no_single_change_is_told_none_helps(scene: Scene) -> None:
+    found = scene.diagnose(POD)
+    if found.state == "fits" or any(len(remedy.changes) == 1 for remedy in found.remedies):
+        return
+    event("nothing helps" if not found.remedies else "two changes help")
+    for what, after in changed(scene):
+        assert after.diagnose(POD).state != "fits", f"{what} helps; {found.summary}\n{shown(found.remedies)}"
