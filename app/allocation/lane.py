@@ -77,6 +77,10 @@ class Lane:
         """Try one question with the `share`-th part of the ceiling. Raises TooMuch, Exhausted and Waiting."""
         return do(None)
 
+    def has_waited(self) -> bool:
+        """True when an earlier turn of the call, or this one, could not decide something: ask `waiting` then."""
+        return False
+
     def waiting(self, what: object, node: str) -> str:
         """Why an earlier turn of the call could not decide this on the node; empty when it did not try, or could."""
         return ""
@@ -219,6 +223,9 @@ class CountedLane(Lane):
             used = max(1, allowed - work.left)
             self._left -= used
             self.used += used
+
+    def has_waited(self) -> bool:
+        return bool(self._waited)
 
     def waiting(self, what: object, node: str) -> str:
         reason = self._waited.get((what, node), "")

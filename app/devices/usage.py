@@ -45,14 +45,13 @@ class UsageIndex:
     def __init__(self, changed: Callable[[PoolID], None]) -> None:
         self._changed = changed
         self._pools: dict[PoolID, PoolUse] = {}
+        self.pool: Callable[[PoolID], PoolUse | None] = self._pools.get
+        """What is in use of a pool. Not a method: it is asked of every node."""
         self._revision = 0
 
     def device(self, device: DeviceID) -> DeviceUse | None:
         pool = self._pools.get(device[:2])
         return pool.devices.get(device[2]) if pool else None
-
-    def pool(self, pool: PoolID) -> PoolUse | None:
-        return self._pools.get(pool)
 
     def pools(self) -> Iterator[tuple[PoolID, PoolUse]]:
         return iter(self._pools.items())

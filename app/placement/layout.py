@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from typing import NamedTuple
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from app.allocation.cache.reduction import Reduction
+from app.devices.belongings import Belongings
 from app.devices.content import digest
 from app.devices.holdings import NO_AMOUNTS, Amounts, PoolHoldings, remaining_counters
 from app.devices.models import DeviceModel
@@ -92,15 +93,13 @@ class Layouts:
         self._units = units
         self._shares = shares
         self._counters = counters
-        self._by_pool: WeakKeyDictionary[SeenPool, Layout] = WeakKeyDictionary()
+        self._by_pool: Belongings[SeenPool, Layout] = Belongings()
         self._stripped: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
 
     def of(self, seen: SeenPool, pool: Pool) -> Layout:
         """The layout of what is seen; `pool` is what it shows."""
-        known = self._by_pool.get(seen)
-        if known is None:
-            known = self._by_pool[seen] = self._layout(seen, pool)
-        return known
+        known = self._by_pool.get(id(seen))
+        return known.value if known is not None else self._by_pool.give(seen, self._layout(seen, pool))
 
     def _layout(self, seen: SeenPool, pool: Pool) -> Layout:
         plain: list[tuple[str, DeviceModel]] = []

@@ -11,11 +11,11 @@ from collections.abc import Hashable, Iterable
 from contextlib import suppress
 from itertools import count
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.requests import Filter
 from app.allocation.selection import suitability
+from app.devices.belongings import Belongings
 from app.devices.models import DeviceModel
 
 REMEMBERED: Final = 50_000
@@ -40,20 +40,18 @@ class Kinds:
         self._every = every
         self._numbers: dict[Hashable, int] = {}
         self._next = count(IRRELEVANT + 1)
-        self._known: WeakKeyDictionary[DeviceModel, int] = WeakKeyDictionary()
+        self._known: Belongings[DeviceModel, int] = Belongings()
 
     def of(self, model: DeviceModel, lane: Lane = FREE) -> int:
         """The kind of devices with this model. Raises Exhausted and Waiting."""
-        known = self._known.get(model)
-        if known is None:
-            known = self._known[model] = self._number(model, lane)
-        return known
+        known = self._known.get(id(model))
+        return known.value if known is not None else self._known.give(model, self._number(model, lane))
 
     def look(self, models: Iterable[DeviceModel], lane: Lane) -> None:
         """Find out what the filters say, one after the other: of all together, not all compiled selectors may be
         remembered. Raises Exhausted; what workers have to answer is asked.
         """
-        new = [model for model in dict.fromkeys(models) if model not in self._known]
+        new = [model for model in dict.fromkeys(models) if id(model) not in self._known]
         for filter in self._filters if len(new) > 1 else ():
             for model in new:
                 with suppress(Waiting):

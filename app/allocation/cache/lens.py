@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from itertools import count
-from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -21,6 +20,7 @@ from app.allocation.cache.reduction import Reduction, Shape
 from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.requests import REMEMBERED_BYTES, Filter, PreparedClaims
 from app.allocation.score import Scorer
+from app.devices.belongings import Belongings
 from app.devices.ledger import Ledger
 from app.devices.nodes import SeenNode, SeenPool
 from app.devices.overlay import Overlay
@@ -71,6 +71,20 @@ def focus(prepared: PreparedClaims, scorer: Scorer | None = None) -> Focus:
     return Focus(filters, tuple(sorted(attributes)), every or any(ask.all or ask.admin for ask in asks), every)
 
 
+Wanted = tuple[tuple[int, int, int, bool], ...]
+"""Devices of a shape that some request may have: index, kind, locality, True when it consumes counters."""
+
+
+class _Sight:
+    """A shape through a lens. `parts` are numbers for what can be noticed of pools of the shape, by state."""
+
+    __slots__ = ("devices", "parts")
+
+    def __init__(self) -> None:
+        self.devices: Wanted | None = None
+        self.parts: dict[PoolState, int] = {}
+
+
 class Lens:
     """Claims with equal focus share a lens. `reduction` has to be made for what the focus reads; lenses that read the
     same may share it.
@@ -83,7 +97,8 @@ class Lens:
         self._reduction = reduction
         self._states = states
         self._numbers: dict[Hashable, int] = {}
-        self._parts: WeakKeyDictionary[Shape, dict[PoolState, int]] = WeakKeyDictionary()
+        self._wanted: dict[Wanted, Wanted] = {}
+        self._sights: Belongings[Shape, _Sight] = Belongings()
         self._remembered = 0
         self._next = count(1)
 
@@ -95,14 +110,16 @@ class Lens:
         """
         if seen.error:
             return (seen.error,)
+        shapes, sights = self._reduction.known, self._sights
         found: list[int] = []
         for seen_pool in seen.pools:
             pool = seen_pool.pool
             if pool is not None:
-                shape = self._reduction.shape(seen_pool, pool, lane)
+                looked = shapes.get(id(seen_pool))
+                shape = looked.value if looked is not None else self._reduction.shape(seen_pool, pool, lane)
                 state = self._state(seen_pool, pool, ledger, overlay)
-                known = self._parts.get(shape)
-                part = known.get(state) if known is not None else None
+                known = sights.get(id(shape))
+                part = known.value.parts.get(state) if known is not None else None
                 if part is None:
                     part = self._part(shape, state, lane)
                 if part != NOTHING:
@@ -122,44 +139,60 @@ class Lens:
     def _part(self, shape: Shape, state: PoolState, lane: Lane) -> int:
         """A number for what the search can notice of a pool. A number that was forgotten is never given again."""
         if self._remembered >= REMEMBERED:
-            self._parts.clear()
+            self._sights.clear()
             self._numbers.clear()
+            self._wanted.clear()
             self._remembered = 0
-        content = self._content(shape, state, lane)
+        known = self._sights.get(id(shape))
+        sight = known.value if known is not None else self._sights.give(shape, _Sight())
+        content = self._content(shape, state, sight, lane)
         if isinstance(content, int):
             number = content
         else:
             number = self._numbers.get(content, 0) or next(self._next)
             self._numbers[content] = number
-        self._parts.setdefault(shape, {})[state] = number
+        sight.parts[state] = number
         self._remembered += 1
         return number
 
-    def _content(self, shape: Shape, state: PoolState, lane: Lane) -> tuple[Hashable, ...] | int:
+    def _content(self, shape: Shape, state: PoolState, sight: _Sight, lane: Lane) -> tuple[Hashable, ...] | int:
         if shape.invalid:
             return INVALID
         if shape.incomplete:
             return INCOMPLETE if self._focus.in_use else NOTHING
-        devices: list[Hashable] = []
-        consuming = self._focus.every
-        waiting: Waiting | None = None
         lane.spend(1 + len(shape.devices) // 2)
+        if sight.devices is None:
+            wanted = self._look(shape, lane)
+            sight.devices = self._wanted.setdefault(wanted, wanted)
+        devices: list[Hashable] = []
+        consuming, in_use, all_owned = self._focus.every, self._focus.in_use, state.owned
+        for index, kind, locality, consumes in sight.devices:
+            owned = bool(all_owned >> index & 1)
+            if owned and not in_use:
+                continue
+            used = state.shared.get(index)
+            devices.append((kind, owned, locality, used) if owned or locality or used is not None else kind)
+            consuming = consuming or consumes
+        if not devices:
+            return NOTHING
+        return (*devices, state.left) if consuming and shape.counted else tuple(devices)
+
+    def _look(self, shape: Shape, lane: Lane) -> Wanted:
+        """The devices that some request may have. Raises Exhausted, and Waiting when all that workers have to answer is
+        asked.
+        """
         if self.size > REMEMBERED_BYTES:
             self._kinds.look((model for model, _ in shape.devices), lane)
+        found: list[tuple[int, int, int, bool]] = []
+        waiting: Waiting | None = None
         for index, (model, locality) in enumerate(shape.devices):
             try:
                 kind = self._kinds.of(model, lane)
             except Waiting as problem:
                 waiting = problem
                 continue
-            owned = bool(state.owned >> index & 1)
-            if kind == IRRELEVANT or (owned and not self._focus.in_use):
-                continue
-            used = state.shared.get(index)
-            devices.append((kind, owned, locality, used) if owned or locality or used is not None else kind)
-            consuming = consuming or bool(model.traits.consumes)
+            if kind != IRRELEVANT:
+                found.append((index, kind, locality, bool(model.traits.consumes)))
         if waiting is not None:
             raise waiting
-        if not devices:
-            return NOTHING
-        return (*devices, state.left) if consuming and shape.counted else tuple(devices)
+        return tuple(found)

@@ -8,13 +8,14 @@ the same devices in this sense share one `Shape`. Nothing is kept of a pool that
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from app.allocation.lane import FREE, Lane, Waiting
 from app.allocation.questions import Compiled
 from app.allocation.requests import Filter
 from app.allocation.selection import cel_gates
 from app.cel import CelCompileError, ReadSet
+from app.devices.belongings import Belongings
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenPool
 from app.devices.pools import Pool
@@ -99,15 +100,16 @@ class Reduction:
         self._representatives: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
         self._shapes: WeakValueDictionary[Hashable, Shape] = WeakValueDictionary()
         self._by_content: WeakValueDictionary[Hashable, Shape] = WeakValueDictionary()
-        self._by_pool: WeakKeyDictionary[SeenPool, Shape] = WeakKeyDictionary()
+        self.known: Belongings[SeenPool, Shape] = Belongings()
+        """The shapes found so far; ask `shape` for the others."""
 
     def shape(self, seen: SeenPool, pool: Pool, lane: Lane = FREE) -> Shape:
         """The shape of what is seen; `pool` is what it shows. Raises Exhausted and Waiting."""
-        known = self._by_pool.get(seen)
-        if known is None:
-            lane.spend(1 + 2 * len(pool.devices))
-            known = self._by_pool[seen] = self._shape(pool)
-        return known
+        known = self.known.get(id(seen))
+        if known is not None:
+            return known.value
+        lane.spend(1 + 2 * len(pool.devices))
+        return self.known.give(seen, self._shape(pool))
 
     def _shape(self, pool: Pool) -> Shape:
         localities = _localities(pool)

@@ -78,6 +78,7 @@ class Table:
         """How many bytes its filters count for."""
         self._lens = lens
         self._nodes = nodes
+        self._seen_nodes = nodes.seen
         self._ledger = ledger
         self._position = -1
         self.is_hard = False
@@ -144,10 +145,11 @@ class Table:
             del row[row.index(FAILED) + 1 :]
         position = -1
         different = None if overlay.is_empty else overlay
+        has_waited = lane.has_waited()
         for _ in range(row.count(UNDECIDED)):
             position = row.index(UNDECIDED, position + 1)
             name = names[position]
-            reason = lane.waiting(self, name)
+            reason = lane.waiting(self, name) if has_waited else ""
             try:
                 row[position] = self._refusal(reason) if reason else self._decide(name, search, different, lane)
             except Waiting as waiting:
@@ -198,7 +200,11 @@ class Table:
 
     def _seen(self, name: str, overlay: Overlay | None) -> SeenNode:
         seen = overlay.hypothetical(name) if overlay is not None else None
-        return seen or self._nodes.current(self._nodes.seen[name])
+        if seen is None:
+            seen = self._seen_nodes[name]
+            if seen.new or seen.stale:
+                self._nodes.current(seen)
+        return seen
 
     def _fingerprint(self, name: str, overlay: Overlay, lane: Lane) -> Fingerprint:
         different = None if overlay.is_empty else overlay
