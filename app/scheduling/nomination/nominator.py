@@ -10,6 +10,7 @@ Promises
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
@@ -84,6 +85,7 @@ class Nominator:
             ports,
             observer,
             self.terms,
+            leading,
             self._ended,
         )
         self._candidates = Candidates(view.clock, view.limits)
@@ -141,6 +143,7 @@ class Nominator:
         tended = self._view.clock.monotonic()
         for candidate in self._candidates.due(self._view.pods):
             await self._consider(candidate)
+            await asyncio.sleep(0)  # a decision that is known already takes no turn of its own
             if self._view.clock.monotonic() - tended >= 1.0:
                 await self._tend()
                 tended = self._view.clock.monotonic()
@@ -201,6 +204,9 @@ class Nominator:
                 note = f"a PodDisruptionBudget forbids to evict pod {kept.metadata.key} on node {found.node}"
                 self._say(candidate, pod, "PreemptionForbidden", note)
                 self._abandon(nomination, "forbidden")
+                return
+            if not self._leading():
+                self._abandon(nomination, "failed")
                 return
             await self._marks.write(nomination)
         except ApiError as error:

@@ -11,6 +11,7 @@ Promises
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -54,6 +55,7 @@ class Tending:
         messenger: Messenger,
         observer: Observer,
         terms: Callable[[Pod], Terms],
+        leading: Callable[[], bool],
         ended: Callable[[Nomination, NominationEnd], None],
     ) -> None:
         self._view = view
@@ -66,6 +68,7 @@ class Tending:
         self._messenger = messenger
         self._observer = observer
         self._terms = terms
+        self._leading = leading
         self._ended = ended
         self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED_STUCK)
 
@@ -77,8 +80,9 @@ class Tending:
     async def work(self) -> None:
         """Look after all of them once."""
         for nomination in self._nominations:
-            if nomination.pod.metadata.uid in self._nominations:
+            if nomination.pod.metadata.uid in self._nominations and self._leading():
                 await self.tend(nomination)
+                await asyncio.sleep(0)
 
     async def tend(self, nomination: Nomination) -> None:
         """Do what is to be done for this one now."""
@@ -106,7 +110,7 @@ class Tending:
             self.end(nomination, "fits")
             return
         for victim in staying:
-            if self._evictions.may_try(victim):
+            if self._evictions.may_try(victim) and self._leading():
                 await self.evict(nomination, victim)
         for victim in there:
             if victim not in staying:

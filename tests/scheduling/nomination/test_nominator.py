@@ -339,3 +339,14 @@ async def test_an_explanation_says_nothing_of_preemption_when_it_is_off(world: W
     world.add(*wanting("p", 10))
     await world.settle(1.0)
     assert "preempt" not in await explained(world, service, "p")
+
+
+async def test_a_replica_that_does_not_lead_evicts_nobody(world: World, small: Objects) -> None:
+    service = await full(world, small, FOUR)
+    service.extender.fence(lambda: False)
+    world.add(*wanting("p", 10))
+    assert not await tried(world, service, "p")
+    await world.settle(30.0)
+    assert (world.api.evicted, MARK in world.api.pod("p").metadata.annotations) == ([], False)
+    service.extender.fence(lambda: True)
+    assert await until_bound(world, service, "p", 120.0) == "n1"
