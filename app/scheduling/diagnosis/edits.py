@@ -29,7 +29,9 @@ Source = ExactDeviceRequest | DeviceSubRequest
 
 
 class Candidate(NamedTuple):
-    """A change that may help. `only`: where it is asked about, when that is clear."""
+    """A change that may help. `only`: where it is asked about, when that is clear. `more`: what has to be changed with
+    it.
+    """
 
     text: str
     short: str
@@ -37,6 +39,7 @@ class Candidate(NamedTuple):
     apply: Apply
     yaml: str = ""
     only: tuple[str, ...] = ()
+    more: tuple[Change, ...] = ()
 
 
 class Family(NamedTuple):

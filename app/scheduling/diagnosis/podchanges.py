@@ -121,8 +121,10 @@ def _less(pod: Pod, kind: str, index: int, name: str, nano: int) -> Candidate:
     nano = _rounded(name, nano)
     text = amount_text(name, nano)
     container = getattr(pod.spec, kind)[index]
-    made = _asking(pod, kind, index, {**container.resources.requests, name: _quantity(name, nano)})
+    amount = _quantity(name, nano)
+    made = _asking(pod, kind, index, {**container.resources.requests, name: amount})
     path = f"/spec/{_camel(kind)}/{index}/resources/requests/{name.replace('/', '~1')}"
+    limited = "/" in name and name in container.resources.limits
     what = {"cpu": "CPU", "memory": "memory"}.get(name, name)
     label = container.name or f"#{index}"
     was = container.resources.requests[name].text
@@ -131,6 +133,7 @@ def _less(pod: Pod, kind: str, index: int, name: str, nano: int) -> Candidate:
         f"{name} <= {text}",
         pod_change(pod, "resources", path, text),
         becomes(pod, made),
+        more=(pod_change(pod, "resources", path.replace("/requests/", "/limits/"), text),) if limited else (),
     )
 
 
@@ -168,13 +171,15 @@ def _extended(situation: Situation, kind: str, index: int, name: str, amount: Qu
 
 def _other(pod: Pod, kind: str, index: int, name: str, other: str) -> Candidate:
     """The same amount of another resource."""
-    requests = dict(getattr(pod.spec, kind)[index].resources.requests)
-    amount = requests.pop(name)
-    requests[other] = amount
-    value = {resource: asked.text for resource, asked in requests.items()}
-    change = pod_change(pod, "name", f"/spec/{_camel(kind)}/{index}/resources/requests", value)
+    resources = getattr(pod.spec, kind)[index].resources
+    path = f"/spec/{_camel(kind)}/{index}/resources"
+    requests = {other if key == name else key: amount for key, amount in resources.requests.items()}
+    limits = {other if key == name else key: amount.text for key, amount in resources.limits.items()}
+    change = pod_change(pod, "name", f"{path}/requests", {key: amount.text for key, amount in requests.items()})
+    more = (pod_change(pod, "name", f"{path}/limits", limits),) if name in resources.limits else ()
     text = f"nothing offers {name}; did you mean {other}?"
-    return Candidate(text, f"did you mean {other}?", change, becomes(pod, _asking(pod, kind, index, requests)))
+    made = becomes(pod, _asking(pod, kind, index, requests))
+    return Candidate(text, f"did you mean {other}?", change, made, more=more)
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------

@@ -133,7 +133,7 @@ def _remedy(candidates: Sequence[Candidate], found: Found) -> Remedy:
     return Remedy(
         text=", and ".join(candidate.text for candidate in candidates),
         short=" and ".join(candidate.short for candidate in candidates),
-        changes=tuple(candidate.change for candidate in candidates),
+        changes=tuple(change for candidate in candidates for change in (candidate.change, *candidate.more)),
         nodes=found.nodes,
         example=found.example,
         yaml="\n".join(candidate.yaml for candidate in candidates if candidate.yaml),

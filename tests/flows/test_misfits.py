@@ -1,0 +1,118 @@
+"""Each misfit waits in a running cluster, its diagnosis says why, and with the remedy applied it runs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from app.demo.show import selector_problem
+from app.embedded.cluster import EmbeddedCluster
+from app.scheduling.diagnosis.diagnose import diagnose
+from app.scheduling.diagnosis.report import Change, Diagnosis, Remedy
+from tests.support.diagnosis.hardware import cluster as hardware
+from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
+from tests.support.diagnosis.scene import apply, apply_to_node
+from tests.support.flows.flow import Flow
+from tests.support.patience import until
+
+pytestmark = pytest.mark.slow
+
+Json = dict[str, Any]
+
+SHARDS = 4
+RUN = [misfit for misfit in MISFITS if not misfit.pure]
+
+
+@pytest.fixture
+async def flow() -> AsyncIterator[Flow]:
+    """The cluster of the misfits, service and scheduler running."""
+    async with EmbeddedCluster(nodes=0, fabric_delay=0.1, check_cel=selector_problem) as cluster:
+        cluster.store.create_all(hardware())
+        running = Flow(cluster)
+        await running.start()
+        await running.schedule()
+        yield running
+        await running.stop()
+        cluster.check()
+        assert running.wrong() == []
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+async def test_with_the_remedy_the_pod_runs(flow: Flow, shard: int) -> None:
+    for number, misfit in enumerate(RUN):
+        if number % SHARDS == shard:
+            await _played(flow, misfit, f"misfit-{number}")
+
+
+async def _played(flow: Flow, misfit: Misfit, namespace: str) -> None:
+    cluster = flow.cluster
+    await cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}])
+    await cluster.apply(misfit.before(namespace))
+    names = [holder.name for holder in misfit.holders]
+    await cluster.wait_until(lambda: cluster.running(namespace, *names), what=f"{misfit.name}: {names} running")
+    documents = misfit.after(namespace)
+    await cluster.apply(documents)
+    found = await until(lambda: _diagnosed(flow, namespace, misfit), f"the diagnosis of {misfit.name}")
+    assert found is not None
+    remedy = next((r for r in found.remedies if r.short == misfit.among.replace("NAMESPACE", namespace)), None)
+    remedy = remedy or next(iter(found.remedies), None)
+    assert (remedy is None) == (not misfit.remedy and not misfit.among), misfit.name
+    if remedy is not None:
+        await _apply(flow, remedy, documents, namespace)
+        await cluster.wait_until(
+            lambda: cluster.running(namespace, POD), what=f"{misfit.name}: running after {remedy.text!r}"
+        )
+    await _clean(flow, namespace)
+
+
+def _diagnosed(flow: Flow, namespace: str, misfit: Misfit) -> Diagnosis | None:
+    """What the service says, once it knows all that there is."""
+    assert flow.service is not None
+    view = flow.service.insight.view
+    pod = view.pods.named(namespace, POD)
+    found = diagnose(view, pod) if pod is not None else None
+    return found if found is not None and found.rule == misfit.rule else None
+
+
+async def _apply(flow: Flow, remedy: Remedy, documents: list[Json], namespace: str) -> None:
+    """As people do: what cannot be changed is deleted and made again."""
+    made = copy.deepcopy(documents)
+    written = [change for change in remedy.changes if change.object != "Node" and change.op not in ("wait", "delete")]
+    for change in remedy.changes:
+        if change in written:
+            apply(made, change)
+        else:
+            await _done(flow, change)
+    if written:
+        await _gone(flow, "pods", POD, namespace)
+    for change in written:
+        if change.object != "Pod":
+            await _gone(flow, f"{change.object.lower()}s", change.name, namespace)
+    if written:
+        await flow.cluster.apply(made)
+
+
+async def _done(flow: Flow, change: Change) -> None:
+    if change.kind == "uncordon":
+        stored = copy.deepcopy(flow.cluster.store.get("nodes", change.name))
+        assert stored is not None
+        apply_to_node(stored, unschedulable=False)
+        flow.cluster.store.update(stored)
+    else:
+        assert (change.object, change.op) in (("Pod", "wait"), ("Pod", "delete")), change
+        await flow.cluster.delete("pods", change.name, change.namespace)
+
+
+async def _gone(flow: Flow, plural: str, name: str, namespace: str) -> None:
+    await flow.cluster.delete(plural, name, namespace)
+    await until(lambda: flow.cluster.store.get(plural, name, namespace) is None, f"{plural} {name} gone")
+
+
+async def _clean(flow: Flow, namespace: str) -> None:
+    for pod in flow.cluster.pods(namespace):
+        await _gone(flow, "pods", pod.metadata.name, namespace)
+    for claim in flow.cluster.claims(namespace):
+        await _gone(flow, "resourceclaims", claim.metadata.name, namespace)
