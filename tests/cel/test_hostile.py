@@ -15,7 +15,7 @@ from app.cel.errors import LONGEST
 from app.cel.library import regexes, strings
 from app.cel.meter import FREE
 from app.cel.program import Program
-from tests.support.cel.counting import calls
+from tests.support.counting import calls
 
 LOOP = 20_000
 """Units of work that an event loop allows."""

@@ -22,8 +22,8 @@ from app.cel import (
 )
 from app.cel import meter as meters
 from app.cel.frame import Frame
-from tests.support.cel.counting import calls
 from tests.support.cel.expressions import SELECTORS
+from tests.support.counting import calls
 
 pytestmark = pytest.mark.slow
 

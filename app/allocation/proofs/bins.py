@@ -7,7 +7,7 @@ tried first, equal bins once, failed situations remembered. When the work exceed
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 Size = tuple[int, ...]
@@ -16,13 +16,22 @@ Row = tuple[Size | None, ...]
 
 MAX_ITEMS: Final = 256
 
+LOOK: Final = 2
+"""What looking for a place of an item costs, besides one per bin."""
+
 
 class Packing:
-    """One question. `steps` counts the placements that were tried."""
+    """One question. `steps` counts the placements that were tried; `spend` hears of work as it is done, in bins that
+    were looked at, and may raise.
+    """
 
-    def __init__(self, items: Sequence[Row], room: Sequence[Size], limit: int) -> None:
+    def __init__(
+        self, items: Sequence[Row], room: Sequence[Size], limit: int, spend: Callable[[int], None] = lambda bins: None
+    ) -> None:
         self.steps = 0
         self._limit = limit
+        self._spend = spend
+        spend(len(items) * len(room))
         self._room = list(room)
         self._items = sorted(items, key=lambda row: _hardness(row, room))
         columns: dict[Hashable, int] = {}
@@ -41,6 +50,7 @@ class Packing:
         if index == len(self._items):
             return True
         room = self._room
+        self._spend(LOOK + len(room))
         state = index, tuple(sorted(zip(self._column, room, strict=True)))
         if state in self._failed:
             return False

@@ -39,8 +39,8 @@ MAX_KINDS: Final = 4
 """How many different sets of acceptable devices are told apart when devices are counted."""
 
 
-PLACEMENT: Final = 8
-"""Units of work that a placement costs. They are charged when a question is answered, which its limit keeps small."""
+SHARE: Final = 2
+"""Units of work that it costs to see what one request takes of one device."""
 
 
 class Pieces:
@@ -54,7 +54,7 @@ class Pieces:
         self._sums = Proof.SUMS in proofs
         self._bins = Proof.BINS in proofs
         self._takes: dict[tuple[Filter, int], Size] = {}
-        self._filling = Filling()
+        self._filling = Filling(self._spend)
         self._fillings = FILLINGS
         self._placements = PLACEMENTS
 
@@ -72,23 +72,26 @@ class Pieces:
             return True
         sizes = flat(items, room) if self._sums else None
         if sizes is not None:
-            before, limit = self._filling.steps, self._fillings
+            before, limit = self._filling.work, self._fillings
             fits = self._filling.feasible(sizes, [left[0] for left in room], limit)
-            steps = self._filling.steps - before
-            if steps > limit:
+            steps = self._filling.work - before
+            if self._filling.gave_up:
                 self._fillings = max(limit // 4, LEAST)
         elif not self._bins:
             return True
         else:
-            packing = Packing(items, room, self._placements)
+            packing = Packing(items, room, self._placements, self._spend)
             fits = packing.feasible()
             steps = packing.steps
             if steps > self._placements:
                 self._placements = max(self._placements // 4, LEAST)
         self.steps += steps
-        if self._task.work is not None:
-            self._task.work.charge(PLACEMENT * steps)
         return fits
+
+    def _spend(self, units: int) -> None:
+        """Units of work. Raises TooMuch."""
+        if self._task.work is not None:
+            self._task.work.charge(units)
 
     # --- shares ------------------------------------------------------------------------------------------------------
 
@@ -107,6 +110,7 @@ class Pieces:
             return True
         devices = _bits(mask)
         several = [demand.request for demand in wanting if demand.need > 1]
+        self._spend(SHARE * len(devices) * (1 + len(wanting)))
         room = [(*self._room(state, device), *(1 for _ in several)) for device in devices]
         items: list[Row] = []
         for demand in wanting:

@@ -8,7 +8,7 @@ questions too, as they are told by sizes and rooms alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from math import gcd
 from typing import Final
@@ -20,21 +20,63 @@ MAX_SUM: Final = 1 << 14
 """Up to this sum, in units of their greatest common divisor, all sums of sizes are computed."""
 
 
-class Filling:
-    """Answers questions about sizes and rooms. `steps` counts the sets that were tried over all questions."""
+LOOKS: Final = 64
+"""How many sizes may be looked at for one set that is tried."""
+PORTION: Final = 32
+"""So many looks are counted together."""
+SIZES: Final = 4
+"""Computing the sums of so many sizes costs as much as a look."""
 
-    def __init__(self) -> None:
+
+class _TooLong(Exception):
+    """The answer is not to be had within the limit."""
+
+
+class Filling:
+    """Answers questions about sizes and rooms. `steps` counts the sets that were tried over all questions, `looks` the
+    sizes that were looked at for them; `spend` hears of looks, and may raise.
+    """
+
+    def __init__(self, spend: Callable[[int], None] = lambda looks: None) -> None:
         self.steps = 0
+        self.looks = 0
+        self.gave_up = False
+        """The latest question was not answered within its limit."""
+        self._spend = spend
+        self._most_steps = 0
+        self._most_looks = 0
         self._failed: set[tuple[Sizes, Sizes]] = set()
 
+    @property
+    def work(self) -> int:
+        """In steps: where a step takes more than its looks, they count."""
+        return max(self.steps, self.looks // LOOKS)
+
     def feasible(self, sizes: Sequence[int], rooms: Sequence[int], limit: int) -> bool:
-        """Whether all sizes fit; True as well when `limit` steps were not enough to find out."""
+        """Whether all sizes fit; True as well when `limit` steps, or LOOKS for each, did not suffice to tell. Raises
+        what `spend` does.
+        """
+        self.gave_up = False
         ordered = tuple(sorted(sizes, reverse=True))
+        self._spend(len(sizes) * (1 + len(rooms) // SIZES))
         if _fits_greedily(ordered, rooms):
             return True
-        return self._fill(ordered, tuple(sorted(rooms)), self.steps + limit)
+        self._most_steps, self._most_looks = self.steps + limit, self.looks + LOOKS * limit
+        try:
+            return self._fill(ordered, tuple(sorted(rooms)))
+        except _TooLong:
+            self.gave_up = True
+            return True
 
-    def _fill(self, sizes: Sizes, rooms: Sizes, limit: int) -> bool:
+    def _look(self) -> None:
+        """One more size is looked at. Raises _TooLong, and what `spend` does."""
+        self.looks += 1
+        if not self.looks % PORTION:
+            self._spend(PORTION)
+            if self.looks > self._most_looks:
+                raise _TooLong
+
+    def _fill(self, sizes: Sizes, rooms: Sizes) -> bool:
         if not sizes:
             return True
         slack = sum(rooms) - sum(sizes)
@@ -42,14 +84,54 @@ class Filling:
             return False
         if (sizes, rooms) in self._failed:
             return False
+        self._spend(1 + (len(sizes) + len(rooms)) // SIZES)
         reachable = Reachable(sizes)
         if sum(room - reachable.most(room) for room in rooms) <= slack:
-            for left, rest in _branches(sizes, rooms, slack, reachable):
+            for left, rest in self._branches(sizes, rooms, slack, reachable):
                 self.steps += 1
-                if self.steps > limit or self._fill(left, rest, limit):
+                if self.steps > self._most_steps:
+                    raise _TooLong
+                if self._fill(left, rest):
                     return True
         self._failed.add((sizes, rooms))
         return False
+
+    def _branches(self, sizes: Sizes, rooms: Sizes, slack: int, reachable: Reachable) -> Iterator[tuple[Sizes, Sizes]]:
+        """(sizes left, rooms left) after every sensible way to fill one bin."""
+        if rooms[0] < sizes[0]:
+            for left in self._completions(sizes, 0, rooms[0], slack, reachable):
+                yield left, rooms[1:]
+            return
+        previous = -1
+        for index, room in enumerate(rooms):
+            if room != previous:
+                previous = room
+                for left in self._completions(sizes, 1, room - sizes[0], slack, reachable):
+                    yield left, rooms[:index] + rooms[index + 1 :]
+
+    def _completions(self, sizes: Sizes, first: int, room: int, slack: int, reachable: Reachable) -> Iterator[Sizes]:
+        """What is left of the sizes when some of them, from the first on, fill the room; fullest sets come first."""
+
+        def extend(index: int, free: int, kept: Sizes) -> Iterator[Sizes]:
+            self._look()
+            # `kept` are the sizes that were passed over, all of them before `index`
+            while index < len(sizes) and sizes[index] > free:
+                kept = (*kept, sizes[index])
+                index += 1
+            if index == len(sizes):
+                if free <= slack and (not kept or kept[-1] > free):
+                    yield kept
+                return
+            if not reachable.between(index, max(0, free - slack), free):
+                return
+            size = sizes[index]
+            yield from extend(index + 1, free - size, kept)
+            same = index
+            while same < len(sizes) and sizes[same] == size:
+                same += 1
+            yield from extend(same, free, kept + sizes[index:same])
+
+        return extend(first, room, ())
 
 
 class Reachable:
@@ -82,20 +164,6 @@ class Reachable:
         return ((self._sums[0] & ((2 << room // self._unit) - 1)).bit_length() - 1) * self._unit
 
 
-def _branches(sizes: Sizes, rooms: Sizes, slack: int, reachable: Reachable) -> Iterator[tuple[Sizes, Sizes]]:
-    """(sizes left, rooms left) after every sensible way to fill one bin."""
-    if rooms[0] < sizes[0]:
-        for left in _completions(sizes, 0, rooms[0], slack, reachable):
-            yield left, rooms[1:]
-        return
-    previous = -1
-    for index, room in enumerate(rooms):
-        if room != previous:
-            previous = room
-            for left in _completions(sizes, 1, room - sizes[0], slack, reachable):
-                yield left, rooms[:index] + rooms[index + 1 :]
-
-
 def _fits_greedily(sizes: Sizes, rooms: Sequence[int]) -> bool:
     """Largest first, each into the fullest bin that takes it."""
     left = sorted(rooms)
@@ -106,27 +174,3 @@ def _fits_greedily(sizes: Sizes, rooms: Sequence[int]) -> bool:
         left[place] -= size
         left.sort()
     return True
-
-
-def _completions(sizes: Sizes, first: int, room: int, slack: int, reachable: Reachable) -> Iterator[Sizes]:
-    """What is left of the sizes when some of them, from the first on, fill the room; fullest sets come first."""
-
-    def extend(index: int, free: int, kept: Sizes) -> Iterator[Sizes]:
-        # `kept` are the sizes that were passed over, all of them before `index`
-        while index < len(sizes) and sizes[index] > free:
-            kept = (*kept, sizes[index])
-            index += 1
-        if index == len(sizes):
-            if free <= slack and (not kept or kept[-1] > free):
-                yield kept
-            return
-        if not reachable.between(index, max(0, free - slack), free):
-            return
-        size = sizes[index]
-        yield from extend(index + 1, free - size, kept)
-        same = index
-        while same < len(sizes) and sizes[same] == size:
-            same += 1
-        yield from extend(same, free, kept + sizes[index:same])
-
-    return extend(first, room, ())

@@ -205,6 +205,14 @@ def shares_of_two(total: int, *amounts: tuple[int, int]) -> Json:
     return scenario([resource_slice(content)], [claim(*wanted)])
 
 
+def shares_of_any_size(devices: int, *amounts: int) -> Json:
+    """Devices that the shares just fill together: as amounts are large, their sums are too many to be listed."""
+    room = {"units": str(sum(amounts) // devices + 7)}
+    content = [device(f"d{i}", capacity=room, allowMultipleAllocations=True) for i in range(devices)]
+    wanted = [request(f"r{i}", capacity={"requests": {"units": str(n)}}) for i, n in enumerate(amounts)]
+    return scenario([resource_slice(content)], [claim(*wanted)])
+
+
 DECIDED_BY: Final[dict[Proof, Json]] = {
     Proof.NOGOODS: behind_all(16, 8, 9),
     Proof.EXCHANGE: behind_all(20, 10, 11),

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.support.allocation.families import DECIDED_BY
+from tests.support.allocation.families import DECIDED_BY, shares_of_any_size
 from tests.support.hostile.things import (
     API,
     DRIVER,
@@ -145,6 +145,8 @@ def searches(dice: random.Random) -> Iterator[Thing]:
             f"what only {proof.name.lower()} decides",
             _search(dice, f"s{number}", case["slices"], case["claims"]),
         )
+    case = shares_of_any_size(4, *dice.sample(range(10**9, 4 * 10**9), 31))
+    yield Thing("searches", "shares of any size", _search(dice, "any", case["slices"], case["claims"]), generated=True)
     for number in range(4):
         yield Thing("searches", f"generated search {number}", _packing(dice, f"p{number}"), generated=True)
 

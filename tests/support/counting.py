@@ -1,4 +1,4 @@
-"""How much an evaluation really does."""
+"""How much is really done."""
 
 from __future__ import annotations
 
