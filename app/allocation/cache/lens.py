@@ -110,14 +110,16 @@ class Lens:
         """
         if seen.error:
             return (seen.error,)
-        shapes, sights = self._reduction.known, self._sights
+        shapes, sights, revision = self._reduction.known, self._sights, ledger.revision
         found: list[int] = []
         for seen_pool in seen.pools:
             pool = seen_pool.pool
             if pool is not None:
                 looked = shapes.get(id(seen_pool))
                 shape = looked.value if looked is not None else self._reduction.shape(seen_pool, pool, lane)
-                state = self._state(seen_pool, pool, ledger, overlay)
+                state = seen_pool.state if overlay is None and seen_pool.revision == revision(pool.id) else None
+                if state is None:
+                    state = self._state(seen_pool, pool, ledger, overlay)
                 known = sights.get(id(shape))
                 part = known.value.parts.get(state) if known is not None else None
                 if part is None:

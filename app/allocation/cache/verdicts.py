@@ -186,7 +186,12 @@ class Table:
     def _decide(self, name: str, search: Search, overlay: Overlay | None, lane: Lane) -> int:
         """Raises Exhausted and Waiting."""
         lane.spend(LOOK)
-        seen = self._seen(name, overlay)
+        if overlay is not None:
+            seen = self._seen(name, overlay)
+        else:  # as `_seen`, without calls at each node
+            seen = self._seen_nodes[name]
+            if seen.new or seen.stale:
+                self._nodes.current(seen)
         fingerprint = self._lens.fingerprint(seen, self._ledger, overlay, lane)
         number = self._by_fingerprint.get(fingerprint)
         if number is None:
@@ -200,11 +205,7 @@ class Table:
 
     def _seen(self, name: str, overlay: Overlay | None) -> SeenNode:
         seen = overlay.hypothetical(name) if overlay is not None else None
-        if seen is None:
-            seen = self._seen_nodes[name]
-            if seen.new or seen.stale:
-                self._nodes.current(seen)
-        return seen
+        return seen or self._nodes.current(self._seen_nodes[name])
 
     def _fingerprint(self, name: str, overlay: Overlay, lane: Lane) -> Fingerprint:
         different = None if overlay.is_empty else overlay
