@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from cachetools import LRUCache
-
 from app.api.features import FeatureGates
 from app.api.quantity import Quantity
 from app.api.resource import AllocationResult, DeviceID, ResourceClaim
 from app.devices.audit import Auditor, Published, Violation
+from app.devices.deletions import Deletions
 from app.devices.holdings import PoolHoldings, pool_holdings
 from app.devices.usage import DeviceUse, PoolUse, UsageIndex
 from app.devices.uses import EVERY_DEVICE, PoolID, Use, Uses, uses_of
@@ -99,7 +98,7 @@ class Ledger:
         self._records: dict[str, _Record] = {}
         self._by_name: dict[str, str] = {}
         self._by_owner: dict[str, dict[str, None]] = {}
-        self._deleted: LRUCache[str, int] = LRUCache(REMEMBERED_DELETIONS)
+        self._deleted = Deletions(REMEMBERED_DELETIONS)
         self._usage = UsageIndex(changed)
         self._auditor = Auditor(self._usage, published, self._stored)
 
@@ -147,7 +146,7 @@ class Ledger:
             return False
         if not watched or 0 < version <= deleted:
             return True
-        del self._deleted[uid]
+        self._deleted.discard(uid)
         return False
 
     def _replace_namesake(self, claim: ResourceClaim, uid: str, watched: bool) -> bool | None:
@@ -180,9 +179,9 @@ class Ledger:
         uid = uid or self._by_name.get(key, key)
         record = self._records.get(uid)
         if record is None or record.claim is None:
-            self._deleted[uid] = max(self._deleted.get(uid, 0), 0)
+            self._deleted.put(uid, self._deleted.get(uid) or 0)
             return False
-        self._deleted[uid] = record.claim.metadata.version
+        self._deleted.put(uid, record.claim.metadata.version)
         if self._by_name.get(key) == uid:
             del self._by_name[key]
         self._drop_owner(record.claim, uid)

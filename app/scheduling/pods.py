@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from cachetools import LRUCache
-
 from app.api.core import Pod
+from app.devices.deletions import Deletions
 
 REMEMBERED_DELETIONS = 10_000
 
@@ -22,7 +21,7 @@ class Pods:
         self._by_uid: dict[str, Pod] = {}
         self._by_name: dict[str, str] = {}
         self._priorities: Counter[int] = Counter()
-        self._deleted: LRUCache[str, bool] = LRUCache(REMEMBERED_DELETIONS)
+        self._deleted = Deletions(REMEMBERED_DELETIONS)
 
     def apply(self, pod: Pod) -> None:
         """A version from the watch."""
@@ -36,7 +35,7 @@ class Pods:
                 self._drop(pod)  # the predecessor of a pod that a read has brought already
                 return
             self._drop(self._by_uid[other])
-        self._deleted.pop(uid, None)
+        self._deleted.discard(uid)
         self._discount(known)
         self._priorities[pod.spec.priority] += 1
         self._by_uid[uid] = pod
@@ -55,7 +54,7 @@ class Pods:
     def _drop(self, pod: Pod) -> None:
         uid = pod.metadata.uid
         self._discount(self._by_uid.pop(uid, None))
-        self._deleted[uid] = True
+        self._deleted.put(uid)
         if self._by_name.get(pod.metadata.key) == uid:
             del self._by_name[pod.metadata.key]
 

@@ -12,6 +12,7 @@ import functools
 import gc
 import types
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
@@ -102,7 +103,7 @@ class _Walk:
             return tuple(sorted((self.see(part) for part in it), key=repr))
         if isinstance(it, type | types.ModuleType | types.CodeType | types.BuiltinFunctionType | weakref.ref):
             return getattr(it, "__qualname__", "") or getattr(it, "__name__", "")
-        if isinstance(it, list | deque):
+        if isinstance(it, list | deque | array):
             return self._all(it)
         return self._running(it)
 

@@ -351,7 +351,7 @@ class Replica:
             self._chores,
             ledger._records,
             ledger._by_name,
-            dict(ledger._deleted.items()),
+            ledger._deleted,
             vars(intake.pods),
             intake.idle._idle,
             intake.unseen._since,
