@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import ref
 
 import pytest
 
-from app.allocation.cache import kinds
 from app.allocation.plan import Failure, Plan, Unfit
 from app.api.core import Node
 from app.api.decoding import convert
@@ -23,31 +21,6 @@ NOBODY = "cannot allocate all claims"
 MODEL_X = selector('device.attributes["gpu"].model == "x"')
 MULTI = {"allowMultipleAllocations": True}
 TAINTED = {"taints": [{"key": "t", "effect": "NoSchedule"}]}
-
-
-class TestForgetting:
-    def test_what_was_derived_of_a_pool_goes_with_it(self) -> None:
-        world = World()
-        world.add_node(attributes(model="x"))
-        gone = world.add_node(attributes(model="y", serial="s"), attributes(model="x", serial="t"))
-        for claim in (wanted(exactly(1, **MODEL_X)), wanted(exactly())):
-            world.ask(claim)
-        seen = world.cluster.inventory.nodes.seen[gone]
-        (pool,) = seen.pools
-        assert pool.pool is not None
-        left: list[ref[Any]] = [ref(pool), *map(ref, pool.pool.models)]
-        del seen, pool
-        world.withdraw(gone)
-        world.ask(wanted(exactly()))
-        assert [found for one in left if (found := one()) is not None] == []
-
-    def test_the_number_of_a_kind_that_was_forgotten_is_not_given_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(kinds, "REMEMBERED", 1)
-        world = World()
-        for serials in ("aa", "bc", "dd"):
-            world.add_node(*(attributes(serial=serial) for serial in serials))
-        same = {"matchAttribute": "gpu/serial"}
-        assert world.ask(wanted(exactly(2), constraints=[same])) == ("n0 n2", "n1")
 
 
 class TestWork:
