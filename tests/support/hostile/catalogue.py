@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from tests.support.hostile import connections, lines, selectors, shapes
+from tests.support.hostile import connections, lines, searches, selectors, shapes
 from tests.support.hostile.things import Thing
 
 EACH = 12
@@ -25,7 +25,7 @@ def _all(dice: random.Random, each: int) -> Iterator[Thing]:
     yield from selectors.generated(dice, each)
     yield from shapes.claims(dice)
     yield from shapes.published(dice)
-    yield from shapes.searches(dice)
+    yield from searches.things(dice)
     yield from shapes.lists(dice)
     yield from shapes.bombs(dice)
     yield from lines.things(dice)
