@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 Place = Literal[
     "selector", "bind", "verb", "chores", "inventory", "object", "watch", "credentials", "metrics", "controller",
-    "apiserver", "workers",
+    "apiserver", "workers", "diagnosis",
 ]  # fmt: skip
 
 PLACES: Final[dict[Place, str]] = {
@@ -30,6 +30,7 @@ PLACES: Final[dict[Place, str]] = {
     "controller": "a controller of the embedded cluster",
     "apiserver": "a request to the embedded API server",
     "workers": "asking a worker process; the question is asked anew when a pod needs the answer",
+    "diagnosis": "saying why a pod waits; it is said again after its next refusal",
 }
 """Where errors may be outlived, and what becomes of the work."""
 

@@ -11,7 +11,7 @@ Promises: at most one ring per `ring_seconds`, none when nobody waits, and a fai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import structlog
 from cachetools import LRUCache
@@ -85,6 +85,11 @@ class Wakeups:
     def settled(self, pod_uid: str) -> None:
         """The pod does not wait any more: it fits, is bound, or is gone."""
         self._refused.pop(pod_uid, None)
+
+    @property
+    def pods(self) -> Mapping[str, int]:
+        """By UID the refused pods, with the generation of the state on which each was refused last."""
+        return self._refused
 
     @property
     def waiting(self) -> bool:

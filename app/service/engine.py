@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from app.allocation.decisions import Decisions
+from app.api.core import Pod
 from app.api.resource import ResourceClaim
 from app.devices.cluster import Cluster
 from app.http.metrics import Metrics
@@ -27,6 +28,7 @@ from app.kube.writer import Writer
 from app.placement.placement import Placement
 from app.scheduling.extender import Extender
 from app.service.audit import Audit
+from app.service.diagnoses import Diagnoses
 from app.service.following import Following
 from app.service.memory import Memory
 from app.service.settings import Settings
@@ -62,6 +64,8 @@ class Engine:
         )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
         self.audit = Audit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
+        self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.wakeups.pods, self._report_waiting)
+        self._diagnose = settings.diagnose and not settings.advise_only
         self._known = asyncio.Event()
         self.sink = ClusterSink(self.cluster, self.extender, self.audit, self._known.is_set)
         budgets = settings.preemption != "off"
@@ -79,6 +83,8 @@ class Engine:
         yield self._work()
         yield self._look_around()
         yield self._audit()
+        if self._diagnose:
+            yield self.diagnoses.run()
         yield self._memory.give_back()
 
     def fence(self, leading: Callable[[], bool]) -> None:
@@ -139,6 +145,9 @@ class Engine:
             seconds=round(time.perf_counter() - self._started, 2),
         )
         self._memory.keep_anew()
+
+    def _report_waiting(self, about: Pod | ResourceClaim, reason: str, note: str) -> None:
+        self.writer.record_event(about, "Warning", reason, note)
 
     def _report_violation(self, claim: ResourceClaim, text: str) -> None:
         self.writer.record_event(claim, "Warning", "DeviceHeldTwice", text, action="Auditing")

@@ -196,6 +196,9 @@ class Settings(BaseSettings):
     deallocate: bool = Field(
         True, description="clear unused allocations that stand in a pod's way; needs percentageOfNodesToScore: 100"
     )
+    diagnose: bool = Field(
+        True, description="say why refused pods wait, and what would help, in an event on the pod (docs/insight.md)"
+    )
     bind_timeout: Seconds = Field(
         _DEFAULT_LIMITS.bind_seconds, description="seconds for a bind; keep below the scheduler's httpTimeout for bind"
     )

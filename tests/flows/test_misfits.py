@@ -116,3 +116,11 @@ async def _clean(flow: Flow, namespace: str) -> None:
         await _gone(flow, "pods", pod.metadata.name, namespace)
     for claim in flow.cluster.claims(namespace):
         await _gone(flow, "resourceclaims", claim.metadata.name, namespace)
+
+
+async def test_kubectl_describe_says_what_to_change(flow: Flow) -> None:
+    misfit = MISFITS[0]
+    await flow.cluster.apply(misfit.after("default"))
+    note = "claim c: 9 devices asked for, a node has at most 8; count <= 8 fits 2 nodes"
+    for name in (POD, "c"):
+        await until(lambda: ("DevicesUnavailable", note) in flow.cluster.events("default", name), "the event")  # noqa: B023  # awaited at once

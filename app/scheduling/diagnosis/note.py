@@ -1,0 +1,58 @@
+"""A diagnosis as an event: a reason for programs, a note for people.
+
+Promises: a note has at most `LONGEST` characters, the remedy included where there is room. Reasons are constant.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, get_args
+
+from app.plurals import counted
+from app.scheduling.diagnosis.report import BindingRule, Diagnosis, NodeRule
+
+LONGEST: Final = 200
+
+_REASONS: Final[dict[BindingRule, str]] = {
+    "claim missing": "ClaimMissing",
+    "claim not created": "ClaimNotCreated",
+    "class missing": "DeviceClassMissing",
+    "feature gate": "FeatureDisabled",
+    "claim leaving": "ClaimLeaving",
+    "claim full": "ClaimFull",
+    "claim unreadable": "ClaimUnreadable",
+    "claim": "ClaimUnusable",
+    "error": "SelectorFailed",
+}
+_UNTOLD: Final[frozenset[BindingRule]] = frozenset(("", "claim in flight", "scheduling gate", "scheduler", "no nodes"))
+"""What passes by itself, or is no matter of devices."""
+
+
+class Note(NamedTuple):
+    """What an event says. `claim` is to blame (namespace/name), if one is."""
+
+    reason: str
+    text: str
+    claim: str
+
+
+def note_of(found: Diagnosis) -> Note | None:
+    """The event about a pod that waits; None when there is nothing to tell."""
+    if found.state != "refused" or found.rule in _UNTOLD:
+        return None
+    reason = _REASONS.get(found.rule, "NodesUnavailable" if found.rule in get_args(NodeRule) else "DevicesUnavailable")
+    return Note(reason, _text(found), found.claim)
+
+
+def _text(found: Diagnosis) -> str:
+    for remedy in found.remedies[:1]:
+        helps = (
+            "" if any(change.op == "create" for change in remedy.changes) else f" fits {counted(remedy.nodes, 'node')}"
+        )
+        tail = f"; {remedy.short}{helps}"
+        if len(found.summary) + len(tail) <= LONGEST:
+            return found.summary + tail
+    return _cut(found.summary)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -1,0 +1,112 @@
+"""Why pods wait, told on the pods: each that was refused is diagnosed after a while, and an event says what was found.
+
+Promises: nothing of it is in the way of a verb. One pod is diagnosed at a time, the longest untold first, in steps
+between which everything else goes on, and for a small share of the time only. An event is written when what it says
+changes, not at every attempt, and at most once in `AGAIN` seconds per pod unless the rule is another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+from cachetools import LRUCache
+
+from app.api.core import Pod
+from app.api.resource import ResourceClaim
+from app.scheduling.diagnosis.diagnose import diagnosing
+from app.scheduling.diagnosis.note import Note, note_of
+from app.scheduling.diagnosis.report import BindingRule, Diagnosis
+from app.scheduling.view import View
+from app.unexpected import unexpected
+
+PERIOD: Final = 1.0
+"""Seconds between two looks for pods, and between two diagnoses at least."""
+AGAIN: Final = 60.0
+REMEMBERED: Final = 20_000
+_SHARE: Final = 20
+"""The pause is at least so many times as long as the last diagnosis took."""
+
+Report = Callable[[Pod | ResourceClaim, str, str], object]
+"""(what it is about, reason, note)"""
+
+
+class _Told(msgspec.Struct):
+    """What was said of a pod, when, and of which refusal."""
+
+    generation: int
+    rule: BindingRule = ""
+    note: Note | None = None
+    at: float = -AGAIN
+
+
+class Diagnoses:
+    """`refused`: by pod UID the generation of the state on which the pod was refused last."""
+
+    def __init__(
+        self,
+        view: View,
+        refused: Callable[[], Mapping[str, int]],
+        report: Report,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._view = view
+        self._refused = refused
+        self._report = report
+        self._clock = clock
+        self._told: LRUCache[str, _Told] = LRUCache(REMEMBERED)
+
+    async def run(self) -> None:
+        """Diagnose one pod after the other, until cancelled."""
+        while True:
+            started = self._clock()
+            try:
+                await self.look()
+            except Exception as problem:
+                unexpected("diagnosis", problem)
+            await asyncio.sleep(max(PERIOD, _SHARE * (self._clock() - started)))
+
+    async def look(self) -> Diagnosis | None:
+        """Diagnose the pod that is next, and tell what is new. None when no pod is."""
+        refused = dict(self._refused())
+        due = [uid for uid, generation in refused.items() if self._is_due(uid, generation)]
+        pods = [pod for uid in due if (pod := self._view.pods.get(uid)) is not None and not pod.spec.node_name]
+        if not pods:
+            return None
+        pod = min(pods, key=lambda pod: self._last(pod.metadata.uid))
+        steps = diagnosing(self._view, pod)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: Diagnosis = end.value
+                break
+            await asyncio.sleep(0)
+        self._tell(pod, found, refused[pod.metadata.uid])
+        return found
+
+    def _is_due(self, uid: str, generation: int) -> bool:
+        told = self._told.get(uid)
+        return told is None or told.generation != generation
+
+    def _last(self, uid: str) -> float:
+        told = self._told.get(uid)
+        return told.at if told is not None else -AGAIN
+
+    def _tell(self, pod: Pod, found: Diagnosis, generation: int) -> None:
+        uid, now, note = pod.metadata.uid, self._clock(), note_of(found)
+        told = self._told.get(uid) or _Told(generation)
+        told.generation = generation
+        self._told[uid] = told
+        if note is None or note == told.note or (found.rule == told.rule and now - told.at < AGAIN):
+            return
+        told.rule, told.note, told.at = found.rule, note, now
+        self._report(pod, note.reason, note.text)
+        namespace, _, name = note.claim.partition("/")
+        claim = self._view.ledger.get(namespace, name) if note.claim else None
+        if claim is not None:
+            self._report(claim, note.reason, note.text)
