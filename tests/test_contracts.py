@@ -140,8 +140,8 @@ IMPURE_NAMES = {"open", "input", "print", "breakpoint"}
 IMPURE_ATTRIBUTES = {"now", "utcnow", "today", "setrecursionlimit"}
 PURE_PACKAGES = {
     "__future__", "array", "bisect", "cachetools", "collections", "contextlib", "copy", "dataclasses", "datetime",
-    "decimal", "enum", "functools", "hashlib", "ipaddress", "itertools", "math", "msgspec", "operator", "re", "re2",
-    "struct", "typing", "weakref", "zoneinfo",
+    "decimal", "difflib", "enum", "functools", "hashlib", "ipaddress", "itertools", "math", "msgspec", "operator", "re",
+    "re2", "struct", "typing", "weakref", "zoneinfo",
 }  # fmt: skip
 """What pure rooms import from outside. zoneinfo reads the rules of a zone from the system or from tzdata."""
 

@@ -35,8 +35,9 @@ from app.allocation.tally import (
 )
 from app.allocation.task import Failed, Task
 from app.api.quantity import Quantity
-from app.cel import CelCompileError, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector
+from app.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, TooMuch, Work, compile_selector
 from app.cel.clauses import clauses
+from app.cel.trial import value_of
 from app.devices.holdings import NO_AMOUNTS, NodeHoldings
 from app.devices.models import DeviceModel
 from app.devices.nodeview import NodeView
@@ -192,31 +193,16 @@ def model_view(model: DeviceModel, filter: Filter) -> DeviceView:
     return DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
 
 
-def _read(reads: Any, views: Sequence[tuple[DeviceView, int]]) -> tuple[str, tuple[ValueTally, ...]]:
-    if reads.everything or len(reads.entries) + reads.driver != 1:
-        return "", ()
+def _read(reads: ReadSet, views: Sequence[tuple[DeviceView, int]]) -> tuple[str, tuple[ValueTally, ...]]:
     counts: Counter[str] = Counter()
-    name = "driver"
+    name = ""
     for view, count in views:
-        if reads.driver:
-            counts[view.driver] += count
-            continue
-        kind, domain, identifier = reads.entries[0]
-        name = f"{domain}/{identifier}"
-        entries = view.attribute_values if kind == "attributes" else view.capacity_values
-        counts[shown(entries.get(name))] += count
+        found = value_of(reads, view)
+        if found is None:
+            return "", ()
+        name = found[0]
+        counts[found[1]] += count
     return name, tuple(ValueTally(text, count) for text, count in counts.most_common(VALUES))
-
-
-def shown(value: Any) -> str:
-    """A value as a selector would write it; empty for none."""
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(shown, value))
-    return str(getattr(value, "text", value))
 
 
 def _errors(ask: Ask, view: NodeView, mask: int, lane: Lane) -> Iterator[ErrorTally]:

@@ -7,18 +7,23 @@ and says what to write instead, where that is known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any
 
 import msgspec
 
 from app.api.resource import DeviceID, ResourceSlice, attribute_values
-from app.cel.device import DeviceView
+from app.cel.clauses import brief, clauses
+from app.cel.device import DeviceView, ReadSet
 from app.cel.environment import CelGates
-from app.cel.errors import CelRuntimeError
-from app.cel.program import Program
+from app.cel.errors import CelCompileError, CelRuntimeError
+from app.cel.program import Program, compile_selector
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """`matches` is None when the selector failed for the device; `problem` says why."""
+    """`matches` is None when the selector failed for the device; `problem` says why, and for a device that does not
+    match which clause is not satisfied, with the value that it compares.
+    """
 
     device: DeviceID
     matches: bool | None
@@ -39,6 +44,53 @@ def try_selector(program: Program, slices: Iterable[ResourceSlice], gates: CelGa
             )
             name = (spec.driver, spec.pool.name, device.name)
             try:
-                yield Trial(name, program.evaluate(view))
+                matches = program.evaluate(view)
+                yield Trial(name, matches, "" if matches else _unsatisfied(program, view, gates))
             except CelRuntimeError as error:
-                yield Trial(name, None, str(error))
+                near = get_close_matches(error.key, _names(view), 1) if error.key else []
+                meant = f"; did you mean {near[0]}?" if near else ""
+                yield Trial(name, None, f"{error}{meant}")
+
+
+def _unsatisfied(program: Program, view: DeviceView, gates: CelGates) -> str:
+    """The first clause that the device does not satisfy."""
+    for clause in clauses(program.expression):
+        try:
+            part = compile_selector(clause, gates)
+            if not part.evaluate(view):
+                found = value_of(part.reads, view)
+                return f"{brief(clause)} is false" + (f": {found[0]} is {found[1] or 'not there'}" if found else "")
+        except (CelCompileError, CelRuntimeError):
+            continue
+    return "is false"
+
+
+def value_of(reads: ReadSet, view: DeviceView) -> tuple[str, str] | None:
+    """(name, value) of the one thing that an expression reads; None when it reads several."""
+    if reads.everything or len(reads.entries) + reads.driver != 1:
+        return None
+    if reads.driver:
+        return "driver", view.driver
+    kind, domain, identifier = reads.entries[0]
+    entries = view.attribute_values if kind == "attributes" else view.capacity_values
+    return f"{domain}/{identifier}", shown_value(entries.get(f"{domain}/{identifier}"))
+
+
+def shown_value(value: Any) -> str:
+    """A value as a selector would write it; empty for none."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(shown_value, value))
+    return str(getattr(value, "text", value))
+
+
+def _names(view: DeviceView) -> list[str]:
+    """The names of what the device has, and their domains."""
+    found: dict[str, None] = {}
+    for name in (*view.attribute_values, *view.capacity_values):
+        domain, _, identifier = name.partition("/")
+        found[identifier] = found[domain] = None
+    return list(found)

@@ -49,6 +49,11 @@ class Ground:
         self._reached = _reached(base)
         self._free = [[name for name in group if not obstacles[name]] for group in groups]
 
+    @property
+    def places(self) -> list[str]:
+        """One node of each group that nothing but devices keeps the pod from."""
+        return [free[0] for free in self._free[:GROUPS] if free]
+
     def trial(self, changed: Situation, pace: Pace, only: Sequence[str] = ()) -> Steps[Found | None]:
         """Where the pod would fit; None when it would nowhere, or nobody can say. `only`: groups do not count, these
         nodes are asked about.

@@ -28,7 +28,9 @@ PAIRED: Final = 24
 
 def remedies(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Steps[tuple[Remedy, ...]]:
     """All remedies, one of each family."""
-    families = sorted(_families(ground.base, ground, found), key=lambda family: family.rank)
+    victims = yield from pace.turn(lambda view: tenantchanges.victims(view, ground.base, ground.places))
+    families = [*_families(ground.base, ground, found), *(victims or ())]
+    families.sort(key=lambda family: family.rank)
     told: list[Remedy] = []
     for family in families:
         if len(told) >= TOLD or pace.spent():

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, Final
 
 from app.allocation.tally import RequestTally
-from app.allocation.tallying import shown
 from app.api.quantity import Quantity
 from app.api.resource import CELDeviceSelector, DeviceSelector
 from app.api.semver import Semver
 from app.cel.clauses import Respelled, brief, clauses, respelled, without
 from app.cel.device import DeviceView
+from app.cel.trial import shown_value
 from app.scheduling.diagnosis.edits import Candidate, Family, Place, replaced, swapped
 
 NEAR: Final = 0.6
@@ -37,7 +37,7 @@ class Vocabulary:
                 for name, value in entries.items():
                     domain, _, identifier = name.partition("/")
                     self.words[domain] = self.words[identifier] = None
-                    self.values.setdefault(name, {})[shown(value)] = None
+                    self.values.setdefault(name, {})[shown_value(value)] = None
 
     def near(self, word: str) -> list[str]:
         """Words that this one may be meant to be; nothing when it is one of them."""

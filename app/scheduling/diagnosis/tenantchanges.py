@@ -17,6 +17,9 @@ from app.scheduling.diagnosis.edits import Candidate, Family
 from app.scheduling.diagnosis.report import Change, NodeGroup
 from app.scheduling.diagnosis.situation import Situation
 from app.scheduling.judgement import Subject
+from app.scheduling.preemption.outcome import Preemption
+from app.scheduling.preemption.search import find_preemption
+from app.scheduling.view import View
 
 PODS: Final = 64
 """Pods whose end is tried."""
@@ -77,6 +80,25 @@ def _deleted(pod: Pod) -> Candidate:
     )
     text = f"delete pod {pod.metadata.key}, whose priority is {pod.spec.priority}"
     return _gone(pod, text, f"delete pod {pod.metadata.key}", change)
+
+
+def victims(view: View, situation: Situation, names: Sequence[str]) -> list[Family]:
+    """Several pods of lower priority that preemption would evict together. Raises Exhausted and Waiting."""
+    found = find_preemption(view, situation.pod, names) if names and not situation.claims else None
+    if not isinstance(found, Preemption) or len(found.victims) < 2:
+        return []
+    pods = [victim.pod for victim in found.victims]
+    changes = [_deleted(pod).change for pod in pods]
+    keys = " and ".join(pod.metadata.key for pod in pods)
+    uids = [pod.metadata.uid for pod in pods]
+    candidate = Candidate(
+        f"delete pods {keys}, of lower priority",
+        f"delete pods {keys}",
+        changes[0],
+        lambda now: now.without_pods(uids),
+        more=tuple(changes[1:]),
+    )
+    return [Family(53, [candidate])]
 
 
 def _gone(pod: Pod, text: str, short: str, change: Change) -> Candidate:

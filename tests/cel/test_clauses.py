@@ -1,0 +1,79 @@
+"""A selector taken apart, and what is said of devices that it does not select."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.cel import CelGates, compile_selector
+from app.cel.clauses import brief, clauses, pointed, respelled, without
+from app.cel.trial import try_selector
+from tests.support.simulation.objects import make_slice
+
+MODEL = 'device.attributes["gpu.example.com"].model'
+IS = "gpu.example.com/model is A100"
+
+
+@pytest.mark.parametrize(
+    ("expression", "parts"),
+    [
+        ("a", ["a"]),
+        ("a && b && c", ["a", "b", "c"]),
+        ("a && (b && c)", ["a", "(b && c)"]),
+        ("a || b && c", ["a || b && c"]),
+        ("a && b ? c : d", ["a && b ? c : d"]),
+        ('a == "x && y" && b', ['a == "x && y"', "b"]),
+        ("f(a && b) && [c && d][0]", ["f(a && b)", "[c && d][0]"]),
+        ("a &&\n  b // && c", ["a", "b // && c"]),
+        ('a == "unclosed && b', ['a == "unclosed && b']),
+    ],
+)
+def test_an_expression_is_divided_at_the_conjunctions_at_its_top(expression: str, parts: list[str]) -> None:
+    assert clauses(expression) == tuple(parts)
+
+
+def test_a_clause_can_be_left_out() -> None:
+    assert [without("a && b && c", index) for index in range(3)] == ["b && c", "a && c", "a && b"]
+    assert without("a", 0) == ""
+
+
+def test_people_are_spared_the_way_from_the_device_to_what_is_read() -> None:
+    assert brief(f"{MODEL} == 'A100'") == "model == 'A100'"
+    assert brief("device.driver == 'x'") == "device.driver == 'x'"
+
+
+def test_a_word_is_pointed_at_where_it_stands_first() -> None:
+    assert pointed(f"{MODEL} == 'model'", "model").splitlines()[1] == " | " + "." * (MODEL.index(".model") + 1) + "^"
+    assert pointed("a.b", "c") == ""
+
+
+def test_one_word_at_a_time_is_changed() -> None:
+    found = respelled(f'{MODEL} == "A1" && a < 3 && true', lambda word: [word + '"'], lambda number: [number + 1])
+    assert [(option.old, option.new) for option in found] == [
+        ("gpu.example.com", 'gpu.example.com"'),
+        ("A1", 'A1"'),
+        ("3", "4"),
+        ("true", "false"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        (f'device.driver == "gpu.example.com" && {MODEL} == "H1"', f'model == "H1" is false: {IS}'),
+        ("device.driver == 'other'", "device.driver == 'other' is false: driver is gpu.example.com"),
+        (f'{MODEL} == "H1" || {MODEL}.size() > 9', f'model == "H1" || model.size() > 9 is false: {IS}'),
+        ("!device.allowMultipleAllocations && false", "false is false"),
+    ],
+)  # fmt: skip
+def test_a_plain_no_names_the_clause_and_the_value(expression: str, problem: str) -> None:
+    published = make_slice("n1", [{"name": "a", "attributes": {"model": {"string": "A100"}}}])
+    (trial,) = try_selector(compile_selector(expression), [published], CelGates())
+    assert (trial.matches, trial.problem) == (False, problem)
+
+
+def test_a_missing_key_is_told_with_the_nearest_that_there_is() -> None:
+    published = make_slice("n1", [{"name": "a", "attributes": {"model": {"string": "A100"}}}])
+    expression = 'device.attributes["gpu.example.com"].modle == "A100"'
+    (trial,) = try_selector(compile_selector(expression), [published], CelGates())
+    assert trial.matches is None
+    assert trial.problem.endswith("; did you mean model?")
