@@ -14,6 +14,7 @@ from app.api.features import FeatureGates
 from app.api.meta import ObjectKey
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from app.devices.audit import Violation
+from app.devices.catalogue import PublishedPool
 from app.devices.holdings import PoolHoldings
 from app.devices.ledger import Hold
 from app.devices.nodes import SeenNode
@@ -59,6 +60,9 @@ class ReadOnlyLedger(Protocol):
 
 class ReadOnlyInventory(Protocol):
     """What devices exist. See `Inventory`."""
+
+    @property
+    def pools(self) -> Mapping[PoolID, PublishedPool]: ...
 
     def view(self, node: str) -> NodeView | None: ...
 
