@@ -34,7 +34,7 @@ from app.allocation.tally import (
     ValueTally,
 )
 from app.allocation.task import Failed, Task
-from app.api.quantity import Quantity
+from app.api.quantity import Format, Quantity
 from app.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, TooMuch, Work, compile_selector
 from app.cel.clauses import clauses
 from app.cel.trial import value_of
@@ -44,6 +44,7 @@ from app.devices.nodeview import NodeView
 
 VALUES: Final = 8
 """How many values are told of what a clause reads."""
+_MEBI: Final = 2**20 * 10**9
 WORK: Final = 10_000
 """Units of work to word an error anew."""
 HELD: Final = 64
@@ -296,7 +297,12 @@ def _counters(task: Task, mask: int) -> Iterator[CounterTally]:
                 least[name] = min(amount, least.get(name, amount))
                 most[name] = max(left, most.get(name, left))
     for name, amount in least.items():
-        yield CounterTally(*name, Quantity(amount).text, Quantity(max(most[name], 0)).text)
+        yield CounterTally(*name, _amount(amount), _amount(max(most[name], 0)))
+
+
+def _amount(nano: int) -> str:
+    """A counter does not say in what it is written: what is whole Mi is told so."""
+    return Quantity(nano, Format.DECIMAL_SI if nano % _MEBI else Format.BINARY_SI).text
 
 
 def _constraints(task: Task, taken: Sequence[TakenAway]) -> Iterator[ConstraintTally]:

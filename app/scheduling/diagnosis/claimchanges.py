@@ -21,6 +21,9 @@ CLASSES = 8
 ATTRIBUTES = 12
 AMOUNTS = 16
 
+Classes = Mapping[str, frozenset[str]]
+"""By name the drivers whose devices a class selects, as far as that is known."""
+
 Tallies = Mapping[tuple[str, str], Sequence[RequestTally]]
 """By claim (namespace/name) and request: what was found on the nodes."""
 
@@ -35,7 +38,7 @@ def tallies(groups: Sequence[NodeGroup]) -> Tallies:
 
 
 def of_claim(
-    claim: ResourceClaim, target: Target, known: Tallies, classes: Sequence[str], attributes: Sequence[str]
+    claim: ResourceClaim, target: Target, known: Tallies, classes: Classes, attributes: Sequence[str]
 ) -> Iterator[Family]:
     """The families of one claim, but those of its selectors. `attributes`: full names of what devices have."""
     for place in places(claim, target):
@@ -147,14 +150,15 @@ def _toleration(place: Place, taints: Sequence[tuple[str, str, str]]) -> Candida
     )
 
 
-def _classes(place: Place, classes: Sequence[str]) -> Iterator[Family]:
+def _classes(place: Place, known: Classes) -> Iterator[Family]:
+    """Classes for devices of the same driver; all of them where the class has no devices."""
     now = place.source.device_class_name
+    drivers = known.get(now)
+    classes = [name for name, found in known.items() if not drivers or not found or found & drivers]
     near = get_close_matches(now, classes, CLASSES)
     others = [*near, *(name for name in classes if name not in near)]
-    candidates = [
-        (name, _class(place, name, near=name in near and now not in classes)) for name in others if name != now
-    ]
-    misspelt = [found for name, found in candidates[:CLASSES] if now not in classes and name in near]
+    candidates = [(name, _class(place, name, near=name in near and now not in known)) for name in others if name != now]
+    misspelt = [found for name, found in candidates[:CLASSES] if now not in known and name in near]
     if misspelt:
         yield Family(0, misspelt)
     if candidates:

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Final
 
 from app.allocation.selection import cel_gates
-from app.cel import DeviceView
+from app.cel import CelCompileError, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector
 from app.scheduling.diagnosis import claimchanges, podchanges, selectorchanges, tenantchanges
 from app.scheduling.diagnosis.edits import Candidate, Family, claims_with_targets, places
 from app.scheduling.diagnosis.ground import Found, Ground
@@ -22,6 +22,8 @@ from app.scheduling.diagnosis.situation import Situation
 
 TOLD: Final = 8
 """Remedies at most."""
+DRIVERS: Final = 20_000
+"""Units of work for finding out which devices the classes select."""
 PAIRED: Final = 24
 """Changes of which two are tried together."""
 
@@ -46,8 +48,9 @@ def remedies(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Steps[tu
 
 def _families(situation: Situation, ground: Ground, found: Sequence[NodeGroup]) -> Iterator[Family]:
     known = claimchanges.tallies(found)
-    vocabulary = selectorchanges.Vocabulary(_devices(situation, found))
-    classes = sorted(situation.view.cluster.classes)
+    devices = list(_devices(situation, found))
+    vocabulary = selectorchanges.Vocabulary(devices)
+    classes = _drivers(situation, devices)
     attributes = list(vocabulary.attributes)
     for claim, target in claims_with_targets(situation):
         if claim.allocation is not None:
@@ -70,6 +73,25 @@ def _devices(situation: Situation, found: Sequence[NodeGroup]) -> Iterator[Devic
             models[device.model] = device.model.traits
     for traits in models.values():
         yield DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
+
+
+def _drivers(situation: Situation, devices: Sequence[DeviceView]) -> claimchanges.Classes:
+    """The drivers whose devices each class selects, as far as that is cheap to find out."""
+    gates = cel_gates(situation.view.features)
+    work = Work(DRIVERS)
+    found: dict[str, frozenset[str]] = {}
+    for name, known in sorted(situation.view.cluster.classes.items()):
+        drivers: set[str] = set()
+        try:
+            texts = [selector.cel.expression for selector in known.spec.selectors if selector.cel is not None]
+            programs = [compile_selector(text, gates, work) for text in texts]
+            for view in devices:
+                if view.driver not in drivers and all(program.evaluate(view, work) for program in programs):
+                    drivers.add(view.driver)
+        except (CelCompileError, CelRuntimeError, TooMuch):
+            pass
+        found[name] = frozenset(drivers)
+    return found
 
 
 # --- trials -----------------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def _entries(situation: Situation) -> Summary | None:
     for entry in pod.spec.resource_claims:
         name, template = entry.resource_claim_name, entry.resource_claim_template_name
         if not name and template and entry.name not in created:
-            text = f"the claim for {entry.name} is not created yet from template {template}: does the template exist?"
+            text = f"the claim for {entry.name} is not created yet: see whether template {template} exists"
             return Summary("claim not created", text)
         name = name or created.get(entry.name)
         if not name:
@@ -343,6 +343,9 @@ def _constraint(groups: Sequence[NodeGroup], constraint: Constraint, entries: Na
     best = max(item.best for group in groups for item in group.constraints if (item.claim, item.index) == place)
     name = _entry(entries, constraint.claim)
     identifier = constraint.attribute.rpartition("/")[2]
+    if not best:
+        text = f"no device that is left has the attribute {constraint.attribute}"
+        return Summary("constraint", f"claim {name}: {text}", constraint.claim)
     if constraint.kind == "matchAttribute":
         text = f"at most {counted(best, 'device')} of a node {'has' if best == 1 else 'share'} one {identifier}"
     else:

@@ -1,0 +1,62 @@
+"""What people read: short first, within 80 columns, in words that are not Python's."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from app.scheduling.diagnosis.text import WIDTH, fully, shortly
+from tests.support.diagnosis.hardware import cluster
+from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
+from tests.support.diagnosis.scene import Scene
+
+FOREIGN = re.compile(r"\b(None|True|False|Quantity|frozenset|tuple|dict|Struct|msgspec)\b|\(\)|\[\]|''")
+
+
+def scene_of(misfit: Misfit) -> Scene:
+    return Scene([*cluster(), *misfit.before("default")]).settled().with_more(misfit.after("default"))
+
+
+@pytest.mark.parametrize("misfit", MISFITS, ids=lambda misfit: misfit.name)
+def test_every_text_fits_a_terminal_and_has_no_words_of_python(misfit: Misfit) -> None:
+    found = scene_of(misfit).diagnose(POD)
+    for text in (shortly(found), fully(found)):
+        assert FOREIGN.search(text) is None, text
+        for line in text.splitlines():
+            folded = len(line) <= WIDTH or line.startswith("        ") or " " not in line.strip()
+            assert folded, f"{len(line)} columns: {line}"
+    first, why, *_ = shortly(found).splitlines()
+    assert first == "Pod default/misfit fits none of 9 nodes."
+    assert why.startswith("Why: ")
+
+
+def test_a_pod_that_fits_is_told_where_and_what_was_not_checked() -> None:
+    pod = {"kind": "Pod", "metadata": {"name": "plain"}, "spec": {"nodeSelector": {"zone": "north"}}}
+    found = Scene([*cluster(), pod]).diagnose("plain")
+    assert shortly(found) == "Pod default/plain fits 2 of 9 nodes: a1, a2.\nNot checked: volumes."
+
+
+def test_a_toleration_is_told_as_it_is_written() -> None:
+    misfit = next(misfit for misfit in MISFITS if misfit.name == "every device is tainted")
+    lines = shortly(scene_of(misfit).diagnose(POD)).splitlines()
+    assert lines[3] == "What helps: let claim c tolerate maintenance=firmware:NoSchedule (fits 1 node:"
+    assert lines[5:10] == [
+        "        tolerations:",
+        "        - key: maintenance",
+        "          operator: Equal",
+        "          value: firmware",
+        "          effect: NoSchedule",
+    ]
+
+
+def test_a_selector_that_fails_is_shown_with_the_place() -> None:
+    misfit = next(misfit for misfit in MISFITS if misfit.name == "a misspelt attribute")
+    text = fully(scene_of(misfit).diagnose(POD))
+    assert "no such key: modle" in text
+    line, mark = next(
+        (line, following)
+        for line, following in zip(text.splitlines(), text.splitlines()[1:], strict=False)
+        if following.endswith("^")
+    )
+    assert line[mark.index("^") :].startswith("modle")
