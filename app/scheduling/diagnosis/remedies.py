@@ -8,7 +8,7 @@ allows is tried, and `pace.complete` says whether that was all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Final
 
 from app.allocation.selection import cel_gates
@@ -24,6 +24,8 @@ TOLD: Final = 8
 """Remedies at most."""
 DRIVERS: Final = 20_000
 """Units of work for finding out which devices the classes select."""
+DEVICES: Final = 512
+"""Devices that are looked at for words and values."""
 PAIRED: Final = 24
 """Changes of which two are tried together."""
 
@@ -69,9 +71,9 @@ def _devices(situation: Situation, found: Sequence[NodeGroup]) -> Iterator[Devic
     models = {}
     for group in found:
         seen = situation.view.cluster.inventory.view(group.example or group.nodes[0])
-        for device in seen.devices if seen is not None else ():
+        for device in seen.devices[:DEVICES] if seen is not None else ():
             models[device.model] = device.model.traits
-    for traits in models.values():
+    for traits in islice(models.values(), DEVICES):
         yield DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
 
 

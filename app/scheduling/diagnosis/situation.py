@@ -16,7 +16,7 @@ from app.allocation.plan import Failure, Plan, Unfit
 from app.api.core import Node, Pod
 from app.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from app.devices.overlay import Overlay
-from app.scheduling.claims import Refusal, find
+from app.scheduling.claims import Refusal, find, named_claims
 from app.scheduling.diagnosis.noderules import Port, Wants, ports, requested
 from app.scheduling.diagnosis.report import Obstacle
 from app.scheduling.judgement import Subject, judge, pending_on, subject_of
@@ -99,16 +99,30 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
 
     def without_pods(self, uids: Iterable[str]) -> Situation:
         """As if these pods had ended, and the claims that nobody else uses were free again."""
-        removed = self.removed | frozenset(uids)
+        gone_pods = frozenset(uids)
+        removed = self.removed | gone_pods
         freed = [
             claim
-            for claim in self.view.ledger.claims()
+            for claim in self._used_by(gone_pods)
             if claim.allocation is not None
             and claim.status.reserved_for
             and all(user.uid in removed for user in claim.status.reserved_for)
         ]
         gone = self.gone | {claim.metadata.uid for claim in freed}
         return msgspec.structs.replace(self, removed=removed, gone=gone, overlay=self.overlay.without(freed))
+
+    def _used_by(self, uids: Iterable[str]) -> Iterator[ResourceClaim]:
+        """The claims that these pods name, and those that are theirs."""
+        ledger = self.view.ledger
+        found: dict[str, ResourceClaim] = {}
+        for uid in uids:
+            pod = self.view.pods.get(uid)
+            named = named_claims(pod) if pod is not None else []
+            if pod is not None and not isinstance(named, Refusal):
+                claims = (ledger.get(pod.metadata.namespace, name) for name, _ in named)
+                found.update((claim.metadata.uid, claim) for claim in claims if claim is not None)
+            found.update((claim.metadata.uid, claim) for claim in ledger.owned_by(uid))
+        yield from found.values()
 
     # --- questions --------------------------------------------------------------------------------------------------
 
