@@ -214,6 +214,8 @@ class Extender:
             return ExtenderPreemptionResult()
         terms = self._nominator.terms(pod) if self.view.limits.preemption == "on" else None
         found, _ = await self._inquiries.decide(pod, Preempt(args, terms).answer)
+        if found.NodeNameToMetaVictims:
+            self._nominator.left(pod.metadata.uid)
         return found
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import structlog
+from cachetools import LRUCache
 
 from app.api.core import Pod
 from app.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError
@@ -28,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 TARGET = "DisruptionTarget"
 PREEMPTED = "PreemptionByScheduler"
+REMEMBERED = 10_000
 
 
 class Evictions:
@@ -38,6 +40,7 @@ class Evictions:
         self._ports = ports
         self._observer = observer
         self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
+        self._told: LRUCache[str, bool] = LRUCache(REMEMBERED)
 
     async def forbidden(self, victims: Sequence[Pod]) -> Pod | None:
         """The first of them that a budget keeps from being evicted now. Raises ApiError."""
@@ -55,6 +58,10 @@ class Evictions:
         """False for a while after it has failed."""
         return self._pauses.over(victim.metadata.uid)
 
+    def told(self, victim_uid: str) -> bool:
+        """True when the API server has accepted the eviction."""
+        return victim_uid in self._told
+
     async def evict(self, victim: Pod, preemptor: Pod, node: str, devices: Sequence[DeviceID]) -> bool:
         """Tell the victim to go. False when a budget forbids it, or the API server does not let us: then later."""
         uid = victim.metadata.uid
@@ -70,6 +77,7 @@ class Evictions:
             log.warning("a pod was not evicted, will try again", pod=victim.metadata.key, error=repr(error))
             return False
         self._pauses.forget(uid)
+        self._told[uid] = True
         self._observer.count(PREEMPTION_VICTIMS, "evicted")
         log.info("evicted", pod=victim.metadata.key, preemptor=preemptor.metadata.key, node=node)
         note = f"preempted by pod {preemptor.metadata.key} on node {node}{for_devices(devices)}"

@@ -108,6 +108,12 @@ class Nominator:
         if self._view.limits.may_clear_for(pod.spec.scheduler_name):
             self._candidates.put(pod.metadata.uid, listed, self._wakeups.generation)
 
+    def left(self, pod_uid: str) -> None:
+        """kube-scheduler has been told where it may make room for the pod: what comes of it shows on the pod soon."""
+        candidate = self._candidates.get(pod_uid)
+        if candidate is not None:
+            self._candidates.consider(candidate, again=True)
+
     def withdraw(self, pod_uid: str) -> None:
         """The pod fits somewhere, is bound, or is gone."""
         self._candidates.drop(pod_uid)
@@ -217,9 +223,7 @@ class Nominator:
         log.info("nominated", pod=pod.metadata.key, node=found.node, victims=[v.metadata.key for v in victims])
         note = f"preempting {found.text}"
         self._ports.record_event(pod, "Normal", "Preempting", note, action="Preempting")
-        for victim in victims:
-            if pod.metadata.uid in self._nominations and self._leading():
-                await self._tending.evict(nomination, victim)
+        await self._tending.begin(nomination, victims, sorted(candidate.names))
 
     def _nomination(self, found: Preemption) -> Nomination:
         limits = self._view.limits

@@ -12,7 +12,7 @@ Promises
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
@@ -95,6 +95,26 @@ class Tending:
         elif uid not in view.binding:
             await self._await_victims(nomination, pod)
 
+    async def begin(self, nomination: Nomination, victims: Sequence[Pod], nodes: Sequence[str]) -> None:
+        """Tell the victims to go, for the first time. Much may have happened while the nomination was being stored:
+        nobody goes when the pod fits on one of these nodes by now.
+        """
+        if self._stands(nomination) and await self._fits(nomination.pod, nodes):
+            self.end(nomination, "fits")
+        await self._evict(nomination, victims)
+
+    def _stands(self, nomination: Nomination) -> bool:
+        """True as long as victims may be told to go for it: it has not ended, nor has what it is for."""
+        view, uid = self._view, nomination.pod.metadata.uid
+        pod = view.pods.get(uid)
+        waits = pod is not None and not pod.spec.node_name and not view.pods.leaving(uid) and uid not in view.binding
+        return waits and uid in self._nominations and self._leading()
+
+    async def _evict(self, nomination: Nomination, victims: Sequence[Pod]) -> None:
+        for victim in victims:
+            if self._stands(nomination) and self._evictions.may_try(victim):
+                await self.evict(nomination, victim)
+
     async def _await_victims(self, nomination: Nomination, pod: Pod) -> None:
         view = self._view
         there = [victim for uid in nomination.victims if (victim := view.pods.get(uid)) is not None]
@@ -106,26 +126,29 @@ class Tending:
             self._give_up(nomination, pod, there)
             return
         staying = [victim for victim in there if not victim.metadata.deletion_timestamp]
-        if staying and await self._fits(pod, nomination.node):
+        if staying and await self._fits(pod, (nomination.node,)):
             self.end(nomination, "fits")
             return
-        for victim in staying:
-            if self._evictions.may_try(victim) and self._leading():
-                await self.evict(nomination, victim)
+        await self._evict(nomination, staying)
         for victim in there:
             if victim not in staying:
                 await self._evictions.explain_again(victim)
-        await self._marks.name_again(nomination, pod)
+        if self._stands(nomination):
+            await self._marks.name_again(nomination, pod)
 
     async def evict(self, nomination: Nomination, victim: Pod) -> None:
         """Tell one victim to go. The nomination ends when it may not, and nobody has gone yet."""
         devices = nomination.devices.get(victim.metadata.uid, ())
         if await self._evictions.evict(victim, nomination.pod, nomination.node, devices):
             return
-        uids = [uid for uid in nomination.victims if uid != victim.metadata.uid]
-        nobody = all((other := self._view.pods.get(uid)) and not other.metadata.deletion_timestamp for uid in uids)
-        if nobody and nomination.pod.metadata.uid in self._nominations:
+        others = [uid for uid in nomination.victims if uid != victim.metadata.uid]
+        if not any(map(self._is_leaving, others)) and nomination.pod.metadata.uid in self._nominations:
             self.end(nomination, "forbidden")
+
+    def _is_leaving(self, victim_uid: str) -> bool:
+        """True for a victim that is gone, going, or was told to go: the watch may be late."""
+        victim = self._view.pods.get(victim_uid)
+        return victim is None or bool(victim.metadata.deletion_timestamp) or self._evictions.told(victim_uid)
 
     def _give_up(self, nomination: Nomination, pod: Pod, there: list[Pod]) -> None:
         names = ", ".join(victim.metadata.key for victim in there)
@@ -182,8 +205,8 @@ class Tending:
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
-    async def _fits(self, pod: Pod, node: str) -> bool:
-        found, _ = await self._inquiries.decide(pod, lambda view: judge(view, subject_of(view, pod), (node,)))
+    async def _fits(self, pod: Pod, nodes: Sequence[str]) -> bool:
+        found, _ = await self._inquiries.decide(pod, lambda view: judge(view, subject_of(view, pod), nodes))
         return bool(found.fits)
 
     async def _is_lost(self, pod: Pod, node: str) -> bool:

@@ -106,7 +106,7 @@ class Search:
     def found(self, view: View) -> Preemption | NoPreemption:
         """Raises Exhausted when another turn is needed."""
         try:
-            refused = ineligible(view, self._terms, self._nodes)
+            refused = ineligible(view, self._terms)
         except Waiting:
             return UNKNOWN
         if refused is not None:
@@ -166,8 +166,10 @@ class Search:
             self._ranked.pop()
 
 
-def ineligible(view: View, terms: Terms, nodes: Collection[str]) -> NoPreemption | None:
-    """Why the pod must not preempt anybody now; None when it may."""
+def ineligible(view: View, terms: Terms) -> NoPreemption | None:
+    """Why the pod must not preempt anybody now; None when it may. On the nominated node the pod may lack more than
+    devices: kube-scheduler is then making room there, and does not ask about the node meanwhile.
+    """
     preemptor = terms.preemptor
     if not terms.may_preempt:
         return NEVER
@@ -175,7 +177,7 @@ def ineligible(view: View, terms: Terms, nodes: Collection[str]) -> NoPreemption
     if lowest is None or lowest >= preemptor.spec.priority:
         return NOBODY_LOWER
     nominated = preemptor.status.nominated_node_name
-    if nominated and nominated in nodes:
+    if nominated:
         spend(view, len(view.pods) // PODS)
         if any(_is_victim(view, terms, pod, nominated) for pod in view.pods):
             return NoPreemption("nominated", NOMINATED, nominated)
