@@ -11,7 +11,7 @@ Promises
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import chain
 
 import msgspec
@@ -19,32 +19,24 @@ import structlog
 
 from app.api.core import Pod
 from app.api.errors import ApiError
-from app.api.resource import ResourceClaim
-from app.api.times import parse_time
-from app.devices.overlay import Planned
-from app.scheduling.claims import Refusal, find
 from app.scheduling.disruptionbudgets import DisruptionBudgets
 from app.scheduling.inquiries import Inquiries
-from app.scheduling.judgement import Subject, subject_of
 from app.scheduling.nomination.candidates import Candidate, Candidates
 from app.scheduling.nomination.evictions import Evictions
 from app.scheduling.nomination.marks import Marks
 from app.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
+from app.scheduling.nomination.resumption import grace_seconds, resumption, seconds_left
 from app.scheduling.nomination.tending import Tending
 from app.scheduling.outcomes import PREEMPTIONS, NominationEnd, PreemptionResult
 from app.scheduling.ports import Observer, Ports
 from app.scheduling.preemption.outcome import NoPreemption, Preemption
 from app.scheduling.preemption.search import Search
-from app.scheduling.preemption.state import planned
 from app.scheduling.preemption.terms import Rules, Terms
 from app.scheduling.release.clear import Clearer
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
 
 log = structlog.get_logger(__name__)
-
-GRACE_SECONDS = 30.0
-"""The API server's default of terminationGracePeriodSeconds."""
 
 _NO_RESULT: dict[str, PreemptionResult] = {"fits": "needless", "waits": "needless", "unknown": "waiting"}
 
@@ -227,7 +219,7 @@ class Nominator:
 
     def _nomination(self, found: Preemption) -> Nomination:
         limits = self._view.limits
-        grace = max(_grace(victim.pod) for victim in found.victims)
+        grace = max(grace_seconds(victim.pod) for victim in found.victims)
         return Nomination(
             pod=found.preemptor,
             node=found.node,
@@ -256,45 +248,21 @@ class Nominator:
 
     async def _restore(self, pod: Pod, mark: Mark | None) -> None:
         view, uid = self._view, pod.metadata.uid
-        until = parse_time(mark.until) if mark is not None else None
-        left = (until - view.clock.wall()).total_seconds() if until is not None else 0.0
-        if mark is None or left <= 0 or pod.spec.node_name or view.pods.leaving(uid):
-            self._marks.erase(uid, mark.node if mark is not None else "")
-            return
-        known = [victim for victim_uid in mark.victims if (victim := view.pods.get(victim_uid)) is not None]
-        claims = tuple(self._used_by_all(known, frozenset(mark.victims)))
-        plans, _ = await self._inquiries.decide(pod, lambda view: _plans(view, pod, mark.node, claims))
-        self._nominations.put(
-            Nomination(
-                pod=pod,
-                node=mark.node,
-                victims=mark.victims,
-                plans=plans,
-                until=view.clock.monotonic() + left,
-                claims=tuple(claim.metadata.uid for claim in claims),
-            )
-        )
-        log.info("goes on with a nomination", pod=pod.metadata.key, node=mark.node, victims=len(known))
-
-    def _used_by_all(self, victims: Iterable[Pod], uids: frozenset[str]) -> Iterator[ResourceClaim]:
-        """The allocated claims that are free when the victims are gone, each once."""
-        found: dict[str, ResourceClaim] = {}
-        for victim in victims:
-            claims = find(victim, self._view.ledger.get, self._view.features)
-            for claim in () if isinstance(claims, Refusal) else claims:
-                found[claim.metadata.uid] = claim
-        for claim in found.values():
-            if claim.allocation is not None and uids.issuperset(entry.uid for entry in claim.status.reserved_for):
-                yield claim
-
-
-def _plans(view: View, pod: Pod, node: str, gone: Iterable[ResourceClaim]) -> tuple[Planned, ...]:
-    subject = subject_of(view, pod)
-    if not isinstance(subject, Subject):
-        return ()
-    return planned(view, subject, Terms(preemptor=pod), node, tuple(gone)) or ()
-
-
-def _grace(pod: Pod) -> float:
-    seconds = pod.spec.termination_grace_period_seconds
-    return GRACE_SECONDS if seconds is None else float(seconds)
+        if mark is not None and not pod.spec.node_name and view.limits.may_clear_for(pod.spec.scheduler_name):
+            victims = [victim for victim_uid in mark.victims if (victim := view.pods.get(victim_uid)) is not None]
+            left, terms = seconds_left(view, mark, victims), self.terms(pod)
+            found, _ = await self._inquiries.decide(pod, lambda view: resumption(view, pod, mark, terms))
+            if left > 0 and found is not None and not view.pods.leaving(uid):
+                self._nominations.put(
+                    Nomination(
+                        pod=pod,
+                        node=mark.node,
+                        victims=found.victims,
+                        plans=found.plans,
+                        until=view.clock.monotonic() + left,
+                        claims=found.claims,
+                    )
+                )
+                log.info("goes on with a nomination", pod=pod.metadata.key, node=mark.node, victims=len(victims))
+                return
+        self._marks.erase(uid, mark.node if mark is not None else "")
