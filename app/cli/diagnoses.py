@@ -17,6 +17,7 @@ from app.api.resource import ResourceClaim
 from app.cli.cluster import Snapshot, read_cluster
 from app.cli.complaint import complain, note
 from app.cli.drafts import drafts
+from app.cli.output import written
 from app.kube.contexts import namespace_of
 from app.kube.credentials import CredentialsError
 from app.placement.policies import POLICIES
@@ -96,10 +97,8 @@ def _told(question: Question, view: View, pod: Pod, claims: Iterable[ResourceCla
 
 
 def _written(question: Question, found: Diagnosis) -> str:
-    if question.output == "json":
-        return msgspec.json.format(msgspec.json.encode(found)).decode()
-    if question.output == "yaml":
-        return yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False, allow_unicode=True).rstrip()
+    if question.output != "text":
+        return written(found, question.output)
     return fully(found) if question.everything or found.placement is not None else shortly(found)
 
 

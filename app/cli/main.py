@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli import allocate, audit, compact, demo, selector, serve, version, why, workload
+from app.cli import allocate, audit, compact, demo, devices, selector, serve, top, version, why, workload
 from app.unexpected import Place, tolerate
 
 _COMMANDS = {
@@ -16,6 +16,8 @@ _COMMANDS = {
     "demo": demo.demo,
     "why": why.why,
     "explain": why.why,
+    "devices": devices.devices,
+    "top": top.top,
     "audit": audit.audit,
     "compact": compact.compact,
     "workload": workload.workload,

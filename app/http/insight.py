@@ -31,6 +31,8 @@ from app.http.reports import (
     pod_report,
 )
 from app.http.schemas import schema_of
+from app.scheduling.census.report import Census, State
+from app.scheduling.census.taking import Asked, taking
 from app.scheduling.diagnosis.diagnose import diagnosing
 from app.scheduling.diagnosis.report import Diagnosis
 from app.scheduling.preemption.terms import Terms
@@ -64,15 +66,15 @@ class Insight(Protocol):
 
 _UNANSWERED: dict[int | str, dict[str, Any]] = {
     400: {"model": Unanswered, "description": "a parameter is missing or malformed"},
-    404: {"model": Unanswered, "description": "no such pod or node"},
+    404: {"model": Unanswered, "description": "no such pod, node, driver or class"},
     "4XX": {"model": Unanswered, "description": "any other mistake in the question"},
 }
 
 
-_DIAGNOSIS: dict[str, Any] = {
-    "description": "the diagnosis",
-    "content": {"application/json": {"schema": schema_of(Diagnosis)}},
-}
+def _answer(kind: type[msgspec.Struct], what: str) -> dict[int | str, dict[str, Any]]:
+    """Responses of a page whose answer is this struct."""
+    schema = {"application/json": {"schema": schema_of(kind)}}
+    return _UNANSWERED | {200: {"description": what, "content": schema}}
 
 
 def _pod_key(given: str) -> str:
@@ -121,7 +123,7 @@ def insight_router(insight: Insight) -> APIRouter:
             return pod_report(explanation)
         return PlainTextResponse(explanation.text() + "\n")
 
-    @router.get("/diagnosis", response_class=Response, responses=_UNANSWERED | {200: _DIAGNOSIS})
+    @router.get("/diagnosis", response_class=Response, responses=_answer(Diagnosis, "the diagnosis"))
     async def diagnosis(
         pod: PodKey,
         node: Annotated[list[str] | None, Query(description="only this node; may be repeated")] = None,
@@ -133,6 +135,34 @@ def insight_router(insight: Insight) -> APIRouter:
         async with turn:
             told = await _stepwise(diagnosing(view, found, names))
         return Response(msgspec.json.encode(told), media_type="application/json")
+
+    @router.get("/devices", response_class=Response, responses=_answer(Census, "devices"))
+    async def devices(
+        node: Annotated[list[str] | None, Query(description="what this node sees; may be repeated")] = None,
+        driver: Annotated[list[str] | None, Query(description="of this driver; may be repeated")] = None,
+        device_class: Annotated[
+            list[str] | None, Query(alias="class", description="that this DeviceClass selects; may be repeated")
+        ] = None,
+        state: Annotated[list[State] | None, Query(description="in this state; may be repeated")] = None,
+        namespace: Annotated[str, Query(description="that claims of this namespace hold")] = "",
+        limit: Annotated[int, Query(ge=1, le=MOST_NODES, description="pools in one page")] = 100,
+        after: Annotated[str, Query(description="`next` of the page before")] = "",
+    ) -> Response:
+        """Devices, in what state they are, and who holds them; how many there are in each state."""
+        view = known().view
+        asked = Asked(
+            nodes=frozenset(node or ()),
+            drivers=frozenset(driver or ()),
+            classes=frozenset(device_class or ()),
+            states=frozenset(state or ()),
+            namespaces=frozenset(filter(None, (namespace,))),
+        )
+        missing = asked.unknown(view.cluster)
+        if missing:
+            raise HTTPException(404, missing)
+        async with turn:
+            found = await _stepwise(taking(view, asked, limit=limit, after=after))
+        return Response(msgspec.json.encode(found), media_type="application/json")
 
     @router.get("/inventory", responses=_UNANSWERED)
     async def inventory(

@@ -28,6 +28,7 @@ from app.http.metrics import Metrics, Reading
 from app.http.protocol import PROBES
 from app.http.readers import Readers
 from app.http.reports import Problem
+from app.scheduling.census.report import STATES
 from app.scheduling.preemption.terms import Terms
 from app.scheduling.view import View
 from app.service.problems import problems
@@ -157,7 +158,7 @@ def test_whatever_is_asked_answers_conform(case: Any) -> None:
 def test_who_may_not_read_gets_an_answer_that_conforms(headers: dict[str, str], want: int) -> None:
     guarded = application(busy, Readers(Suspicious()))
     protected = [path for path in after if path not in PROBES]
-    assert len(protected) == 6
+    assert len(protected) == 7
     for path in protected:
         case = after[path]["GET"].Case(headers=headers, query={"pod": "default/plain"} if path in OF_PODS else {})
         answer = case.call(app=guarded)
@@ -184,3 +185,21 @@ def test_what_is_said_of_real_pods_conforms(pod: str, nodes: list[str], accept: 
 def test_pages_of_real_nodes_conform(nodes: list[str], limit: int, page: str) -> None:
     case = after["/insight/inventory"]["GET"].Case(query={"node": nodes, "limit": limit, "after": page})
     assert case.call_and_validate().status_code == 200
+
+
+@given(
+    query=st.fixed_dictionaries(
+        {},
+        optional={
+            "node": st.lists(st.sampled_from(NODES), max_size=4),
+            "driver": st.just(DRIVER),
+            "class": st.just("gpu"),
+            "state": st.lists(st.sampled_from(STATES), max_size=3),
+            "namespace": st.sampled_from(["default", "none"]),
+            "limit": st.integers(1, 500),
+            "after": st.sampled_from(["", f"{DRIVER}/n1"]),
+        },
+    )
+)
+def test_pages_of_real_devices_conform(query: dict[str, Any]) -> None:
+    assert after["/insight/devices"]["GET"].Case(query=query).call_and_validate().status_code == 200

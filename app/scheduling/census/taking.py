@@ -22,7 +22,7 @@ from app.api.resource import Device, DeviceID, DeviceTaint
 from app.devices.catalogue import PublishedPool
 from app.devices.holders import Holder, holders
 from app.devices.models import DeviceModel
-from app.devices.readonly import ReadOnlyInventory, ReadOnlyLedger
+from app.devices.readonly import ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger
 from app.devices.traits import CounterID, Traits, counters_consumed
 from app.devices.usage import DeviceUse
 from app.devices.uses import EVERY_DEVICE, PoolID
@@ -55,6 +55,20 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
             and (not self.states or device.state in self.states)
             and (not self.namespaces or any(holder.namespace in self.namespaces for holder in device.holders))
         )
+
+    def unknown(self, cluster: ReadOnlyCluster) -> str:
+        """What is asked about and does not exist; empty when all of it does."""
+        drivers = {driver for driver, _ in cluster.inventory.pools} if self.drivers else ()
+        for name in sorted(self.nodes):
+            if name not in cluster.nodes:
+                return f"node {name} is not known"
+        for name in sorted(self.drivers):
+            if name not in drivers:
+                return f"driver {name} is not known: it has published no ResourceSlice"
+        for name in sorted(self.classes):
+            if name not in cluster.classes:
+                return f"DeviceClass {name} is not known"
+        return ""
 
 
 EVERYTHING: Final = Asked()

@@ -1,0 +1,86 @@
+"""Devices as people read them, in terminals of 80 and 200 columns."""
+
+from __future__ import annotations
+
+import re
+
+from app.cli.censustables import device_table, painted, sum_table, summed
+from app.cli.columns import table
+from app.scheduling.census.report import CountedDevice
+from app.scheduling.census.taking import Asked, census
+from app.scheduling.census.totals import sums
+from tests.support.scheduling.census import scene
+
+
+def devices(*nodes: str) -> tuple[CountedDevice, ...]:
+    return census(scene().view(), Asked(nodes=frozenset(nodes))).devices
+
+
+def test_a_device_is_a_line_with_what_explains_its_state() -> None:
+    lines = list(device_table(devices("m1", "s1", "t1"), wide=False, width=200))
+    assert lines[0] == "NODE  DRIVER             DEVICE            STATE     DETAILS"
+    for line in (
+        "m1    mig.example.com    m1-mig/half-0     used      default/half (half)",
+        "m1    mig.example.com    m1-mig/half-1     free",
+        "m1    mig.example.com    m1-mig/whole-0    blocked   taken: card/memory 40Gi of 80Gi",
+        "s1    late.example.com   s1-late/late-0    unusable  not all slices of the pool are published yet",
+        "s1    share.example.com  s1-share/share-0  shared    memory 30Gi of 40Gi; default/infer (infer)",
+        "t1    gpu.example.com    t1-gpu/gpu-0      tainted   maintenance=firmware:NoSchedule",
+    ):
+        assert line in lines
+
+
+def test_in_a_terminal_of_80_columns_the_details_are_folded_below_themselves() -> None:
+    lines = list(device_table(devices("s1"), wide=False, width=80))
+    assert max(map(len, lines)) <= 80
+    assert lines[1:3] == [
+        "s1    late.example.com   s1-late/late-0    unusable  not all slices of the pool",
+        "                                                     are published yet",
+    ]
+
+
+def test_without_a_terminal_every_device_is_one_line() -> None:
+    assert len(list(device_table(devices("s1"), wide=False, width=0))) == 1 + 3
+
+
+def test_wide_tells_pools_classes_taints_and_counters() -> None:
+    lines = list(device_table(devices("m1", "t1"), wide=True, width=0))
+    assert lines[0].split() == [
+        "NODE", "DRIVER", "POOL", "DEVICE", "STATE", "FILL", "CLASSES", "TAINTS", "COUNTERS", "DETAILS"
+    ]  # fmt: skip
+    rows = {tuple(line.split()[2:4]): line.split()[4:] for line in lines[1:]}
+    assert rows["t1-gpu", "gpu-0"][:4] == ["tainted", "0%", "any,gpu", "maintenance=firmware:NoSchedule"]
+    assert rows["m1-mig", "quarter-0"] == ["free", "0%", "any", "-", "card/memory=40Gi/80Gi"]
+
+
+def test_states_are_coloured_and_nothing_else_and_the_columns_stay() -> None:
+    plain = list(device_table(devices("m1"), wide=False, width=0))
+    coloured = list(device_table(devices("m1"), wide=False, width=0, paint=painted(True)))
+    assert coloured != plain
+    assert [re.sub(r"\x1b\[\d+m", "", line).rstrip() for line in coloured] == plain
+
+
+def test_sums_leave_out_states_without_devices() -> None:
+    lines = list(sum_table(sums(devices("a1", "s1"), "nodes"), "nodes", width=80))
+    assert lines == [
+        "NODE  DEVICES  FREE  SHARED  USED  UNUSABLE  FILL  CLAIMS  PODS",
+        "a1          8     6       0     2         0   25%       1     1",
+        "s1          3     1       1     0         1   25%       1     1",
+    ]
+
+
+def test_a_namespace_has_what_its_claims_hold() -> None:
+    assert list(sum_table(sums(devices(), "namespaces"), "namespaces", width=80)) == [
+        "NAMESPACE  DEVICES  SHARED  USED  CLAIMS  PODS",
+        "default          4       1     3       3     3",
+        "team             1       0     1       1     1",
+    ]
+
+
+def test_the_totals_are_a_sentence() -> None:
+    found = census(scene().view(), Asked(nodes=frozenset({"s1"})))
+    assert summed(found.totals) == "3 devices: 1 free, 1 shared, 1 unusable; 25% taken"
+
+
+def test_a_word_that_is_longer_than_its_column_is_not_lost() -> None:
+    assert "".join(table(("A",), [("x" * 60,)], width=40)).count("x") == 60
