@@ -97,7 +97,9 @@ class Lane:
         return False
 
     def leave(self, key: Hashable, question: Question, reason: str) -> Waiting:
-        """Leave the question to a worker; what is returned is to be raised. Raises Exhausted."""
+        """Leave the question to a worker; what is returned is to be raised. Always possible: an attempt that was too
+        large has often used up the turn, and would do so in every turn if the question were not put in this one.
+        """
         raise NotImplementedError("a lane without a limit leaves nothing")
 
     def compiled(self, expression: str, gates: CelGates) -> Program | Compiled:
@@ -243,7 +245,8 @@ class CountedLane(Lane):
         return key in self._answers.open or key in self.asked
 
     def leave(self, key: Hashable, question: Question, reason: str) -> Waiting:
-        self.spend(LEFT)
+        self._left -= LEFT
+        self.used += LEFT
         if key not in self._answers.open and key not in self.asked:
             refusal = self._refusal()
             if refusal:

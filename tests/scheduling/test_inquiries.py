@@ -327,7 +327,9 @@ async def test_who_asks_most_gives_way_when_there_are_too_many_questions(
     assert (await service.filter(world.api.pod("demanding"), "n7")).NodeNames == ["n7"]
 
 
-async def test_a_hard_search_is_left_to_a_worker_for_filter_and_for_bind(world: World) -> None:
+@pytest.mark.parametrize("turn_work", [10_000, 750, 250], ids=["longer", "half as long", "much shorter"])
+async def test_a_hard_search_is_left_to_a_worker_for_filter_and_for_bind(world: World, turn_work: int) -> None:
+    """Also when an attempt at the largest question takes more than a turn, as by default."""
     world.add(make_class(), make_node("n0"))
     devices = [
         {"name": f"d{i}", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "100"}}} for i in range(6)
@@ -335,7 +337,7 @@ async def test_a_hard_search_is_left_to_a_worker_for_filter_and_for_bind(world: 
     world.add(make_slice("n0", devices))
     add_pod(world, "p", knapsack())
     workers = VirtualWorkers()
-    service = world.service(workers=workers, limits=Limits(question_work=1_500))
+    service = world.service(workers=workers, limits=Limits(turn_work=turn_work, question_work=1_500))
     service.start()
     assert await refusal(world, service, "p") == SEARCHING
     await world.settle(3.0)
