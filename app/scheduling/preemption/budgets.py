@@ -13,25 +13,52 @@ from app.api.core import Pod
 from app.api.policy import LabelSelector, LabelSelectorRequirement, PodDisruptionBudget
 
 
+class Grouped:
+    """Budgets by namespace, for questions about many pods: a cluster may have thousands of both."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        for budget in budgets:
+            self._by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
+
+    def of(self, pod: Pod) -> Sequence[PodDisruptionBudget]:
+        """Those that may be about the pod."""
+        return self._by_namespace.get(pod.metadata.namespace, ())
+
+    def forbid(self, pod: Pod) -> bool:
+        """True when the Eviction API would refuse to evict the pod now: a budget is used up, or there are several: that
+        is an error to it, whatever they allow.
+        """
+        budgets = self.of(pod)
+        return bool(violating((pod,), budgets)) or sum(_is_about(pod, budget) for budget in budgets) > 1
+
+
 def violating(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -> frozenset[str]:
     """The UIDs of those pods with whose eviction, one after the other, a budget is used up already."""
-    allowed = [budget.status.disruptions_allowed for budget in budgets]
+    if not budgets:
+        return frozenset()
+    grouped = Grouped(budgets)
+    allowed: dict[str, int] = {}
     found: set[str] = set()
-    for pod in pods if budgets else ():
-        for index, budget in enumerate(budgets):
+    for pod in pods:
+        for budget in grouped.of(pod):
             if counts(pod, budget):
-                allowed[index] -= 1
-                if allowed[index] < 0:
+                key = budget.metadata.key
+                allowed[key] = allowed.get(key, budget.status.disruptions_allowed) - 1
+                if allowed[key] < 0:
                     found.add(pod.metadata.uid)
     return frozenset(found)
 
 
 def counts(pod: Pod, budget: PodDisruptionBudget) -> bool:
     """True when evicting the pod takes from the budget. A pod whose eviction has been granted took from it already."""
+    return pod.metadata.name not in budget.status.disrupted_pods and _is_about(pod, budget)
+
+
+def _is_about(pod: Pod, budget: PodDisruptionBudget) -> bool:
     return (
         budget.metadata.namespace == pod.metadata.namespace
         and budget.spec.selector is not None
-        and pod.metadata.name not in budget.status.disrupted_pods
         and selects(budget.spec.selector, pod.metadata.labels)
     )
 

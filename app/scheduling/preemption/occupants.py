@@ -20,7 +20,7 @@ from app.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerRefer
 from app.api.times import parse_time
 from app.devices.uses import PoolID
 from app.scheduling.claims import Refusal, named_claims
-from app.scheduling.preemption.budgets import violating
+from app.scheduling.preemption.budgets import Grouped
 from app.scheduling.preemption.state import spend
 from app.scheduling.preemption.terms import Terms
 from app.scheduling.view import View
@@ -75,14 +75,14 @@ def occupancy(view: View, terms: Terms, pools: Iterable[PoolID]) -> Occupancy:
     """What has devices in these pools and may be taken away. Raises Exhausted and Waiting."""
     users = _users(view, pools)
     spend(view, PER_USER * len(users))
-    joined = _joined(view)
+    joined, budgets = _joined(view), Grouped(terms.budgets)
     going: list[ResourceClaim] = []
     occupants: list[Occupant] = []
     for uid in users:
         claim = view.ledger.by_uid(uid)
         if claim is None or uid in terms.own or uid in joined or not _is_settled(view, claim):
             continue
-        pods = _evicted(view, terms, claim)
+        pods = _evicted(view, terms, budgets, claim)
         if pods:
             devices = tuple(dict.fromkeys(device for device, _ in view.ledger.uses(uid)))
             occupants.append(Occupant(claim, pods, devices))
@@ -119,7 +119,7 @@ def _is_settled(view: View, claim: ResourceClaim) -> bool:
     return claim.allocation is not None and not view.in_flight(claim) and not view.is_unreadable(claim)
 
 
-def _evicted(view: View, terms: Terms, claim: ResourceClaim) -> tuple[Pod, ...] | None:
+def _evicted(view: View, terms: Terms, budgets: Grouped, claim: ResourceClaim) -> tuple[Pod, ...] | None:
     """Who would have to be evicted for the claim; nobody when all are going; None when somebody stays."""
     if not claim.status.reserved_for:
         return None
@@ -130,7 +130,7 @@ def _evicted(view: View, terms: Terms, claim: ResourceClaim) -> tuple[Pod, ...] 
         if _is_going(view, terms, consumer):
             continue
         pod = view.pods.get(consumer.uid)
-        if pod is None or not _may_go(terms, pod):
+        if pod is None or not _may_go(terms, budgets, pod):
             return None
         found.append(pod)
     return tuple(found)
@@ -156,11 +156,11 @@ def is_stuck(view: View, terms: Terms, pod: Pod) -> bool:
     return (view.clock.wall() - due).total_seconds() > view.limits.preemption_margin_seconds
 
 
-def _may_go(terms: Terms, pod: Pod) -> bool:
+def _may_go(terms: Terms, budgets: Grouped, pod: Pod) -> bool:
     """Of a pod that is not going."""
     told = pod.metadata.deletion_timestamp or pod.metadata.uid in terms.stuck
     if told or not pod.spec.node_name or MIRROR in pod.metadata.annotations:
         return False
-    if not terms.rules.violate_budgets and violating((pod,), terms.budgets):
+    if not terms.rules.violate_budgets and budgets.forbid(pod):
         return False
     return terms.may_evict(pod) and terms.node in ("", pod.spec.node_name)

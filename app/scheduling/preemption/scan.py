@@ -12,7 +12,7 @@ import msgspec
 
 from app.api.resource import ResourceClaim
 from app.scheduling.judgement import Judgement, Subject
-from app.scheduling.preemption.budgets import violating
+from app.scheduling.preemption.budgets import Grouped, violating
 from app.scheduling.preemption.occupants import Occupancy, Occupant, occupancy
 from app.scheduling.preemption.state import fitting
 from app.scheduling.preemption.terms import Terms
@@ -67,6 +67,7 @@ class _Levels:
         self._subject = subject
         self._terms = terms
         self._found = found
+        self._budgets = Grouped(terms.budgets)
         self._doubtful = False
 
     def scanned(self, names: Sequence[str], *, unknown: bool) -> Scanned:
@@ -82,7 +83,7 @@ class _Levels:
 
     def _violates(self, occupant: Occupant) -> bool:
         """True when a budget is violated even if nobody else is evicted."""
-        return any(violating((pod,), self._terms.budgets) for pod in occupant.pods)
+        return any(violating((pod,), self._budgets.of(pod)) for pod in occupant.pods)
 
     def _at_least(self, names: Sequence[str], occupants: Sequence[Occupant]) -> Iterator[tuple[str, int]]:
         """These nodes, where taking all occupants away helps, with the lowest priority up to which they have to go."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.api.core import Pod
 from app.api.decoding import convert
 from app.api.policy import LabelSelector, PodDisruptionBudget
-from app.scheduling.preemption.budgets import selects, violating
+from app.scheduling.preemption.budgets import Grouped, selects, violating
 from tests.support.scheduling.preempting import pod_of
 
 LABELS = {"app": "a", "tier": "web"}
@@ -65,3 +66,22 @@ def test_each_budget_is_counted_down_by_itself() -> None:
     assert violating(pods, budgets) == {"uid-two", "uid-three"}
     assert violating(pods[1:], budgets) == {"uid-three"}
     assert violating(pods, []) == frozenset()
+
+
+def test_of_thousands_of_budgets_only_those_of_the_pods_namespace_are_looked_at() -> None:
+    """A filter asks about hundreds of pods, on the event loop."""
+    of_others = [
+        msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, namespace=f"other-{n}"))
+        for n, item in enumerate([budget("app", 0, app="a")] * 1000)
+    ]
+    ours = budget("app", 1, app="a")
+    grouped = Grouped([*of_others, ours])
+    assert list(grouped.of(pod("one", app="a"))) == [ours]
+    assert not grouped.forbid(pod("one", app="a"))
+
+
+def test_a_pod_with_two_budgets_cannot_be_evicted() -> None:
+    """The Eviction API answers 500."""
+    grouped = Grouped([budget("app", 5, app="a"), budget("tier", 5, tier="web")])
+    assert grouped.forbid(pod("two", app="a", tier="web"))
+    assert not grouped.forbid(pod("one", app="a"))
