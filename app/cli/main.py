@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli import allocate, audit, compact, demo, devices, selector, serve, top, version, why, workload
+from app.cli import allocate, audit, compact, demo, devices, headroom, selector, serve, top, version, why, workload
 from app.unexpected import Place, tolerate
 
 _COMMANDS = {
@@ -18,6 +18,7 @@ _COMMANDS = {
     "explain": why.why,
     "devices": devices.devices,
     "top": top.top,
+    "headroom": headroom.headroom,
     "audit": audit.audit,
     "compact": compact.compact,
     "workload": workload.workload,

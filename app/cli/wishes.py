@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from app.allocation.plan import Failure
@@ -13,6 +14,7 @@ from app.api.decoding import convert
 from app.api.resource import ResourceClaim
 from app.scheduling.claims import Refusal
 from app.scheduling.compaction.compaction import Wish
+from app.scheduling.diagnosis.draft import defaulted
 from app.scheduling.judgement import Subject, subject_of
 from app.scheduling.view import View
 
@@ -41,7 +43,8 @@ def of_file(view: View, file: Path) -> Wish:
         documents = [found for found in yaml.safe_load_all(file.read_text()) if found]
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
         raise ValueError(f"{file}: {problem}") from None
-    claims = tuple(convert(ResourceClaim, _claim(file, found)) for found in documents)
+    written = [convert(ResourceClaim, _claim(file, found)) for found in documents]
+    claims = tuple(msgspec.structs.replace(claim, spec=defaulted(claim.spec)) for claim in written)
     if not claims:
         raise ValueError(f"{file}: has no ResourceClaim and no ResourceClaimTemplate")
     prepared = prepare(claims, view.cluster.classes, view.features)

@@ -35,6 +35,7 @@ from app.scheduling.census.report import Census, State
 from app.scheduling.census.taking import Asked, taking
 from app.scheduling.diagnosis.diagnose import diagnosing
 from app.scheduling.diagnosis.report import Diagnosis
+from app.scheduling.headroom import DECISIONS, Headroom, class_claim, class_words, measuring, problem_of
 from app.scheduling.preemption.terms import Terms
 from app.scheduling.verbs.explain import explaining
 from app.scheduling.view import View
@@ -43,6 +44,8 @@ MOST_NODES = 500
 MOST_DEVICES = 5_000
 """A page of the inventory ends after the node with which it has so many devices."""
 MOST_PROBLEMS = 1_000
+MOST_WANTED = 32
+"""Devices that one claim gets at most (AllocationResultsMaxSize)."""
 
 T = TypeVar("T")
 
@@ -162,6 +165,24 @@ def insight_router(insight: Insight) -> APIRouter:
             raise HTTPException(404, missing)
         async with turn:
             found = await _stepwise(taking(view, asked, limit=limit, after=after))
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
+    @router.get("/headroom", response_class=Response, responses=_answer(Headroom, "how many more pods fit"))
+    async def headroom(
+        device_class: Annotated[str, Query(alias="class", description="DeviceClass of the pods' devices")],
+        count: Annotated[int, Query(ge=1, le=MOST_WANTED, description="devices that each pod wants")] = 1,
+        limit: Annotated[int, Query(ge=1, le=DECISIONS, description="decisions that are made at most")] = DECISIONS,
+    ) -> Response:
+        """How many more pods with devices of this class fit now? Devices alone are looked at."""
+        view = known().view
+        if device_class not in view.cluster.classes:
+            raise HTTPException(404, f"DeviceClass {device_class} is not known")
+        claims = (class_claim(device_class, count),)
+        problem = problem_of(view, claims)
+        if problem:
+            raise HTTPException(400, problem)
+        async with turn:
+            found = await _stepwise(measuring(view, class_words(device_class, count), claims, most=limit))
         return Response(msgspec.json.encode(found), media_type="application/json")
 
     @router.get("/inventory", responses=_UNANSWERED)

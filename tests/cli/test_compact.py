@@ -10,6 +10,9 @@ import pytest
 import yaml
 
 from app.cli.compact import ADVISED, FAILED, IN_VAIN, report
+from app.cli.headroom import MOST
+from app.cli.rooms import ROOM, Question, answer
+from app.cli.source import Source
 from app.embedded import EmbeddedAPIServer
 from app.embedded.hardware import GPU_DRIVER
 from tests.support.service.world import Json, World
@@ -125,6 +128,18 @@ async def test_a_budget_is_named_and_its_pod_stays(
     out = capsys.readouterr().out
     assert f"1. default/p1: {world.nodes[1]} -> " in out
     assert "1 pod: disruption budget default/careful allows no eviction (default/p0)" in out
+
+
+async def test_headroom_counts_again_after_the_moves(
+    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = Question(
+        device_class=GPU_DRIVER, count=2, after_compaction=True, limit=MOST, source=Source(kubeconfig=kubeconfig)
+    )
+    assert await answer(question) == ROOM
+    out = capsys.readouterr().out
+    assert out.startswith(f"pods with 2 devices of class {GPU_DRIVER}: 0 more pods fit on 3 nodes.\nAfter 1 move (")
+    assert "1 more pod fits, on 1 of 3 nodes." in out
 
 
 async def test_without_a_wish_devices_are_made_whole(

@@ -158,9 +158,10 @@ def test_whatever_is_asked_answers_conform(case: Any) -> None:
 def test_who_may_not_read_gets_an_answer_that_conforms(headers: dict[str, str], want: int) -> None:
     guarded = application(busy, Readers(Suspicious()))
     protected = [path for path in after if path not in PROBES]
-    assert len(protected) == 7
+    assert len(protected) == 8
     for path in protected:
-        case = after[path]["GET"].Case(headers=headers, query={"pod": "default/plain"} if path in OF_PODS else {})
+        query = {"pod": "default/plain"} if path in OF_PODS else {"class": "gpu"} if path.endswith("headroom") else {}
+        case = after[path]["GET"].Case(headers=headers, query=query)
         answer = case.call(app=guarded)
         case.validate_response(answer)
         assert answer.status_code == want
@@ -203,3 +204,8 @@ def test_pages_of_real_nodes_conform(nodes: list[str], limit: int, page: str) ->
 )
 def test_pages_of_real_devices_conform(query: dict[str, Any]) -> None:
     assert after["/insight/devices"]["GET"].Case(query=query).call_and_validate().status_code == 200
+
+
+@given(query=st.fixed_dictionaries({"class": st.just("gpu")}, optional={"count": st.integers(1, 32)}))
+def test_the_headroom_of_a_real_class_conforms(query: dict[str, Any]) -> None:
+    assert after["/insight/headroom"]["GET"].Case(query=query).call_and_validate().status_code == 200

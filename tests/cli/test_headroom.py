@@ -1,0 +1,97 @@
+"""`dra-extender headroom` against an API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from typer.testing import CliRunner
+
+from app.cli.headroom import MOST
+from app.cli.main import app
+from app.cli.rooms import FAILED, FULL, ROOM, Question, answer
+from app.cli.source import Source
+from app.embedded import EmbeddedAPIServer
+from app.embedded.hardware import GPU_DRIVER
+from app.scheduling.headroom import DECISIONS
+from tests.support.patience import LONGEST
+from tests.support.service.world import World, serve
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """Three nodes with two GPUs each."""
+    async with EmbeddedAPIServer(seed=1) as api, aiohttp.ClientSession() as session:
+        made = World(api, session)
+        made.populate()
+        yield made
+
+
+@pytest.fixture
+def source(world: World, tmp_path: Path) -> Source:
+    return Source(kubeconfig=str(world.api.write_kubeconfig(tmp_path / "kubeconfig")))
+
+
+def about(source: Source, name: str = GPU_DRIVER, **more: Any) -> Question:
+    return Question(device_class=name, limit=MOST, source=source, **more)
+
+
+async def test_the_command_says_what_the_service_says(
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with serve(world.api.url) as service:
+        await service.until_ready(LONGEST)
+        status, told = await world.get(f"{service.insight_url}/insight/headroom?class={GPU_DRIVER}&count=2")
+    assert (status, told["fits"], told["nodes"]) == (200, 3, 3)
+    capsys.readouterr()
+    assert await answer(about(source, count=2, output="json")) == ROOM
+    assert json.loads(capsys.readouterr().out) == {"now": told}
+
+
+async def test_the_answer_is_a_few_lines(world: World, source: Source, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await answer(about(source)) == ROOM
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [
+        f"pods with 1 device of class {GPU_DRIVER}: 6 more pods fit, on 3 of 3 nodes.",
+        f"  2 on each of 3 nodes: {', '.join(world.nodes)}",
+        "Not looked at: CPU, memory and taints of nodes, affinity, quotas.",
+    ]
+
+
+async def test_a_claim_in_a_file_is_asked_about(
+    source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "claim.yaml"
+    file.write_text(
+        "kind: ResourceClaim\nmetadata: {name: pair}\n"
+        f"spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: {GPU_DRIVER}, count: 2}}}}]}}}}\n"
+    )
+    assert await answer(Question(filename=file, limit=MOST, source=source)) == ROOM
+    assert capsys.readouterr().out.startswith("pods with claim pair: 3 more pods fit, on 3 of 3 nodes.")
+
+
+async def test_when_nothing_fits_and_nobody_can_move_both_are_said(
+    source: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await answer(about(source, count=3, after_compaction=True)) == FULL
+    out = capsys.readouterr().out
+    assert out.startswith(f"pods with 3 devices of class {GPU_DRIVER}: 0 more pods fit on 3 nodes.\nNo moves would ")
+
+
+async def test_a_class_that_is_none_is_said(source: Source, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await answer(about(source, "gqu")) == FAILED
+    assert "DeviceClass gqu is not known" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["headroom"], ["headroom", "gpu", "-f", "claim.yaml"]])
+def test_either_a_class_or_a_file_is_named(command: list[str]) -> None:
+    found = CliRunner().invoke(app, command)
+    assert (found.exit_code, "name a DeviceClass, or a file with -f" in found.output) == (2, True)
+
+
+def test_the_limit_of_the_command_is_that_of_the_service() -> None:
+    assert MOST == DECISIONS
