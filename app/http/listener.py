@@ -39,7 +39,8 @@ class Listener:
         self._accepting = asyncio.create_task(self._accept(), name="accept connections")
 
     def close(self) -> None:
-        """Accept no more. Connections that are made stay."""
+        """Accept no more. Connections that are made stay. The socket may be closed at once."""
+        asyncio.get_running_loop().remove_reader(self._listening)  # the loop would go on watching its number
         self._accepting.cancel()
         for handshake in self._handshakes:
             handshake.cancel()

@@ -151,3 +151,20 @@ async def test_when_files_run_out_accepting_goes_on_later(
     writer.close()
     found.close()
     await found.wait_closed()
+
+
+async def test_the_socket_may_be_closed_at_once_and_its_number_given_to_another(listening: socket.socket) -> None:
+    found = Listener(listening, Greeting, None)
+    await asyncio.sleep(0)
+    number = listening.fileno()
+    found.close()
+    listening.close()
+    one, other = socket.socketpair()
+    with one, other:
+        assert number in (one.fileno(), other.fileno())
+        writable = asyncio.Event()
+        asyncio.get_running_loop().add_writer(number, writable.set)
+        async with asyncio.timeout(LONGEST):
+            await writable.wait()
+        asyncio.get_running_loop().remove_writer(number)
+    await found.wait_closed()
