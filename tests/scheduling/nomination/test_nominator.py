@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
-import pytest
 
 from app.api.core import Node
 from app.api.errors import OutcomeUnknownError, RejectedError
-from app.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims
 from app.api.resource import ResourceClaimStatus
-from app.scheduling.nomination.nominations import MARK, Mark, mark_of
+from app.scheduling.nomination.nominations import MARK, mark_of
 from app.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
 from app.scheduling.verbs.explain import explain_pod
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, alive, full, running, tried, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_claim, make_pod
-from tests.support.simulation.strategy import with_metadata, with_pod_status
-from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World
 
 
@@ -356,138 +350,3 @@ async def test_a_replica_that_does_not_lead_evicts_nobody(world: World, small: O
     assert (world.api.evicted, MARK in world.api.pod("p").metadata.annotations) == ([], False)
     service.extender.fence(lambda: True)
     assert await until_bound(world, service, "p", 120.0) == "n1"
-
-
-# --- what happens between the choice and the evictions ----------------------------------------------------------------
-
-
-async def test_nobody_goes_for_a_pod_that_is_deleted_while_its_nomination_is_stored(
-    world: World, small: Objects
-) -> None:
-    service = await full(world, small, FOUR)
-    service.client.latency = 0.5
-    deleted = "2026-01-01T00:00:00Z"
-    world.api.hooks["patch_pod_status"] = lambda: world.api.put(
-        with_metadata(world.api.pod("p"), deletion_timestamp=deleted)
-    )
-    world.add(*wanting("p", 10))
-    assert not await tried(world, service, "p")
-    await world.settle(10.0)
-    assert (world.api.evicted, len(service.extender.nominations)) == ([], 0)
-    assert service.counted(NOMINATIONS_ENDED, "gone") == 1
-
-
-async def test_nobody_goes_when_a_device_becomes_free_while_the_nomination_is_stored(
-    world: World, small: Objects
-) -> None:
-    service = await full(world, small, FOUR)
-    service.client.latency = 0.5
-    world.api.hooks["try_evict_pod"] = lambda: world.api.delete_pod("d")
-    world.add(*wanting("p", 10))
-    assert not await tried(world, service, "p")
-    await world.settle(10.0)
-    assert (world.api.evicted, service.counted(NOMINATIONS_ENDED, "fits")) == ([], 1)
-    assert await until_bound(world, service, "p") == "n2"
-
-
-async def test_when_the_first_victim_must_stay_after_all_so_does_the_second_one(world: World, small: Objects) -> None:
-    """The nomination is another replica's, which died before the first eviction."""
-    first = await full(world, small, {"a": 1, "b": 2, "c": 50, "d": 50})
-    first.client.kill_on = "evict_pod", "before"
-    world.add(*wanting("p", 10, count=2))
-    assert not await tried(world, first, "p")
-    await world.settle(3.0)
-    await first.kill()
-    world.api.protected |= {"b"}
-    second = world.service(limits=ON)
-    second.start()
-    await world.settle(4.0)
-    assert world.api.evicted == []
-
-
-async def test_what_is_kept_stays_kept_while_a_victim_goes_of_whom_the_watch_knows_nothing_yet(
-    world: World, small: Objects
-) -> None:
-    service = await full(world, small, {"a": 1, "b": 2, "c": 50, "d": 50})
-    world.api.stopping["b"] = 20.0
-    service.client.fail("evict_pod", RejectedError(500, "InternalError"), skip=1)
-    world.add(*wanting("p", 10, count=2), *wanting("low", 0))
-    assert not await tried(world, service, "p")
-    world.api.hooks["evict_pod"] = service.watch.pause
-    await world.settle(2.0)
-    service.watch.resume()
-    await world.settle(1.0)
-    assert service.counted(NOMINATIONS_ENDED, "forbidden") == 0
-    assert not await tried(world, service, "low")
-    assert await until_bound(world, service, "p") == "n1"
-
-
-async def test_a_pod_for_which_kube_scheduler_makes_room_itself_is_left_to_it(world: World, small: Objects) -> None:
-    """It lacks CPU on n1, where kube-scheduler evicts for it, and nothing but devices on n2."""
-    service = await full(world, small, FOUR)
-    world.add(*wanting("p", 10))
-    assert not (await service.filter(world.api.pod("p"), "n2")).NodeNames
-    proposed = {"n1": MetaVictims(Pods=[MetaPod(UID="uid-a")])}
-    args = ExtenderPreemptionArgs(Pod=world.api.pod("p"), NodeNameToMetaVictims=proposed)
-    assert (await service.extender.preempt(args)).NodeNameToMetaVictims == proposed
-    await world.settle(1.0)
-    world.api.stopping["a"] = 20.0
-    world.api.evict(world.api.pod("a"))
-    world.api.put(with_pod_status(world.api.pod("p"), {"nominatedNodeName": "n1"}))
-    await world.settle(15.0)
-    assert not (await service.filter(world.api.pod("p"), "n2")).NodeNames
-    assert world.api.evicted == ["a"]
-    assert await until_bound(world, service, "p") == "n1"
-
-
-# --- what pods say of themselves --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("priority", "victim", "spec"),
-    [(5, "c", {}), (50, "c", {}), (60, "idle", {}), (60, "c", {"preemptionPolicy": "Never"}), (60, "foreign", {})],
-    ids=["of higher priority", "of equal priority", "without devices", "never", "of another scheduler"],
-)
-async def test_a_pod_that_names_victims_itself_gets_nobody_evicted_whom_it_may_not_preempt(
-    world: World, small: Objects, priority: int, victim: str, spec: dict[str, Any]
-) -> None:
-    """Whoever may create pods may annotate them."""
-    first = await full(world, small, {"a": 50, "b": 50, "c": 50, "foreign": 1})
-    await first.kill()
-    foreign = world.api.pod("foreign")
-    world.api.put(msgspec.structs.replace(foreign, spec=msgspec.structs.replace(foreign.spec, scheduler_name="other")))
-    world.add(make_pod("idle", node="n2", priority=1), *wanting("p", priority, **spec))
-    mark = Mark("n2", (f"uid-{victim}",), "2100-01-01T00:00:00Z")
-    world.api.put(with_metadata(world.api.pod("p"), annotations={MARK: msgspec.json.encode(mark).decode()}))
-    service = world.service(limits=ON)
-    service.start()
-    await world.settle(10.0)
-    assert (world.api.evicted, len(service.extender.nominations)) == ([], 0)
-    assert MARK not in world.api.pod("p").metadata.annotations
-
-
-async def test_what_a_pod_says_keeps_devices_no_longer_than_a_nomination_does(world: World, small: Objects) -> None:
-    world.add(*small, *wanting("p", 10), *wanting("low", 0, count=2))
-    mark = Mark("n1", ("uid-unknown",), "2100-01-01T00:00:00Z")
-    world.api.put(with_metadata(world.api.pod("p"), annotations={MARK: msgspec.json.encode(mark).decode()}))
-    service = world.service(limits=ON)
-    service.start()
-    await world.settle(3.0)
-    assert len((await service.filter(world.api.pod("low"))).NodeNames or ()) == 1
-    await world.settle(60.0)
-    assert len((await service.filter(world.api.pod("low"))).NodeNames or ()) == 2
-
-
-async def test_a_replica_starts_when_nobody_can_say_at_once_if_a_nomination_still_holds(
-    world: World, small: Objects
-) -> None:
-    first = await full(world, small, FOUR)
-    first.client.kill_on = "evict_pod", "before"
-    world.add(*wanting("p", 10))
-    assert not await tried(world, first, "p")
-    await world.settle(3.0)
-    await first.kill()
-    second = world.service(limits=msgspec.structs.replace(ON, question_work=1), workers=VirtualWorkers.none())
-    second.start()
-    await world.settle(10.0)
-    assert (world.api.evicted, MARK in world.api.pod("p").metadata.annotations) == ([], False)

@@ -1,0 +1,90 @@
+"""Between the choice and the evictions much may happen: nobody goes whom nobody needs any more."""
+
+from __future__ import annotations
+
+from app.api.errors import RejectedError
+from app.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims
+from app.scheduling.outcomes import NOMINATIONS_ENDED
+from tests.support.scheduling.nominating import FOUR, ON, full, tried, until_bound, wanting
+from tests.support.simulation.objects import Objects
+from tests.support.simulation.strategy import with_metadata, with_pod_status
+from tests.support.simulation.world import World
+
+
+async def test_nobody_goes_for_a_pod_that_is_deleted_while_its_nomination_is_stored(
+    world: World, small: Objects
+) -> None:
+    service = await full(world, small, FOUR)
+    service.client.latency = 0.5
+    deleted = "2026-01-01T00:00:00Z"
+    world.api.hooks["patch_pod_status"] = lambda: world.api.put(
+        with_metadata(world.api.pod("p"), deletion_timestamp=deleted)
+    )
+    world.add(*wanting("p", 10))
+    assert not await tried(world, service, "p")
+    await world.settle(10.0)
+    assert (world.api.evicted, len(service.extender.nominations)) == ([], 0)
+    assert service.counted(NOMINATIONS_ENDED, "gone") == 1
+
+
+async def test_nobody_goes_when_a_device_becomes_free_while_the_nomination_is_stored(
+    world: World, small: Objects
+) -> None:
+    service = await full(world, small, FOUR)
+    service.client.latency = 0.5
+    world.api.hooks["try_evict_pod"] = lambda: world.api.delete_pod("d")
+    world.add(*wanting("p", 10))
+    assert not await tried(world, service, "p")
+    await world.settle(10.0)
+    assert (world.api.evicted, service.counted(NOMINATIONS_ENDED, "fits")) == ([], 1)
+    assert await until_bound(world, service, "p") == "n2"
+
+
+async def test_when_the_first_victim_must_stay_after_all_so_does_the_second_one(world: World, small: Objects) -> None:
+    """The nomination is another replica's, which died before the first eviction."""
+    first = await full(world, small, {"a": 1, "b": 2, "c": 50, "d": 50})
+    first.client.kill_on = "evict_pod", "before"
+    world.add(*wanting("p", 10, count=2))
+    assert not await tried(world, first, "p")
+    await world.settle(3.0)
+    await first.kill()
+    world.api.protected |= {"b"}
+    second = world.service(limits=ON)
+    second.start()
+    await world.settle(4.0)
+    assert world.api.evicted == []
+
+
+async def test_what_is_kept_stays_kept_while_a_victim_goes_of_whom_the_watch_knows_nothing_yet(
+    world: World, small: Objects
+) -> None:
+    service = await full(world, small, {"a": 1, "b": 2, "c": 50, "d": 50})
+    world.api.stopping["b"] = 20.0
+    service.client.fail("evict_pod", RejectedError(500, "InternalError"), skip=1)
+    world.add(*wanting("p", 10, count=2), *wanting("low", 0))
+    assert not await tried(world, service, "p")
+    world.api.hooks["evict_pod"] = service.watch.pause
+    await world.settle(2.0)
+    service.watch.resume()
+    await world.settle(1.0)
+    assert service.counted(NOMINATIONS_ENDED, "forbidden") == 0
+    assert not await tried(world, service, "low")
+    assert await until_bound(world, service, "p") == "n1"
+
+
+async def test_a_pod_for_which_kube_scheduler_makes_room_itself_is_left_to_it(world: World, small: Objects) -> None:
+    """It lacks CPU on n1, where kube-scheduler evicts for it, and nothing but devices on n2."""
+    service = await full(world, small, FOUR)
+    world.add(*wanting("p", 10))
+    assert not (await service.filter(world.api.pod("p"), "n2")).NodeNames
+    proposed = {"n1": MetaVictims(Pods=[MetaPod(UID="uid-a")])}
+    args = ExtenderPreemptionArgs(Pod=world.api.pod("p"), NodeNameToMetaVictims=proposed)
+    assert (await service.extender.preempt(args)).NodeNameToMetaVictims == proposed
+    await world.settle(1.0)
+    world.api.stopping["a"] = 20.0
+    world.api.evict(world.api.pod("a"))
+    world.api.put(with_pod_status(world.api.pod("p"), {"nominatedNodeName": "n1"}))
+    await world.settle(15.0)
+    assert not (await service.filter(world.api.pod("p"), "n2")).NodeNames
+    assert world.api.evicted == ["a"]
+    assert await until_bound(world, service, "p") == "n1"
