@@ -136,10 +136,9 @@ class Attempt:
         name has gone, has not come yet, or cannot be read. Raises BindFailure.
         """
         missing = self._view.unprovided(pod, self.node)
-        if not missing:
-            return
-        self._act.resources.asked_for(missing)
-        if self._view.classes_unreadable or self._view.resources.is_orphaned(missing):
+        if missing:
+            self._act.resources.asked_for(missing)
+        if missing and (self._view.classes_unreadable or self._view.resources.is_orphaned(missing)):
             raise BindFailure(failure.CLASS_UNKNOWN, "refused")
 
     # --- the decision -----------------------------------------------------------------------------------------------
@@ -152,6 +151,7 @@ class Attempt:
             pod = await self._catch_up(pod)
             decision = await self._act.inquiries.insist(pod, here, self._remaining())
         self._go_on()
+        self._require_classes(pod)  # anew: the decision is on the present state
         if isinstance(decision, Refusal | Unfit):
             raise BindFailure(decision.reason, "refused")
         if not isinstance(decision, Decision):

@@ -14,6 +14,7 @@ from app.scheduling.limits import Limits
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World
 
 GPU = "example.com/gpu"
@@ -172,6 +173,19 @@ async def test_a_pod_is_not_bound_without_devices_when_its_class_goes_after_filt
     await world.settle()
     assert await service.bind(world.api.pod("p"), "n1") == ""
     assert len(made(world)) == 1
+
+
+async def test_a_pod_is_not_bound_without_devices_when_its_class_goes_while_a_worker_is_asked(world: World) -> None:
+    """The decision was then made on a state without the class, and came to nothing to allocate."""
+    world.add(*nodes(), asking("p"))
+    workers = VirtualWorkers(lambda _: 0.5)
+    service = world.service(workers=workers, limits=Limits(turn_work=20, question_work=20))
+    bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
+    await world.settle(0.2)
+    assert workers.asked
+    world.api.drop(make_class())
+    assert await bind == failure.CLASS_UNKNOWN
+    assert not world.api.pod("p").spec.node_name
 
 
 async def test_a_resource_that_no_class_was_ever_seen_for_is_left_to_others_after_a_moment(world: World) -> None:
