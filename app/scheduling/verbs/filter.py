@@ -230,7 +230,7 @@ class Filter:
         nomination = self._memory.nominations.get(pod.metadata.uid)
         if nomination is not None:
             resolvable = frozenset((nomination.node,))
-        if resolvable.isdisjoint(refused):
+        if not resolvable or resolvable.isdisjoint(refused):
             return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=dict(refused))
         failed = {name: reason for name, reason in refused.items() if name in resolvable}
         others = {name: reason for name, reason in refused.items() if name not in resolvable}
