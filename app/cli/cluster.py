@@ -1,4 +1,4 @@
-"""The cluster that a command looks at: everything that decisions are made of, read once.
+"""The cluster that a command looks at: everything that decisions are made of, read once, or from a file.
 
 Promises: what `serve` would know at this moment, in the same `Cluster`, so that an answer given here is the one the
 service would give. Nothing is written.
@@ -16,6 +16,8 @@ from app.allocation.decisions import Decisions
 from app.api.features import FeatureGates
 from app.api.policy import PodDisruptionBudget
 from app.api.resource import ResourceSlice
+from app.api.salvage import Salvaged
+from app.cli.snapshotfile import ClusterFile, Recording
 from app.devices.cluster import Cluster
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
@@ -71,38 +73,63 @@ class Snapshot(msgspec.Struct, frozen=True):
         return placement
 
 
-async def read_cluster(kubeconfig: str, context: str, features: FeatureGates, *, evictions: bool = False) -> Snapshot:
-    """Read everything. `evictions`: also what says who may be evicted. Raises ApiError when the API
-    server gives no answer, CredentialsError without its address.
+async def read_cluster(
+    kubeconfig: str,
+    context: str,
+    features: FeatureGates,
+    *,
+    evictions: bool = False,
+    recording: Recording | None = None,
+) -> Snapshot:
+    """Read everything. `evictions`: also what says who may be evicted. `recording`: gets what is read. Raises ApiError
+    when the API server gives no answer, CredentialsError without its address.
     """
 
     async def read(client: KubeClient, served: Served) -> Snapshot:
         cluster, pods = Cluster(features), Pods()
         for kind in followed(served):
-            await _read_kind(client, kind, cluster, pods)
+            mirror = _mirror(kind, cluster, pods, recording)
+            async for page in list_pages(client, kind, UNFINISHED_PODS if kind.plural == PODS.plural else {}):
+                mirror.listed(page.items or [])
+                mirror.report()
         budgets, problems = await list_all(client, BUDGETS) if evictions else ([], [])
         if problems:
             raise problems[0]
+        if recording is not None:
+            recording.objects[BUDGETS.plural] = list(budgets)
         return Snapshot(cluster, pods, tuple(budgets))
 
     return await _ask(kubeconfig, context, read)
 
 
-async def _read_kind(client: KubeClient, kind: Resource[Any], cluster: Cluster, pods: Pods) -> None:
-    """All objects of the kind; those that cannot be read count for what the service makes of them."""
-    are_pods = kind.plural == PODS.plural
-    mirror = Mirror(
-        kind,
-        Callbacks(
-            pods.apply if are_pods else cluster.apply,
-            pods.remove if are_pods else cluster.remove,
-            lambda name, problem: cluster.poison(kind.kind, name, problem),
-            on_salvaged=lambda name, problem, salvaged: cluster.poison(kind.kind, name, problem, salvaged),
-        ),
-    )
-    async for page in list_pages(client, kind, UNFINISHED_PODS if are_pods else {}):
-        mirror.listed(page.items or [])
+def restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
+    """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
+    cluster, pods = Cluster(features), Pods()
+    for kind in followed(Served(version="v1", taint_rules="v1")):
+        mirror = _mirror(kind, cluster, pods)
+        mirror.listed(file.objects.get(kind.plural, []))
         mirror.report()
+    for found in file.unreadable:
+        cluster.poison(found.kind, found.name, found.problem, found.salvaged)
+    return Snapshot(cluster, pods, tuple(map(BUDGETS.decode, file.objects.get(BUDGETS.plural, ()))))
+
+
+def _mirror(kind: Resource[Any], cluster: Cluster, pods: Pods, recording: Recording | None = None) -> Mirror[Any]:
+    """What lists of the kind go to; objects that cannot be read count for what the service makes of them."""
+    is_pod = kind.plural == PODS.plural
+
+    def applied(item: Any) -> None:
+        if recording is not None:
+            recording.add(kind.plural, item)
+        (pods if is_pod else cluster).apply(item)
+
+    def poisoned(name: str, problem: str, salvaged: Salvaged | None = None) -> None:
+        if recording is not None:
+            recording.poisoned(kind.kind, name, problem, salvaged)
+        cluster.poison(kind.kind, name, problem, salvaged)
+
+    removed = pods.remove if is_pod else cluster.remove
+    return Mirror(kind, Callbacks(applied, removed, poisoned, on_salvaged=poisoned))
 
 
 async def list_slices(kubeconfig: str, context: str) -> list[ResourceSlice]:

@@ -29,6 +29,10 @@ def compact(
         bool, typer.Option("--all-schedulers", help="the pods of everybody may be moved")
     ] = False,
     feature_gates: Annotated[str, typer.Option(help="as for serve: Name=true,Other=false")] = "",
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="FILE", help="a file that snapshot wrote", show_default=False),
+    ] = "",
     kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
 ) -> None:
@@ -40,17 +44,24 @@ def compact(
     """
     key = pod if "/" in pod or not pod else f"{namespace}/{pod}"
     schedulers = None if all_schedulers else scheduler or []
-    raise typer.Exit(asyncio.run(report(key, file, schedulers, feature_gates, kubeconfig, context)))
+    raise typer.Exit(asyncio.run(report(key, file, schedulers, feature_gates, kubeconfig, context, source)))
 
 
 async def report(
-    key: str, file: Path | None, schedulers: list[str] | None, gates: str, kubeconfig: str, context: str
+    key: str,
+    file: Path | None,
+    schedulers: list[str] | None,
+    gates: str,
+    kubeconfig: str,
+    context: str,
+    source: str = "",
 ) -> int:
-    """Print the advice. `schedulers`: None for everybody, nobody for the default. The exit status."""
+    """Print the advice. `schedulers`: None for everybody, nobody for the default. `source`: what `snapshot` wrote. The
+    exit status.
+    """
     from app.api.errors import ApiError
-    from app.api.features import FeatureGates
     from app.cli import wishes
-    from app.cli.cluster import read_cluster
+    from app.cli.source import Source
     from app.kube.credentials import CredentialsError
     from app.scheduling.compaction.compaction import Compaction
     from app.scheduling.compaction.movable import Rules
@@ -58,7 +69,7 @@ async def report(
     try:
         if key and file is not None:
             raise ValueError("a pod and --filename are two questions: ask one of them")
-        snapshot = await read_cluster(kubeconfig, context, FeatureGates.parse(gates), evictions=True)
+        snapshot = await Source(gates=gates, kubeconfig=kubeconfig, context=context, file=source).read(evictions=True)
         view = snapshot.view()
         wish = wishes.of_pod(view, key) if key else wishes.of_file(view, file) if file is not None else None
         own = wish.pod.spec.scheduler_name if wish is not None and wish.pod is not None else ""

@@ -12,13 +12,12 @@ import yaml
 from app.api.core import Pod
 from app.api.decoding import DecodeError
 from app.api.errors import ApiError
-from app.api.features import FeatureGates
 from app.api.resource import ResourceClaim
-from app.cli.cluster import Snapshot, read_cluster
+from app.cli.cluster import Snapshot
 from app.cli.complaint import complain, note
 from app.cli.drafts import drafts
 from app.cli.output import written
-from app.kube.contexts import namespace_of
+from app.cli.source import Source
 from app.kube.credentials import CredentialsError
 from app.placement.policies import POLICIES
 from app.scheduling.diagnosis.diagnose import diagnose
@@ -47,6 +46,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     gates: str = ""
     kubeconfig: str = ""
     context: str = ""
+    file: str = ""
+    """What `snapshot` wrote; then there is no cluster."""
+
+    @property
+    def source(self) -> Source:
+        return Source(gates=self.gates, kubeconfig=self.kubeconfig, context=self.context, file=self.file)
 
 
 async def answer(question: Question) -> int:
@@ -54,10 +59,10 @@ async def answer(question: Question) -> int:
     policy = next((name for name in POLICIES if name == (question.placement or POLICIES[0])), None)
     if policy is None:
         return _fail(f"--placement {question.placement} is none of {', '.join(POLICIES)}")
-    namespace = question.namespace or namespace_of(question.kubeconfig, question.context)
+    namespace = question.namespace or question.source.namespace()
     try:
         asked = drafts(question.filename, namespace) if question.filename else []
-        snapshot = await read_cluster(question.kubeconfig, question.context, FeatureGates.parse(question.gates))
+        snapshot = await question.source.read()
         asked = asked or [_known(snapshot, question.pod, namespace)]
         for name in question.nodes:
             if name not in snapshot.cluster.nodes:

@@ -30,6 +30,10 @@ def headroom(
     limit: Annotated[int, typer.Option(min=1, help="decisions that are made at most")] = MOST,
     output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="how to say it")] = "text",
     feature_gates: Annotated[str, typer.Option(help="as for serve: Name=true,Other=false")] = "",
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="FILE", help="a file that snapshot wrote", show_default=False),
+    ] = "",
     kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
 ) -> None:
@@ -53,6 +57,6 @@ def headroom(
         schedulers=tuple(scheduler or ()),
         limit=limit,
         output=output,
-        source=Source(gates=feature_gates, kubeconfig=kubeconfig, context=context),
+        source=Source(gates=feature_gates, kubeconfig=kubeconfig, context=context, file=source),
     )
     raise typer.Exit(asyncio.run(answer(question)))

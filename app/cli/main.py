@@ -8,7 +8,21 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli import allocate, audit, compact, demo, devices, headroom, selector, serve, top, version, why, workload
+from app.cli import (
+    allocate,
+    audit,
+    compact,
+    demo,
+    devices,
+    headroom,
+    selector,
+    serve,
+    snapshot,
+    top,
+    version,
+    why,
+    workload,
+)
 from app.unexpected import Place, tolerate
 
 _COMMANDS = {
@@ -19,6 +33,7 @@ _COMMANDS = {
     "devices": devices.devices,
     "top": top.top,
     "headroom": headroom.headroom,
+    "snapshot": snapshot.snapshot,
     "audit": audit.audit,
     "compact": compact.compact,
     "workload": workload.workload,

@@ -22,6 +22,10 @@ def top(
     ] = "",
     output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="how to say it")] = "text",
     feature_gates: Annotated[str, typer.Option(help="as for serve: Name=true,Other=false")] = "",
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="FILE", help="a file that snapshot wrote", show_default=False),
+    ] = "",
     kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
 ) -> None:
@@ -42,6 +46,6 @@ def top(
         classes=tuple(device_class or ()),
         namespace=namespace,
         output=output,
-        source=Source(gates=feature_gates, kubeconfig=kubeconfig, context=context),
+        source=Source(gates=feature_gates, kubeconfig=kubeconfig, context=context, file=source),
     )
     raise typer.Exit(asyncio.run(add_up(question, by)))

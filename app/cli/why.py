@@ -27,6 +27,10 @@ def why(
     ] = "",
     scheduler_names: Annotated[str, typer.Option(help="as for serve: the schedulers that call the service")] = "",
     feature_gates: Annotated[str, typer.Option(help="as for serve: Name=true,Other=false")] = "",
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="FILE", help="a file that snapshot wrote", show_default=False),
+    ] = "",
     kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
 ) -> None:
@@ -51,5 +55,6 @@ def why(
         gates=feature_gates,
         kubeconfig=kubeconfig,
         context=context,
+        file=source,
     )
     raise typer.Exit(asyncio.run(answer(question)))

@@ -1,0 +1,195 @@
+"""`dra-extender snapshot`: the same answers from a file as from the cluster it was made of."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import msgspec
+import pytest
+
+from app.api.decoding import DecodeError
+from app.api.resource import ResourceClaim
+from app.cli import compact, diagnoses, rooms
+from app.cli.counts import Question, add_up, list_devices
+from app.cli.headroom import MOST
+from app.cli.snapshot import FAILED, WRITTEN, take
+from app.cli.snapshotfile import FORMAT, KIND, load
+from app.cli.source import Source
+from app.embedded import EmbeddedAPIServer
+from app.embedded.hardware import GPU_DRIVER
+from app.kube import resources
+from app.kube.resources import resource_claims
+from tests.support.service.world import Json, World
+
+SECRET = "hunter2"
+PARAMETERS = {"sharing": "MPS"}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """Three nodes with two GPUs each; a pod has one of them, another waits, and a claim cannot be read."""
+    async with EmbeddedAPIServer(seed=1) as api, aiohttp.ClientSession() as session:
+        made = World(api, session)
+        made.populate()
+        opaque = {"driver": GPU_DRIVER, "parameters": PARAMETERS}
+        made.store.create(
+            {
+                "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "tuned"},
+                "spec": {"config": [{"opaque": opaque}]},
+            }
+        )  # fmt: skip
+        made.claim("held")
+        made.claim("big", count=3)
+        made.store.create(secretive("p", "held", node=made.nodes[1]))
+        made.store.create(secretive("waits", "big"))
+        hold(made)
+        yield made
+
+
+def secretive(name: str, claim: str, node: str = "") -> Json:
+    container = {"name": "c", "image": "pause", "env": [{"name": "PASSWORD", "value": SECRET}], "args": [SECRET]}
+    copy = {"kubectl.kubernetes.io/last-applied-configuration": SECRET, "vault.example.com/token": SECRET}
+    kept = {"dra-extender.dev/placement": "pack"}
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "annotations": {**copy, **kept}},
+        "spec": {"containers": [container], "resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}
+        | ({"nodeName": node} if node else {}),
+    }  # fmt: skip
+
+
+def hold(world: World) -> None:
+    """The claim has the first device of the second node."""
+    published = next(item for item in world.store.list("resourceslices") if item["spec"]["nodeName"] == world.nodes[1])
+    spec, pod, claim = published["spec"], world.stored("pods", "p"), world.stored("resourceclaims", "held")
+    result = {
+        "request": "gpu", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": spec["devices"][0]["name"]
+    }  # fmt: skip
+    claim["status"] = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}],
+    }
+    world.store.update(claim, subresource="status")
+
+
+@pytest.fixture
+def kubeconfig(world: World, tmp_path: Path) -> str:
+    return str(world.api.write_kubeconfig(tmp_path / "kubeconfig"))
+
+
+Ask = Callable[[Source], Awaitable[int]]
+
+
+def why(source: Source) -> Awaitable[int]:
+    return diagnoses.answer(
+        diagnoses.Question(
+            pod="waits", everything=True, namespace="default", kubeconfig=source.kubeconfig, file=source.file
+        )
+    )
+
+
+def moves(source: Source) -> Awaitable[int]:
+    return compact.report("default/waits", None, None, "", source.kubeconfig, "", source.file)
+
+
+COMMANDS: dict[str, Ask] = {
+    "why": why,
+    "compact": moves,
+    "devices": lambda source: list_devices(Question(output="json", source=source)),
+    "top": lambda source: add_up(Question(source=source), "nodes"),
+    "headroom": lambda source: rooms.answer(
+        rooms.Question(device_class=GPU_DRIVER, after_compaction=True, limit=MOST, source=source)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
+async def test_every_command_says_the_same_of_the_file_as_of_the_cluster(
+    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    file = tmp_path / name
+    assert await take(file, kubeconfig, "", without_parameters=True) == WRITTEN
+    assert capsys.readouterr().out.startswith(f"{file}: ")
+    for command, ask in COMMANDS.items():
+        status = await ask(Source(kubeconfig=kubeconfig))
+        live = capsys.readouterr()
+        assert live.out, command
+        assert (await ask(Source(file=str(file))), capsys.readouterr()) == (status, live), command
+
+
+@pytest.mark.parametrize("without", [False, True])
+async def test_secrets_of_pods_are_not_in_the_file_and_parameters_only_when_they_may(
+    kubeconfig: str, tmp_path: Path, without: bool
+) -> None:
+    file = tmp_path / "cluster.json.gz"
+    assert await take(file, kubeconfig, "", without_parameters=without) == WRITTEN
+    text = gzip.decompress(file.read_bytes()).decode()
+    assert SECRET not in text
+    assert "dra-extender.dev/placement" in text
+    assert (PARAMETERS["sharing"] in text) is not without
+    found = load(file.read_bytes())
+    assert found.without_parameters is without
+    assert {plural: len(items) for plural, items in found.objects.items()} == {
+        "nodes": 3, "pods": 2, "deviceclasses": 2, "resourceslices": 3, "resourceclaims": 2, "poddisruptionbudgets": 0
+    }  # fmt: skip
+
+
+async def test_what_cannot_be_read_cannot_be_read_from_the_file_either(
+    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decode(data: bytes | msgspec.Raw) -> ResourceClaim:
+        claim = resource_claims("v1").decode(data)
+        if claim.metadata.name == "held":
+            raise DecodeError("ResourceClaim", claim.metadata.key, "spec: nonsense")
+        return claim
+
+    unreadable = msgspec.structs.replace(resource_claims("v1"), decode=decode)
+    file = tmp_path / "cluster.json"
+    with monkeypatch.context() as patch:
+        patch.setattr(resources, "resource_claims", lambda version: unreadable)
+        assert await take(file, kubeconfig, "") == WRITTEN
+        capsys.readouterr()
+        status = await list_devices(Question(source=Source(kubeconfig=kubeconfig)))
+    live = capsys.readouterr()
+    assert "note: ResourceClaim default/held: cannot be read: spec: nonsense" in live.err
+    assert "default/held (unreadable)" in live.out
+    assert (await list_devices(Question(source=Source(file=str(file)))), capsys.readouterr()) == (status, live)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"", "it is no snapshot"),
+        (b"[]", "it is no snapshot"),
+        (b"\x1f\x8bnonsense", "it is no snapshot"),
+        (json.dumps({"kind": "Pod"}).encode(), "its kind is Pod, not DeviceSnapshot"),
+        (json.dumps({"kind": KIND, "format": FORMAT + 1}).encode(), "its format is 2; this version of"),
+        (None, "No such file"),
+    ],
+)
+async def test_a_file_that_is_no_snapshot_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, problem: str
+) -> None:
+    file = tmp_path / "file"
+    if content is not None:
+        file.write_bytes(content)
+    for ask in COMMANDS.values():
+        assert await ask(Source(file=str(file))) == 2
+        said = capsys.readouterr()
+        assert (said.out, problem in said.err) == ("", True), said.err
+
+
+async def test_a_file_and_a_cluster_are_two_sources(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await list_devices(Question(source=Source(file="x", context="y"))) == 2
+    assert "give one of them" in capsys.readouterr().err
+
+
+async def test_a_file_that_cannot_be_written_is_said(
+    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await take(tmp_path / "missing" / "file", kubeconfig, "") == FAILED
+    assert "No such file" in capsys.readouterr().err
