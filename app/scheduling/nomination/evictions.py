@@ -16,7 +16,7 @@ import structlog
 from cachetools import LRUCache
 
 from app.api.core import Pod
-from app.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError
+from app.api.errors import ApiError, ConflictError, DisruptionBudgetError, NotFoundError, is_passing
 from app.api.resource import DeviceID
 from app.api.times import format_time
 from app.scheduling.outcomes import PREEMPTION_VICTIMS, VictimResult
@@ -40,6 +40,7 @@ class Evictions:
         self._ports = ports
         self._observer = observer
         self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
+        self._refused: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._told: LRUCache[str, bool] = LRUCache(REMEMBERED)
 
     async def forbidden(self, victims: Sequence[Pod]) -> Pod | None:
@@ -52,7 +53,17 @@ class Evictions:
                 return victim
             except (NotFoundError, ConflictError):
                 continue
+            except ApiError as error:
+                if not is_passing(error):
+                    self._refused[victim.metadata.uid] = True
+                    self._pauses.failed(victim.metadata.uid)
+                raise
         return None
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """UIDs of pods that the API server did not let us evict a while ago: an admission webhook, for example."""
+        return frozenset(uid for uid in self._refused if not self._pauses.over(uid))
 
     def may_try(self, victim: Pod) -> bool:
         """False for a while after it has failed."""

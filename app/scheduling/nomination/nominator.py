@@ -122,7 +122,8 @@ class Nominator:
         told = (each.victims for each in self._nominations if each.pod.metadata.uid != pod.metadata.uid)
         leaving = frozenset(chain.from_iterable(told))
         budgets, stuck = self._budgets.all(), self._tending.stuck
-        return Terms(preemptor=pod, rules=rules, budgets=budgets, leaving=leaving, stuck=stuck)
+        spared = self._evictions.refused
+        return Terms(preemptor=pod, rules=rules, budgets=budgets, leaving=leaving, stuck=stuck, spared=spared)
 
     # --- work -------------------------------------------------------------------------------------------------------
 

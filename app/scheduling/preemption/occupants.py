@@ -159,7 +159,7 @@ def is_stuck(view: View, terms: Terms, pod: Pod) -> bool:
 def _may_go(terms: Terms, budgets: Grouped, pod: Pod) -> bool:
     """Of a pod that is not going."""
     told = pod.metadata.deletion_timestamp or pod.metadata.uid in terms.stuck
-    if told or not pod.spec.node_name or MIRROR in pod.metadata.annotations:
+    if told or pod.metadata.uid in terms.spared or not pod.spec.node_name or MIRROR in pod.metadata.annotations:
         return False
     if not terms.rules.violate_budgets and budgets.forbid(pod):
         return False

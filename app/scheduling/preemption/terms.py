@@ -38,8 +38,9 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """The rules, and what is known of the moment.
 
     `leaving`: UIDs of pods that go in any case. `stuck`: of pods that were told to go long ago and did not, besides
-    those whose deletion tells it: nothing is expected of them. `own`: UIDs of claims of the preemptor. `node`: victims
-    must be on this node; empty: wherever they are. What is kept for other pods the view knows.
+    those whose deletion tells it: nothing is expected of them. `spared`: of pods that are no victims for now. `own`:
+    UIDs of claims of the preemptor. `node`: victims must be on this node; empty: wherever they are. What is kept for
+    other pods the view knows.
     """
 
     preemptor: Pod
@@ -47,6 +48,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     budgets: tuple[PodDisruptionBudget, ...] = ()
     leaving: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
+    spared: frozenset[str] = frozenset()
     own: frozenset[str] = frozenset()
     node: str = ""
 

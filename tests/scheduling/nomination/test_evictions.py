@@ -88,3 +88,14 @@ async def test_a_pod_for_which_kube_scheduler_makes_room_itself_is_left_to_it(wo
     assert not (await service.filter(world.api.pod("p"), "n2")).NodeNames
     assert world.api.evicted == ["a"]
     assert await until_bound(world, service, "p") == "n1"
+
+
+async def test_whoever_the_api_server_does_not_let_us_evict_is_replaced_by_somebody_else(
+    world: World, small: Objects
+) -> None:
+    """An admission webhook, for example: the same victim would be refused again and again."""
+    service = await full(world, small, FOUR)
+    service.client.fail("try_evict_pod", RejectedError(403, "Forbidden"), times=2)
+    world.add(*wanting("p", 10))
+    assert await until_bound(world, service, "p") == "n1"
+    assert world.api.evicted == ["b"]
