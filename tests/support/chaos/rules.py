@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from app.allocation.choice import Chooser
 from app.allocation.decisions import Decisions
-from app.allocation.lane import FREE
 from app.allocation.plan import Failure, Plan, Unfit
 from app.api.core import Pod
 from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
@@ -19,16 +18,14 @@ MOST_RESULTS = 32
 
 
 class _Overseen(Decisions):
-    """Decisions whose plans are looked at, those on hypothetical states as well, which are copies. Plans are made on
-    the spot, whatever the lane: a narrow one has room for verdicts, not for the plan of a bind within its time.
-    """
+    """Decisions whose plans are looked at, those on hypothetical states and in lanes as well, which are copies."""
 
     look: Callable[[Plan, str], None]
 
     def plan(
         self, claims: Sequence[ResourceClaim], node: str, chooser: Chooser | None = None
     ) -> Plan | Unfit | Failure:
-        made = Decisions.plan(self.within(FREE), claims, node, chooser)
+        made = super().plan(claims, node, chooser)
         if isinstance(made, Plan):
             self.look(made, node)
         return made
