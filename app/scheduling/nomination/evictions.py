@@ -22,7 +22,7 @@ from app.api.times import format_time
 from app.scheduling.outcomes import PREEMPTION_VICTIMS, VictimResult
 from app.scheduling.pauses import Pauses
 from app.scheduling.ports import Observer, Ports
-from app.scheduling.preemption.outcome import for_devices
+from app.scheduling.preemption.outcome import for_devices, known_to
 from app.scheduling.view import View
 
 log = structlog.get_logger(__name__)
@@ -91,7 +91,7 @@ class Evictions:
         self._told[uid] = True
         self._observer.count(PREEMPTION_VICTIMS, "evicted")
         log.info("evicted", pod=victim.metadata.key, preemptor=preemptor.metadata.key, node=node)
-        note = f"preempted by pod {preemptor.metadata.key} on node {node}{for_devices(devices)}"
+        note = f"preempted by {known_to(victim, preemptor)} on node {node}{for_devices(devices)}"
         self._ports.record_event(victim, "Normal", "Preempted", note, action="Preempting")
         return True
 

@@ -28,7 +28,7 @@ from app.scheduling.nomination.marks import Marks
 from app.scheduling.nomination.nominations import Nomination, Nominations
 from app.scheduling.outcomes import NOMINATIONS_ENDED, NominationEnd
 from app.scheduling.ports import Messenger, Observer
-from app.scheduling.preemption.outcome import NoPreemption
+from app.scheduling.preemption.outcome import NoPreemption, known_to
 from app.scheduling.preemption.search import Search
 from app.scheduling.preemption.terms import Terms
 from app.scheduling.release.clear import Clearer
@@ -154,7 +154,7 @@ class Tending:
         names = ", ".join(victim.metadata.key for victim in there)
         for victim in there:
             self._stuck[victim.metadata.uid] = True
-            note = f"should have made room for pod {pod.metadata.key} and is not gone in time"
+            note = f"should have made room for {known_to(victim, pod)} and is not gone in time"
             self._messenger.record_event(victim, "Warning", "PreemptionStuck", note, action="Preempting")
         note = f"{counted(len(there), 'pod')} on node {nomination.node} did not make room in time: {names}"
         self._messenger.record_event(pod, "Warning", "PreemptionStuck", note, action="Preempting")

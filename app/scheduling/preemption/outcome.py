@@ -51,6 +51,11 @@ class Preemption(msgspec.Struct, frozen=True):
         return f"{'pod' if len(self.victims) == 1 else 'pods'} {names} on node {self.node}{for_devices(tuple(devices))}"
 
 
+def known_to(reader: Pod, pod: Pod) -> str:
+    """The pod as an event on another one may call it: in other namespaces by its UID, as kube-scheduler does."""
+    return f"pod {pod.metadata.key if pod.metadata.namespace == reader.metadata.namespace else pod.metadata.uid}"
+
+
 def for_devices(devices: Sequence[DeviceID]) -> str:
     """What is needed, as the end of a sentence; empty when nobody knows."""
     if not devices:
