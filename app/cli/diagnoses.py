@@ -63,7 +63,7 @@ async def answer(question: Question) -> int:
     try:
         asked = drafts(question.filename, namespace) if question.filename else []
         snapshot = await question.source.read()
-        asked = asked or [_known(snapshot, question.pod, namespace)]
+        asked = asked or [known(snapshot, question.pod, namespace)]
         for name in question.nodes:
             if name not in snapshot.cluster.nodes:
                 return _fail(f"node {name} is not known")
@@ -76,7 +76,7 @@ async def answer(question: Question) -> int:
     return status
 
 
-def _known(snapshot: Snapshot, given: str, namespace: str) -> Draft:
+def known(snapshot: Snapshot, given: str, namespace: str) -> Draft:
     """The pod that is named. Raises ValueError."""
     first, slash, rest = given.partition("/")
     name = rest if slash else first

@@ -20,6 +20,7 @@ from app.cli import (
     snapshot,
     top,
     version,
+    whatif,
     why,
     workload,
 )
@@ -33,6 +34,7 @@ _COMMANDS = {
     "devices": devices.devices,
     "top": top.top,
     "headroom": headroom.headroom,
+    "whatif": whatif.whatif,
     "snapshot": snapshot.snapshot,
     "audit": audit.audit,
     "compact": compact.compact,

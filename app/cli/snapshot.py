@@ -22,8 +22,8 @@ def snapshot(
     context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
 ) -> None:
     """Write everything that decisions are made of into one file: nodes, slices, classes, claims, taint rules, pods that
-    have not finished and disruption budgets. `why`, `devices`, `top`, `headroom` and `compact` answer from it with
-    `--from FILE`.
+    have not finished and disruption budgets. `why`, `devices`, `top`, `headroom`, `whatif` and `compact` answer from it
+    with `--from FILE`.
 
     Of pods the file has what decisions read: no environment, no commands, no images.
 
