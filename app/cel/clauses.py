@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from app.cel.errors import CelCompileError, excerpt
@@ -20,6 +21,7 @@ _WAY: Final = re.compile(r"""device\.(?:attributes|capacity)\[(?:"[^"]*"|'[^']*'
 _FLIPPED: Final = {"true": "false", "false": "true"}
 
 
+@lru_cache(64)
 def clauses(expression: str) -> tuple[str, ...]:
     """The terms that are ANDed at the top, in order; all of it when there is no such `&&`."""
     depth, start = 0, 0

@@ -33,7 +33,10 @@ PAIRED: Final = 24
 def remedies(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Steps[tuple[Remedy, ...]]:
     """All remedies, one of each family."""
     victims = yield from pace.turn(lambda view: tenantchanges.victims(view, ground.base, ground.places))
-    families = [*_families(ground.base, ground, found), *(victims or ())]
+    families = list(victims or ())
+    for family in _families(ground.base, ground, found):
+        families.append(family)
+        yield  # what was found for one clause or rule is work enough for one step
     families.sort(key=lambda family: family.rank)
     told: list[Remedy] = []
     for family in families:

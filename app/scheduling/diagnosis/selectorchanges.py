@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
-from functools import partial
+from itertools import count, islice
 from typing import Any, Final
 
 from app.allocation.tally import RequestTally
@@ -20,6 +20,13 @@ NEAR: Final = 0.6
 VALUES: Final = 8
 WORDS: Final = 24
 """Candidates of one clause with another word."""
+CLAUSES: Final = 8
+"""Clauses of one request that are changed, the first ones that do not hold."""
+LOOKED: Final = 16
+"""Words of one clause that others are looked for."""
+KNOWN: Final = 256
+LONGEST: Final = 64
+"""Words that are known, and values of each name; longer ones are nobody's slip of the pen."""
 
 
 class Vocabulary:
@@ -36,8 +43,11 @@ class Vocabulary:
             for entries in (view.attribute_values, view.capacity_values):
                 for name, value in entries.items():
                     domain, _, identifier = name.partition("/")
-                    self.words[domain] = self.words[identifier] = None
-                    self.values.setdefault(name, {})[shown_value(value)] = None
+                    if len(self.words) < KNOWN and len(name) <= LONGEST:
+                        self.words[domain] = self.words[identifier] = None
+                    known = self.values.setdefault(name, {})
+                    if len(known) < KNOWN and len(shown := shown_value(value)) <= LONGEST:
+                        known[shown] = None
 
     def near(self, word: str) -> list[str]:
         """Words that this one may be meant to be; nothing when it is one of them."""
@@ -47,7 +57,7 @@ class Vocabulary:
         """The values of what a clause reads; of everything when that is not known."""
         if reads:
             return list(self.values.get(reads, {}))
-        return list(dict.fromkeys(value for values in self.values.values() for value in values))
+        return list(islice(dict.fromkeys(value for values in self.values.values() for value in values), KNOWN))
 
 
 def of_selectors(place: Place, found: Sequence[RequestTally], vocabulary: Vocabulary) -> Iterator[Family]:
@@ -61,7 +71,7 @@ def of_selectors(place: Place, found: Sequence[RequestTally], vocabulary: Vocabu
             if error.source == "request":
                 for number in range(len(clauses(error.expression))):
                     told.setdefault((error.index, number), "")
-    for (index, number), reads in told.items():
+    for (index, number), reads in islice(told.items(), CLAUSES):
         expression = _expression(place, index)
         text = clauses(expression)[number]
         misspelt, other = _spellings(place, index, number, text, reads, vocabulary)
@@ -84,7 +94,11 @@ def _spellings(
     values = vocabulary.of(reads)
     near: set[tuple[str, str]] = set()
 
+    looks = count()
+
     def others(word: str) -> list[str]:
+        if next(looks) >= LOOKED:
+            return []
         if word[:1].isdigit():
             return _by_distance(word, values)
         found = vocabulary.near(word)
@@ -94,9 +108,11 @@ def _spellings(
         return [other for other in dict.fromkeys((*found, *close, *rest)) if other != word]
 
     whole = {int(value) for value in values if value.lstrip("-").isdigit()}
-    made = [
-        (option, (option.old, option.new) in near) for option in respelled(clause, others, partial(_nearest, whole))
-    ]
+
+    def numbers(number: int) -> list[int]:
+        return _nearest(whole, number) if next(looks) < LOOKED else []
+
+    made = [(option, (option.old, option.new) in near) for option in respelled(clause, others, numbers)]
     first = [_respelled(place, index, number, clause, option, near=True) for option, close in made if close]
     rest = [_respelled(place, index, number, clause, option, near=False) for option, close in made if not close]
     return first[:WORDS], rest[:WORDS]
