@@ -2,9 +2,6 @@
 
 Promises: pure. `Loads` costs a few dictionary entries per bound pod; a pod counts on the node it names until it has
 ended or is gone. Amounts are whole millicores and bytes.
-
-Rules: Kubernetes 1.36, component-helpers/resource/helpers.go (PodRequests): containers together or the largest init
-container, sidecars with both, and the overhead.
 """
 
 from __future__ import annotations
@@ -13,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from app.api.core import Node, Pod
+from app.api.podrequests import requested
 from app.api.quantity import Quantity
 
 _MILLI: Final = 1_000_000
@@ -31,7 +29,8 @@ NO_LOAD: Final = Load(0, 0)
 
 def load_of(pod: Pod) -> Load:
     """What the scheduler counts for the pod."""
-    return Load(_asked(pod, "cpu", _MILLI), _asked(pod, "memory", _WHOLE))
+    asked = requested(pod)
+    return Load(_rounded(asked.get("cpu", 0), _MILLI), _rounded(asked.get("memory", 0), _WHOLE))
 
 
 def allocatable(node: Node) -> Load:
@@ -44,20 +43,13 @@ def load_from(amounts: Mapping[str, Quantity]) -> Load:
     return Load(_amount(amounts, "cpu", _MILLI), _amount(amounts, "memory", _WHOLE))
 
 
-def _asked(pod: Pod, resource: str, unit: int) -> int:
-    together = sum(_amount(container.resources.requests, resource, unit) for container in pod.spec.containers)
-    sidecars = peak = 0
-    for container in pod.spec.init_containers:
-        alone = sidecars + _amount(container.resources.requests, resource, unit)
-        peak = max(peak, alone)
-        if container.restart_policy == "Always":
-            sidecars = alone
-    return max(together + sidecars, peak) + _amount(pod.spec.overhead, resource, unit)
-
-
 def _amount(amounts: Mapping[str, Quantity], resource: str, unit: int) -> int:
     found = amounts.get(resource)
-    return -(-found.nano // unit) if found is not None else 0
+    return _rounded(found.nano, unit) if found is not None else 0
+
+
+def _rounded(nano: int, unit: int) -> int:
+    return -(-nano // unit)
 
 
 class Loads:

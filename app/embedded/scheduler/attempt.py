@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from app.api.podrequests import requested
 from app.embedded.objects import FullNode, FullPod
 from app.embedded.scheduler import fit
 from app.embedded.scheduler.cache import Cache, Rotation
@@ -72,7 +73,7 @@ class Attempts:
 
     async def run(self, pod: FullPod, wire: bytes) -> Outcome:
         """Find a node. Never raises."""
-        asked = fit.requests(pod)
+        asked = requested(pod)
         names = self._cache.names()
         if not names:
             return Refused(fit.text(0, (), ""), frozenset(("node",)))

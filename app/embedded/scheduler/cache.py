@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from app.api.podrequests import requested
 from app.embedded.objects import FullNode, FullPod
-from app.embedded.scheduler.fit import Amounts, Room, requests
+from app.embedded.scheduler.fit import Amounts, Room
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ class Cache:
 
     def bound(self, pod: FullPod) -> None:
         """The watch shows the pod on a node."""
-        self._put(Place(pod, pod.spec.node_name, requests(pod), assumed=False))
+        self._put(Place(pod, pod.spec.node_name, requested(pod), assumed=False))
 
     def assume(self, pod: FullPod, node: str, asked: Amounts) -> None:
         """A node was found for the pod and it will be bound there."""

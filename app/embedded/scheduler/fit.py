@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Taint
-from app.api.quantity import Quantity
 from app.api.restrictions import tolerates
 from app.embedded.objects import FullNode, FullPod
 from app.embedded.scheduler.wakeups import Refuser
@@ -49,33 +48,6 @@ class Unfit(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
     refuser: Refuser
     resolvable: bool = False
-
-
-def requests(pod: FullPod) -> dict[str, int]:
-    """What the pod asks of a node: containers together, or the largest init container; sidecars count with both."""
-    total: dict[str, int] = {}
-    for container in pod.spec.containers:
-        _add(total, container.resources.requests)
-    before: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in pod.spec.init_containers:
-        alone = dict(before)
-        _add(alone, container.resources.requests)
-        for name, amount in alone.items():
-            peak[name] = max(peak.get(name, 0), amount)
-        if container.restart_policy == "Always":
-            before = alone
-    for name, amount in before.items():
-        total[name] = total.get(name, 0) + amount
-    for name, amount in peak.items():
-        total[name] = max(total.get(name, 0), amount)
-    _add(total, pod.spec.overhead)
-    return total
-
-
-def _add(total: dict[str, int], more: Mapping[str, Quantity]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount.nano
 
 
 def obstacle(pod: FullPod, asked: Amounts, node: FullNode, room: Room, by_claim: Callable[[str], bool]) -> Unfit | None:

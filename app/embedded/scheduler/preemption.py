@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from app.api.podrequests import requested
 from app.embedded.objects import FullPod
 from app.embedded.scheduler import fit
 from app.embedded.scheduler.cache import Cache
@@ -65,12 +66,12 @@ def _victims(
         key=lambda other: (-other.spec.priority, other.status.start_time or "", other.metadata.version),
     )
     for other in lower:
-        room.give(fit.requests(other))
+        room.give(requested(other))
     if not lower or fit.obstacle(pod, asked, node, room, ignored) is not None:
         return None
     victims = []
     for other in lower:
-        needs = fit.requests(other)
+        needs = requested(other)
         room.take(needs)
         if fit.obstacle(pod, asked, node, room, ignored) is not None:
             room.give(needs)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from app.api.errors import ApiError
+from app.api.podrequests import requested
 from app.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX, DeviceClass, ResourceClaim
 from app.embedded.informer import Informer
 from app.embedded.objects import NODES, PODS, FullNode, FullPod
@@ -25,7 +26,6 @@ from app.embedded.scheduler.attempt import Attempts, Failed, Found, Refused
 from app.embedded.scheduler.cache import Cache
 from app.embedded.scheduler.calls import Call, CallError, Extenders, wire_form
 from app.embedded.scheduler.config import SchedulerConfig
-from app.embedded.scheduler.fit import requests
 from app.embedded.scheduler.queue import Item, SchedulingQueue
 from app.embedded.scheduler.records import PodRecord, pod_records
 from app.embedded.scheduler.reports import Reports
@@ -261,7 +261,7 @@ class Scheduler:
             reason = "SchedulerError"
             self.queue.failed(uid)
         if nominated is not None:
-            self._cache.nominate(record.pod, nominated, requests(record.pod))
+            self._cache.nominate(record.pod, nominated, requested(record.pod))
         current = self._pods.objects.get(record.metadata.key)
         if current is None or current.metadata.uid != uid:
             self.queue.remove(uid)

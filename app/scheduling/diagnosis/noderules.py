@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from app.api.core import Node, NodeSelector, Pod, Taint
+from app.api.podrequests import requested
 from app.api.quantity import Format, Quantity
 from app.api.restrictions import tolerates
 from app.devices.nodeselector import NodeSelectorError, parse
@@ -26,36 +27,6 @@ _BYTES: Final = frozenset(("memory", "ephemeral-storage"))
 
 Amounts = Mapping[str, int]
 """Resource to nano units."""
-
-
-def requested(pod: Pod) -> dict[str, int]:
-    """What the pod asks of its node: containers together or the largest init container, sidecars with both (PodRequests
-    of component-helpers/resource).
-    """
-    total: dict[str, int] = {}
-    for container in pod.spec.containers:
-        _add(total, container.resources.requests)
-    if pod.spec.init_containers:
-        before: dict[str, int] = {}
-        peak: dict[str, int] = {}
-        for container in pod.spec.init_containers:
-            alone = dict(before)
-            _add(alone, container.resources.requests)
-            for name, amount in alone.items():
-                peak[name] = max(peak.get(name, 0), amount)
-            if container.restart_policy == "Always":
-                before = alone
-        for name, amount in before.items():
-            total[name] = total.get(name, 0) + amount
-        for name, amount in peak.items():
-            total[name] = max(total.get(name, 0), amount)
-    _add(total, pod.spec.overhead)
-    return total
-
-
-def _add(total: dict[str, int], more: Mapping[str, Quantity]) -> None:
-    for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount.nano
 
 
 @lru_cache(maxsize=1024)

@@ -14,10 +14,11 @@ import msgspec
 
 from app.allocation.plan import Failure, Plan, Unfit
 from app.api.core import Node, Pod
+from app.api.podrequests import requested
 from app.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from app.devices.overlay import Overlay
 from app.scheduling.claims import Refusal, find, named_claims
-from app.scheduling.diagnosis.noderules import Port, Wants, ports, requested
+from app.scheduling.diagnosis.noderules import Port, Wants, ports
 from app.scheduling.diagnosis.report import Obstacle
 from app.scheduling.judgement import Subject, judge, pending_on, subject_of
 from app.scheduling.view import View

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.api.decoding import convert
+from app.api.podrequests import requested
 from app.embedded.objects import FullNode, FullPod
 from app.embedded.scheduler import fit
 from app.embedded.scheduler.fit import Room, Unfit
@@ -24,7 +25,7 @@ def pod(spec: dict[str, Any] | None = None, requests: dict[str, str] | None = No
 
 
 def judge(pod: FullPod, node: FullNode, room: Room | None = None) -> Unfit | None:
-    return fit.obstacle(pod, fit.requests(pod), node, room or Room(), lambda name: name == "claimed.example.com/gpu")
+    return fit.obstacle(pod, requested(pod), node, room or Room(), lambda name: name == "claimed.example.com/gpu")
 
 
 def affinity(operator: str, *values: str, key: str = "zone") -> dict[str, Any]:
@@ -96,7 +97,7 @@ def test_init_containers_count_by_their_peak_and_sidecars_with_everything() -> N
         "overhead": {"cpu": "100m"},
     }
     made = convert(FullPod, {"metadata": {"name": "p"}, "spec": spec})
-    assert fit.requests(made) == {"cpu": 6_100_000_000}
+    assert requested(made) == {"cpu": 6_100_000_000}
 
 
 def test_reasons_are_counted_and_sorted_as_kube_scheduler_words_them() -> None:
