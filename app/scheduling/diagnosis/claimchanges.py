@@ -12,7 +12,7 @@ import msgspec
 
 from app.allocation.tally import RequestTally
 from app.api.quantity import Quantity
-from app.api.resource import CapacityRequirements, DeviceConstraint, DeviceToleration, ResourceClaim
+from app.api.resource import MAX_RESULTS, CapacityRequirements, DeviceConstraint, DeviceToleration, ResourceClaim
 from app.plurals import counted
 from app.scheduling.diagnosis.edits import Candidate, Family, Place, Target, as_yaml, places, swapped, with_devices
 from app.scheduling.diagnosis.report import NodeGroup
@@ -56,12 +56,13 @@ def of_claim(
 def _counts(place: Place, found: Sequence[RequestTally]) -> Iterator[Family]:
     source = place.source
     if source.allocation_mode == "All":
-        most = max((tally.offered for tally in found), default=0)
+        most = min(max((tally.offered for tally in found), default=0), MAX_RESULTS)
         candidates = [
             _count(place, count, f"ask {place.label} for {count} instead of all") for count in range(most, 0, -1)
         ]
     else:
-        candidates = [_count(place, count, "") for count in range(source.count - 1, 0, -1)]
+        most = min(source.count - 1, MAX_RESULTS)  # a claim gets no more, whatever the number that is written
+        candidates = [_count(place, count, "") for count in range(most, 0, -1)]
     if candidates:
         yield Family(10, candidates, monotone=place.alternative is None)
 

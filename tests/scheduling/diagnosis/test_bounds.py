@@ -1,4 +1,4 @@
-"""However long selectors are and however many values devices have, few words are looked for."""
+"""However long selectors are, however many values devices have and however large a number is, few changes are tried."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from app.api.features import FeatureGates
 from app.api.resource import DeviceAttribute, attribute_values
 from app.cel import DeviceView
 from app.scheduling.diagnosis.selectorchanges import KNOWN, LONGEST, Vocabulary
+from tests.support.diagnosis.hardware import cluster
+from tests.support.diagnosis.scene import Scene
 
 
 def test_few_words_and_short_ones_are_known() -> None:
@@ -17,3 +19,16 @@ def test_few_words_and_short_ones_are_known() -> None:
     assert len(known.words) <= KNOWN + 1
     assert known.values["gpu.example.com/long"] == {}
     assert len(known.of("")) == KNOWN
+
+
+def test_a_count_of_any_size_is_tried_from_what_a_claim_can_get() -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "a100", "count": 2**62}}
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+    }
+    found = Scene([*cluster(), claim, pod]).diagnose("p")
+    assert found.remedies[0].short == "count <= 8"
+    assert found.work <= 50
