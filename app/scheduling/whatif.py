@@ -2,7 +2,7 @@
 
 Promises: asking has no effect. Pods are placed one after the other, each decided by the one allocator on what those
 before it leave, on the first node that fits by name: those that lose their node first, then those that wait, by
-priority. Besides devices, the rules of kube-scheduler count that `diagnosis.noderules` checks. Whether a pod fits now
+priority. Besides devices, the rules of kube-scheduler count that `noderules` checks. Whether a pod fits now
 is decided in the same way without the changes.
 
 A drained node is cordoned and loses its pods; those of DaemonSets and static pods go with it.
@@ -23,10 +23,11 @@ from app.api.meta import ObjectMeta
 from app.api.resource import ResourceClaim, ResourceSlice
 from app.plurals import counted
 from app.scheduling.claims import Refusal
-from app.scheduling.diagnosis.situation import Situation, Tenants, situation
+from app.scheduling.diagnosis.situation import Situation, situation
 from app.scheduling.diagnosis.summary import words
 from app.scheduling.judgement import Subject, pending_on
 from app.scheduling.preemption.occupants import MIRROR
+from app.scheduling.tenants import Tenants
 from app.scheduling.view import View
 
 MOST_PODS: Final = 500

@@ -16,7 +16,6 @@ from app.api.core import Pod
 from app.api.resource import ResourceClaim
 from app.devices.overlay import Overlay, Planned
 from app.devices.pools import Pool
-from app.placement.load import load_of
 from app.scheduling.compaction.advice import Advice
 from app.scheduling.compaction.movable import Movable, Rules, pods_of
 from app.scheduling.compaction.moves import Move, Moving, TooMuchWork, Trial
@@ -57,7 +56,7 @@ class Compaction:
         self._view = view
         pods = pods_of(view, rules)
         self._movable, self._kept = pods.movable, pods.kept
-        self._moving = Moving(view, Surroundings(view.cluster.nodes, view.pods), rules.budgets, most)
+        self._moving = Moving(view, Surroundings(view), rules.budgets, most)
 
     # --- room for a wish --------------------------------------------------------------------------------------------
 
@@ -98,7 +97,7 @@ class Compaction:
         surroundings = self._moving.start.surroundings
         for item in gone:
             surroundings = surroundings.moved(item.pod, item.node)
-        return wish.pod is None or surroundings.has_room(load_of(wish.pod), name)
+        return wish.pod is None or surroundings.suits(wish.pod, name)
 
     def _promising(self, names: Sequence[str]) -> Iterator[tuple[str, list[Movable]]]:
         """The nodes with pods that may be moved, those with the fewest first."""

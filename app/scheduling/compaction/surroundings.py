@@ -1,87 +1,65 @@
-"""What a node has for a pod beside devices: CPU and memory, and whether the pod may be there at all.
+"""What a node has for a pod beside devices, while pods move from node to node.
 
-Promises: pure. Looks at unschedulable nodes, taints, node selector and required node affinity, as far as the objects
-say; a selector that cannot be parsed keeps the pod where it is.
-
-Rules: Kubernetes 1.36, plugins/{nodeunschedulable,tainttoleration,nodeaffinity,noderesources}.
+Promises: immutable, and pure. The rules are those of `noderules`, counted with the pods that are on a node by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Final
 
-from app.api.core import Node, Pod, Taint
-from app.api.restrictions import tolerates
-from app.devices.nodeselector import NodeSelectorError, matches
-from app.placement.load import NO_LOAD, Load, Loads, allocatable, load_of
+from app.api.core import Pod
+from app.scheduling.noderules import Obstacle, Wants
+from app.scheduling.tenants import Tenants, together
+from app.scheduling.view import View
 
-CHECKED: Final = "devices, CPU and memory, node selector and node affinity, taints, disruption budgets"
-UNCHECKED: Final = "volumes, host ports, other resources, affinity to pods, topology spread, quotas"
-
-_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
-_HARD: Final = ("NoSchedule", "NoExecute")
+CHECKED: Final = (
+    "devices, cordons, taints, node selector and node affinity, host ports, resources of the node, disruption budgets"
+)
+UNCHECKED: Final = "volumes, affinity to pods, topology spread, quotas"
 
 
 class Surroundings:
-    """Immutable: `moved` gives a new one."""
+    """As things are; `moved` gives what they are after a move."""
 
-    def __init__(self, nodes: Mapping[str, Node], pods: Iterable[Pod]) -> None:
-        self._nodes = nodes
-        self._loads = Loads()
-        for pod in pods:
-            self._loads.put(pod)
-        self._more: Mapping[str, Load] = {}
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._tenants = Tenants(view.pods)
+        self._wants: dict[str, Wants] = {}
+        self._gone: frozenset[str] = frozenset()
+        self._come: Mapping[str, tuple[Pod, ...]] = {}
 
     def moved(self, pod: Pod, source: str, target: str = "") -> Surroundings:
         """As if the pod were not on the one node any more, and on the other if there is one."""
-        load = load_of(pod)
-        found = Surroundings(self._nodes, ())
-        found._loads = self._loads
-        found._more = dict(self._more)
-        for name, sign in ((source, -1), (target, 1)):
-            if name:
-                known = found._more.get(name, NO_LOAD)
-                found._more[name] = Load(known.cpu + sign * load.cpu, known.memory + sign * load.memory)
-        return found
+        after, come, uid = copy(self), dict(self._come), pod.metadata.uid
+        if source:
+            after._gone = self._gone | {uid}
+            come[source] = tuple(other for other in come.get(source, ()) if other.metadata.uid != uid)
+        if target:
+            come[target] = (*come.get(target, ()), pod)
+        after._come = come
+        return after
 
     def suits(self, pod: Pod, name: str) -> bool:
-        """Whether the pod may be on the node, and finds CPU and memory there."""
-        return self.admits(pod, name) and self.has_room(load_of(pod), name)
+        """True when nothing but devices could keep the pod from the node."""
+        return next(self._obstacles(pod, name), None) is None
 
     def admits(self, pod: Pod, name: str) -> bool:
-        """Whether the pod may be on the node."""
-        return may_be_on(pod, self._nodes[name])
+        """True when the node is for such pods, however full it is."""
+        return next(self._wanted(pod).unsuited(self._view.cluster.nodes[name]), None) is None
 
-    def has_room(self, load: Load, name: str) -> bool:
-        """Whether the node has that much CPU and memory left. A node that does not say what it has has enough."""
-        whole, used, more = allocatable(self._nodes[name]), self._loads.on(name), self._more.get(name, NO_LOAD)
-        return (not whole.cpu or used.cpu + more.cpu + load.cpu <= whole.cpu or not load.cpu) and (
-            not whole.memory or used.memory + more.memory + load.memory <= whole.memory or not load.memory
-        )
+    def _obstacles(self, pod: Pod, name: str) -> Iterator[Obstacle]:
+        used = self._tenants.used(name, self._gone)
+        come = self._come.get(name)
+        if come:
+            used = together(used, come)
+        return self._wanted(pod).obstacles(self._view.cluster.nodes[name], *used)
 
-
-def may_be_on(pod: Pod, node: Node) -> bool:
-    """Whether nothing that the two say keeps the pod from the node."""
-    taints = [taint for taint in _taints(node) if taint.effect in _HARD]
-    if not all(any(tolerates(toleration, taint) for toleration in pod.spec.tolerations) for taint in taints):
-        return False
-    return _is_selected(pod, node)
-
-
-def _taints(node: Node) -> Iterable[Taint]:
-    if node.spec.unschedulable:
-        yield Taint(_UNSCHEDULABLE, effect="NoSchedule")
-    yield from node.spec.taints
-
-
-def _is_selected(pod: Pod, node: Node) -> bool:
-    labels = node.metadata.labels
-    if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
-        return False
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    try:
-        return required is None or matches(required, node.name, labels)
-    except NodeSelectorError:
-        return False
+    def _wanted(self, pod: Pod) -> Wants:
+        uid = pod.metadata.uid
+        known = self._wants.get(uid)
+        if known is None or known.pod is not pod:
+            wanted = self._view.wanted(pod)
+            known = self._wants[uid] = Wants(pod, frozenset(wanted.classes) if wanted is not None else frozenset())
+        return known

@@ -14,11 +14,11 @@ from app.scheduling.diagnosis import summary
 from app.scheduling.diagnosis.edits import claims_with_targets, places
 from app.scheduling.diagnosis.ground import Ground, survey
 from app.scheduling.diagnosis.nodegroups import node_groups
-from app.scheduling.diagnosis.noderules import unchecked
 from app.scheduling.diagnosis.pace import Pace, Steps
 from app.scheduling.diagnosis.remedies import remedies
 from app.scheduling.diagnosis.report import ClaimState, Diagnosis, NodeGroup
 from app.scheduling.diagnosis.situation import Situation, situation
+from app.scheduling.noderules import unchecked
 from app.scheduling.view import View
 
 EXAMPLES = 5

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple, get_args
 
 from app.plurals import counted
-from app.scheduling.diagnosis.report import BindingRule, Diagnosis, NodeRule
+from app.scheduling.diagnosis.report import BindingRule, Diagnosis
+from app.scheduling.noderules import NodeRule
 
 LONGEST: Final = 200
 

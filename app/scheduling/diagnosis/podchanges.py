@@ -15,9 +15,9 @@ from app.api.core import Affinity, NodeAffinity, Pod, Taint, Toleration
 from app.api.quantity import Format, Quantity
 from app.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX
 from app.scheduling.diagnosis.edits import Candidate, Family, as_yaml, becomes, pod_change, replaced
-from app.scheduling.diagnosis.noderules import KEEPING_AWAY, UNSCHEDULABLE, amount_text, taint_text
-from app.scheduling.diagnosis.report import Change, Obstacle
+from app.scheduling.diagnosis.report import Change
 from app.scheduling.diagnosis.situation import Situation
+from app.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, Obstacle, amount_text, taint_text
 
 AMOUNTS = 16
 VALUES = 8

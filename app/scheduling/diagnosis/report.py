@@ -13,12 +13,7 @@ import msgspec
 from app.allocation.plan import PoolProblem, Rule, Verdict
 from app.allocation.tally import RequestTally
 from app.placement.account import Account
-
-NodeRule = Literal[
-    "node name", "cordoned", "node taint", "node selector", "node affinity", "host port", "pods", "cpu", "memory",
-    "ephemeral-storage", "resource", "claim elsewhere",
-]  # fmt: skip
-"""What keeps a pod from a node besides devices, by kube-scheduler's rules."""
+from app.scheduling.noderules import NodeRule, Obstacle
 
 PodRule = Literal[
     "scheduling gate", "scheduler", "claim missing", "claim not created", "class missing", "feature gate",
@@ -38,17 +33,6 @@ ChangeKind = Literal[
     "node selector", "node affinity", "uncordon", "gate", "scheduler", "pod ends", "pod deleted", "claim deleted",
     "node added",
 ]  # fmt: skip
-
-
-class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a node is not for the pod, devices aside. `what`: the resource, the taint, the label; `asked` for, and what
-    the node `has` of it.
-    """
-
-    rule: NodeRule
-    what: str = ""
-    asked: str = ""
-    has: str = ""
 
 
 class Holder(msgspec.Struct, frozen=True):

@@ -14,52 +14,16 @@ import msgspec
 
 from app.allocation.plan import Failure, Plan, Unfit
 from app.api.core import Node, Pod
-from app.api.podrequests import requested
 from app.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from app.devices.overlay import Overlay
 from app.scheduling.claims import Refusal, find, named_claims
-from app.scheduling.diagnosis.noderules import Port, Wants, ports
-from app.scheduling.diagnosis.report import Obstacle
 from app.scheduling.judgement import Subject, judge, pending_on, subject_of
+from app.scheduling.noderules import Obstacle, Wants
+from app.scheduling.tenants import Tenants
 from app.scheduling.view import View
 
 _NO_CLAIMS: Final[Mapping[str, ResourceClaim]] = {}
 _NO_NODES: Final[Mapping[str, Node]] = {}
-
-
-class Tenants:
-    """The pods by node, and what they use: looked up once for all trials."""
-
-    def __init__(self, pods: Iterable[Pod]) -> None:
-        self._by_node: dict[str, list[Pod]] = {}
-        for pod in pods:
-            if pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed"):
-                self._by_node.setdefault(pod.spec.node_name, []).append(pod)
-        self._known: dict[str, tuple[dict[str, int], int, frozenset[Port]]] = {}
-
-    def on(self, node: str) -> Sequence[Pod]:
-        return self._by_node.get(node, ())
-
-    def used(self, node: str, removed: frozenset[str] = frozenset()) -> tuple[dict[str, int], int, frozenset[Port]]:
-        """(what the pods ask for, how many they are, their host ports), those of the removed UIDs left out."""
-        if removed and any(pod.metadata.uid in removed for pod in self.on(node)):
-            return _used(pod for pod in self.on(node) if pod.metadata.uid not in removed)
-        known = self._known.get(node)
-        if known is None:
-            known = self._known[node] = _used(self.on(node))
-        return known
-
-
-def _used(pods: Iterable[Pod]) -> tuple[dict[str, int], int, frozenset[Port]]:
-    total: dict[str, int] = {}
-    count = 0
-    taken: set[Port] = set()
-    for pod in pods:
-        count += 1
-        for name, amount in requested(pod).items():
-            total[name] = total.get(name, 0) + amount
-        taken |= ports(pod)
-    return total, count, frozenset(taken)
 
 
 class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):

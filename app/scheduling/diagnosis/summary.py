@@ -16,8 +16,9 @@ from app.api.resource import ResourceClaim
 from app.cel.clauses import brief
 from app.plurals import counted
 from app.scheduling.claims import Refusal
-from app.scheduling.diagnosis.report import BindingRule, Constraint, NodeGroup, Obstacle, Request
+from app.scheduling.diagnosis.report import BindingRule, Constraint, NodeGroup, Request
 from app.scheduling.diagnosis.situation import Situation
+from app.scheduling.noderules import Obstacle
 
 VALUES: Final = 4
 HOLDERS: Final = 2

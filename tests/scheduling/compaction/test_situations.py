@@ -8,6 +8,7 @@ from app.scheduling.compaction.movable import Rules
 from tests.support.scheduling.compacting import Compacting, Json, NodeTold, PodTold, budget, told
 
 TAINTED: Json = {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
+SERVES: Json = {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}
 TOLERATES: Json = {"tolerations": [{"key": "k", "operator": "Exists"}]}
 
 Nodes = dict[str, NodeTold]
@@ -27,6 +28,8 @@ ONE_EACH: PodsTold = {"a": ("n1", "0"), "b": ("n2", "0")}
         (HALVES, {"a": ("n1", "0", {"owner": ""}), "b": ("n2", "0", {"owner": ""})}, ""),
         (HALVES, {"a": ("n1", "0", {"owner": "DaemonSet"}), "b": ("n2", "0")}, "n2: b>n1"),
         (HALVES, {"a": ("n1", "0", {"cpu": 60}), "b": ("n2", "0", {"cpu": 60})}, ""),
+        ({"n1": 2, "n2": (2, {"pods": 1})}, ONE_EACH, "n2: b>n1"),
+        (HALVES, {"a": ("n1", "0", SERVES), "b": ("n2", "0", SERVES)}, ""),
         ({"n1": 2, "n2": (2, TAINTED)}, ONE_EACH, "n2: b>n1"),
         ({"n1": 2, "n2": (2, {"unschedulable": True})}, ONE_EACH, "n2: b>n1"),
         ({"n1": 2, "n2": (2, TAINTED)}, {"a": ("n1", "0", TOLERATES), "b": ("n2", "0")}, "n1: a>n2"),
@@ -71,6 +74,8 @@ ONE_EACH: PodsTold = {"a": ("n1", "0"), "b": ("n2", "0")}
         "nobody can be moved",
         "pods of a DaemonSet stay",
         "CPU does not suffice elsewhere",
+        "a node takes no more pods than it says",
+        "two pods with the same port of the node do not meet",
         "a taint keeps pods away",
         "an unschedulable node takes nobody",
         "unless it is tolerated",

@@ -77,7 +77,7 @@ class Compacting:
             {"name": f"gpu-{index}", "capacity": {"milli": {"value": "1000"}}, "allowMultipleAllocations": True}
             for index in range(count)
         ]
-        amounts = {"cpu": str(fields.get("cpu", 64)), "memory": "256Gi"}
+        amounts = {"cpu": str(fields.get("cpu", 64)), "memory": "256Gi", "pods": str(fields.get("pods", 110))}
         spec = {key: value for key, value in fields.items() if key in ("taints", "unschedulable")}
         metadata = {"name": name, "labels": fields.get("labels", {})}
         self.cluster.apply(convert(Node, {"metadata": metadata, "spec": spec, "status": {"allocatable": amounts}}))

@@ -11,14 +11,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
+
+import msgspec
 
 from app.api.core import Node, NodeSelector, Pod, Taint
 from app.api.podrequests import requested
 from app.api.quantity import Format, Quantity
 from app.api.restrictions import tolerates
 from app.devices.nodeselector import NodeSelectorError, parse
-from app.scheduling.diagnosis.report import NodeRule, Obstacle
+
+NodeRule = Literal[
+    "node name", "cordoned", "node taint", "node selector", "node affinity", "host port", "pods", "cpu", "memory",
+    "ephemeral-storage", "resource", "claim elsewhere",
+]  # fmt: skip
+"""What keeps a pod from a node besides devices, by kube-scheduler's rules."""
+
+
+class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a node is not for the pod, devices aside. `what`: the resource, the taint, the label; `asked` for, and what
+    the node `has` of it.
+    """
+
+    rule: NodeRule
+    what: str = ""
+    asked: str = ""
+    has: str = ""
+
 
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 KEEPING_AWAY: Final = frozenset(("NoSchedule", "NoExecute"))
@@ -73,6 +92,13 @@ class Wants:
 
     def obstacles(self, node: Node, used: Amounts, pods: int, taken: frozenset[Port]) -> Iterator[Obstacle]:
         """All that keeps the pod away. `used` by the `pods` pods that are there, which have `taken` ports."""
+        yield from self.unsuited(node)
+        if self.ports and (port := conflicting(self.ports, taken)) is not None:
+            yield Obstacle("host port", f"{port[2]}/{port[1]}")
+        yield from self._room(node, used, pods)
+
+    def unsuited(self, node: Node) -> Iterator[Obstacle]:
+        """What keeps such a pod away however empty the node is: cordon, taints, labels."""
         spec = node.spec
         if spec.unschedulable and not self.tolerates(UNSCHEDULABLE):
             yield Obstacle("cordoned")
@@ -82,9 +108,6 @@ class Wants:
                 yield Obstacle("node taint", taint_text(taint))
         if self.pod.spec.node_selector or self._affinity is not None:
             yield from self._labels(node)
-        if self.ports and (port := conflicting(self.ports, taken)) is not None:
-            yield Obstacle("host port", f"{port[2]}/{port[1]}")
-        yield from self._room(node, used, pods)
 
     def left(self, node: Node, used: Amounts) -> Iterator[tuple[str, int]]:
         """What the node has left of each resource that the pod asks for, in nano units; no less than nothing."""
