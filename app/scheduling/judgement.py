@@ -162,8 +162,8 @@ def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]
         if verdicts.error:
             return Judgement(fits=[], refused={}, error=verdicts.error)
         waiting = waiting or verdicts.waiting
-        refused.update(verdicts.refused)
-        allocatable.extend(verdicts.fits)
+        refused = refused | verdicts.refused if refused else verdicts.refused
+        allocatable = allocatable + verdicts.fits if allocatable else verdicts.fits
     fits, stuck = _within_reach(view, subject, allocatable, refused)
     if subject.wanted is not None:
         fitting = set(fits)
@@ -173,21 +173,24 @@ def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]
 
 def groups(
     view: View, subject: Subject, names: Sequence[str], refused: dict[str, str]
-) -> Iterable[tuple[Sequence[ResourceClaim], list[str]]]:
+) -> Iterable[tuple[Sequence[ResourceClaim], Sequence[str]]]:
     """The nodes by the claims to allocate there, which differ only by the extended resources that devices provide.
-    Those that are left out are put into `refused` with the reason.
+    Those that are left out are put into `refused` with the reason; unknown ones are only where there is nothing to
+    allocate, or where the claims depend on the node.
     """
     nodes, wanted = view.cluster.nodes, subject.wanted
+    if wanted is None and subject.claims.pending:
+        return [(subject.claims.pending, names)]  # verdicts say which nodes are not known
     knows = view.cluster.knows
     known = list(filter(knows, names))
     if len(known) < len(names):
         refused.update((name, NOT_SYNCED) for name in names if not knows(name))
     if wanted is None:
-        return [(subject.claims.pending, known)]
+        return [((), known)]
     by_resources: dict[frozenset[str] | None, list[str]] = {}
     for name in known:
         by_resources.setdefault(extended.through_devices(wanted, nodes[name]), []).append(name)
-    found: list[tuple[Sequence[ResourceClaim], list[str]]] = []
+    found: list[tuple[Sequence[ResourceClaim], Sequence[str]]] = []
     for resources, group in by_resources.items():
         pending = _with_extended(subject, wanted, resources)
         if isinstance(pending, Unfit):

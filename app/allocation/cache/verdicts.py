@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import repeat
+from itertools import filterfalse, repeat
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -95,10 +96,10 @@ class Table:
         Raises Exhausted.
         """
         row = self._row(names, search, overlay, lane)
-        if FAILED in row:
+        numbers = set(row)
+        if FAILED in numbers:
             return self._failed(names, names[row.index(FAILED)], search, overlay, lane)
         outcomes = self._outcomes
-        numbers = set(row)
         found_here = {(outcomes[number].fits, outcomes[number].reason) for number in numbers}
         waiting = any(outcomes[number].waiting for number in numbers)
         if all(fits for fits, _ in found_here):
@@ -107,10 +108,9 @@ class Table:
             # Pods that wait are refused everywhere for one reason, and asked about again and again.
             ((_, reason),) = found_here
             return Verdicts([], dict.fromkeys(names, reason), waiting=waiting)
-        fitting = [outcome.fits for outcome in outcomes]
-        fits = [name for name, number in zip(names, row, strict=True) if fitting[number]]
-        reasons = [outcome.reason for outcome in outcomes]
-        refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if not fitting[number]}
+        reasons = {number: outcomes[number].reason for number in numbers if not outcomes[number].fits}
+        refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if number in reasons}
+        fits = list(filterfalse(refused.__contains__, names))
         return Verdicts(fits, refused, waiting=waiting)
 
     def _failed(self, names: Sequence[str], failed: str, search: Search, overlay: Overlay, lane: Lane) -> Verdicts:
@@ -137,7 +137,8 @@ class Table:
         """The outcome of each node. After a failed one the others are left out. Raises Exhausted."""
         self._catch_up()
         index, by_node = self._nodes.index, self._by_node
-        row = list(map(by_node.__getitem__, map(index.get, names, repeat(-1))))
+        indexes = list(map(index.get, names, repeat(-1)))
+        row = list(itemgetter(*indexes)(by_node)) if len(indexes) > 1 else [by_node[found] for found in indexes]
         if overlay.differing:
             for position in [number for number, name in enumerate(names) if name in overlay.differing]:
                 row[position] = UNDECIDED

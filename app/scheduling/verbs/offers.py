@@ -22,7 +22,7 @@ from collections.abc import Collection, Mapping, Sequence
 from app.allocation.plan import Failure
 from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Subject
-from app.scheduling.verbs.prioritize import chosen_of, raw_scores
+from app.scheduling.verbs.prioritize import chosen_of, has_policy, raw_scores
 from app.scheduling.view import View
 
 LEAST = 100
@@ -60,23 +60,26 @@ class Offers:
         if (len(fits) <= most and not alone) or len(fits) < 2 or not isinstance(subject, Subject):
             return fits
         scores = raw_scores(view, subject, fits)
-        chosen = _chosen(view, subject, fits, scores, avoid)
+        chosen = _chosen(view, subject, fits, scores, avoid) if has_policy(view, subject) else ""
         if chosen and alone:
             return [chosen]
         if len(fits) <= most:
             return fits
         start = self._next % len(fits)
         self._next = start + most
+        if not scores and not chosen:
+            return fits[start : start + most] + fits[: max(0, start + most - len(fits))]
         turn = fits[start:] + fits[:start]
-        if scores or chosen:
-            turn.sort(key=lambda name: (name != chosen, -scores.get(name, 0)))
+        turn.sort(key=lambda name: (name != chosen, -scores.get(name, 0)))
         return turn[:most]
 
 
 def _chosen(
     view: View, subject: Subject, fits: Sequence[str], scores: Mapping[str, int], avoid: Collection[str]
 ) -> str:
-    """The node that a policy chooses of the best ones; empty without a policy."""
-    best = max(scores.values(), default=0)
-    likely = [name for name in fits if scores.get(name, 0) == best]
-    return chosen_of(view, subject, [name for name in likely if name not in avoid] or likely)
+    """The node that the policy chooses of the best ones."""
+    likely: Sequence[str] = fits
+    if scores:
+        best = max(scores.values())
+        likely = [name for name in fits if scores.get(name, 0) == best]
+    return chosen_of(view, subject, ([name for name in likely if name not in avoid] if avoid else likely) or likely)

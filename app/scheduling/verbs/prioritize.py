@@ -57,7 +57,7 @@ def _prefer_by_policy(view: View, subject: Subject, scores: dict[str, int]) -> N
     """Where a policy is in force it chooses among the nodes with the best score, and only its choice keeps a score:
     0 to 10 is too coarse to say more.
     """
-    if not _has_policy(view, subject):
+    if not has_policy(view, subject):
         return
     found = set(scores.values())
     best = max(found, default=0)
@@ -70,7 +70,7 @@ def _prefer_by_policy(view: View, subject: Subject, scores: dict[str, int]) -> N
         scores[chosen] = MOST
 
 
-def _has_policy(view: View, subject: Subject) -> bool:
+def has_policy(view: View, subject: Subject) -> bool:
     """False when the first devices that fit are taken; asked before anything is done for thousands of nodes."""
     if view.placement is None:
         return False
@@ -79,7 +79,7 @@ def _has_policy(view: View, subject: Subject) -> bool:
 
 def chosen_of(view: View, subject: Subject, names: Sequence[str]) -> str:
     """The node that the pod's policy chooses of these, on which the pod fits; empty when there is no policy."""
-    if view.placement is None or not _has_policy(view, subject):
+    if view.placement is None or not has_policy(view, subject):
         return ""
     claims, nodes = typical(view, subject, names)
     return view.placement.choose(subject.pod, claims, nodes)
@@ -87,9 +87,12 @@ def chosen_of(view: View, subject: Subject, names: Sequence[str]) -> str:
 
 def raw_scores(view: View, subject: Subject, names: Sequence[str]) -> dict[str, int]:
     """What the scorer says of what the pod would get on each of these nodes that fits; empty when that is the same."""
+    scorer = view.decisions.scorer
+    if subject.wanted is None and not scorer.concerns(subject.claims.pending):
+        return {}
     found: dict[str, int] = {}
     for claims, group in groups(view, subject, names, {}):
-        if view.decisions.scorer.concerns(claims):
+        if scorer.concerns(claims):
             found.update(view.decisions.scores(claims, group))
     return found
 

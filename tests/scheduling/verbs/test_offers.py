@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -10,8 +10,9 @@ from app.allocation.score import Allocated
 from app.api.resource import ResourceClaim
 from app.devices.holdings import NodeHoldings
 from app.devices.nodeview import NodeView
+from app.scheduling.judgement import subject_of
 from app.scheduling.limits import Limits
-from app.scheduling.verbs.offers import LEAST, enough
+from app.scheduling.verbs.offers import LEAST, Offers, enough
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import World
 
@@ -53,6 +54,23 @@ async def test_of_many_nodes_enough_are_offered_and_only_those_that_do_not_fit_h
     assert len(answer.NodeNames) == enough(241) == 118
     assert set(answer.NodeNames) < set(MANY)
     assert answer.FailedAndUnresolvableNodes == {"unknown": "node not synced yet"}
+
+
+class Unread(list[str]):
+    """Names that may be counted and cut, but not looked at one by one."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("somebody looks at thousands of names")
+
+
+async def test_nodes_that_are_all_the_same_to_the_pod_are_not_looked_at_one_by_one(world: World) -> None:
+    many_nodes(world)
+    world.add(make_claim("c"), make_pod("p", "c"))
+    view = world.service(limits=FEW).extender.view
+    subject = subject_of(view, world.api.pod("p"))
+    offers = Offers()
+    first, second, third = (offers.choose(view, subject, Unread(MANY), 240) for _ in range(3))
+    assert [first, second, third] == [MANY[:117], MANY[117:234], MANY[234:] + MANY[:111]]
 
 
 async def test_every_node_has_its_turn(world: World) -> None:
