@@ -1,17 +1,19 @@
 """The FastAPI applications: verbs for kube-scheduler, and probes, metrics and insight for people and monitoring.
 
 Both are one application unless insight has an address of its own; then the verbs' address serves nothing but verbs.
+
+The verbs are answered before the frameworks see the request: every pod asks three of them, and routing with all that
+surrounds it would cost more than an everyday decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.http.clients import Clients
 from app.http.health import Health, health_router
@@ -20,6 +22,16 @@ from app.http.protocol import PROBES
 from app.http.readers import Guard, Readers
 from app.http.verbs import Terms, Verbs, make_verbs
 from app.version import VERSION
+
+
+class Application(FastAPI):
+    """Answers `verbs`, by path, by themselves, and everything else as FastAPI does."""
+
+    verbs: Mapping[str, ASGIApp] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        verb = self.verbs.get(scope["path"]) if scope["type"] == "http" else None
+        await (super().__call__ if verb is None else verb)(scope, receive, send)
 
 
 def create_app(
@@ -32,22 +44,20 @@ def create_app(
     health: Health | None = None,
     insight: Iterable[APIRouter] = (),
     readers: Readers | None = None,
-) -> FastAPI:
+) -> Application:
     """The application of the verbs' address; with `health` and `insight` it serves those too. `clients` may call the
     verbs, `readers` read everything else but the probes: without them, all.
     """
     app = _application("extender verbs")
     made = make_verbs(verbs, Terms(unavailable, metrics, max_body, clients or Clients()))
-    routes: dict[str, Callable[..., Any]] = {
+    app.verbs = {
         "/scheduler/filter": made.filter,
         "/scheduler/prioritize": made.prioritize,
         "/scheduler/preempt": made.preempt,
         "/scheduler/bind": made.bind,
         "/advisor/prioritize": made.advise,
     }
-    for path, verb in routes.items():
-        app.router.routes.append(Route(path, verb))
-    _guard(app, readers, PROBES | routes.keys())
+    _guard(app, readers, PROBES)
     if health is not None:
         app.include_router(health_router(health, metrics))
     for router in insight:
@@ -69,9 +79,9 @@ def create_insight_app(
     return app
 
 
-def _application(title: str) -> FastAPI:
+def _application(title: str) -> Application:
     # kube-scheduler's client would turn a redirect into a GET: paths match exactly or not at all.
-    app = FastAPI(
+    app = Application(
         title=f"dra-extender: {title}", version=VERSION, redirect_slashes=False, docs_url=None, redoc_url=None
     )
     app.exception_handler(RequestValidationError)(_malformed)

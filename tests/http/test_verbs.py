@@ -11,9 +11,12 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from starlette.types import Message
 
 from app.api.decoding import decode, encode
 from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
+from app.http.application import create_app
+from app.http.metrics import Metrics
 from tests.support.http.served import Served
 from tests.support.patience import LONGEST
 from tests.support.unexpected import Reports
@@ -232,6 +235,26 @@ async def test_answers_are_counted_by_verb_and_result(served: Served, session: a
         'dra_extender_verb_duration_seconds_count{verb="filter"} 2.0',
     ):
         assert line in text
+
+
+async def test_verbs_are_answered_before_the_frameworks_see_the_request() -> None:
+    async def never(*_: object) -> None:
+        raise AssertionError("a framework was asked")
+
+    app = create_app(Served().verbs, unavailable=lambda: "", metrics=Metrics())
+    app.middleware_stack = never
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"{}"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    for path in app.verbs:
+        await app({"type": "http", "method": "POST", "path": path, "headers": []}, receive, send)
+    assert len(app.verbs) == 5
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"] * 5
 
 
 async def test_one_connection_carries_many_calls(served: Served) -> None:
