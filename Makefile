@@ -11,22 +11,24 @@ help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /\1\t/' | sort | awk -F'\t' '{printf "  %-16s %s\n", $$1, $$2}'
 
 # What the demo needs, and what development needs. Each is installed once, from its lock file.
-$(VENV)/demo.stamp: requirements/demo.lock pyproject.toml
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+$(VENV)/demo.stamp: requirements/demo.lock requirements/build.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked dependencies into $(VENV) (once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/demo.lock
+	@$(INSTALL) --require-hashes -r requirements/demo.lock -r requirements/build.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked development dependencies into $(VENV) (once) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(INSTALL) --require-hashes -r requirements/dev.lock
+	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/demo.stamp
 
 .PHONY: demo
 demo: $(VENV)/demo.stamp ## See it work: an embedded cluster, the service and the sample pods (DEMO_ARGS=--once)
-	@$(BIN)/python -m app.cli demo $(DEMO_ARGS)
+	@$(BIN)/dra-extender demo $(DEMO_ARGS)
 
 .PHONY: test
 test: $(VENV)/dev.stamp ## All tests that need only Python

@@ -6,13 +6,19 @@ The service is a child process on purpose: kill it, and see that nothing is lost
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import itertools
+import os
 import signal
 import socket
 import sys
+import tempfile
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import aiohttp
 import msgspec
@@ -27,7 +33,7 @@ from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.manifests import FIRST_SAMPLES, samples
 from app.plurals import counted
 
-_PREFERRED_PORT = 8888
+_USUAL_PORT = 8888
 _FRAME = 0.25
 """Seconds between looks at the cluster."""
 _PLAIN_WIDTH = 160
@@ -84,25 +90,28 @@ class Show:
         """The exit status."""
         options = self._options
         started = time.monotonic()
-        directory = _usable(options.directory)
-        async with EmbeddedCluster(
-            options.nodes, options.devices, port=options.port, check_cel=selector_problem
-        ) as cluster:
-            kubeconfig = cluster.server.write_kubeconfig(directory / "kubeconfig")
-            listen = f"127.0.0.1:{_free_port(options.service_port)}"
-            companion = Companion(service_command(cluster.url, listen), directory / "service.log", self._note)
-            header = self._header(cluster, kubeconfig, companion)
-            supervision = asyncio.create_task(companion.run())
-            applying = asyncio.create_task(self._apply(cluster, f"http://{listen}"))
-            try:
-                if options.once:
-                    return await self._once(cluster, companion, applying, started)
-                await self._stay(cluster, companion, applying, header)
-                return 0
-            finally:
-                for task in (supervision, applying):
-                    task.cancel()
-                await companion.stop()
+        with claimed(options.directory) as directory, service_port(options.service_port) as port:
+            async with EmbeddedCluster(
+                options.nodes, options.devices, port=options.port, check_cel=selector_problem
+            ) as cluster:
+                return await self._run(cluster, directory, f"127.0.0.1:{port}", started)
+
+    async def _run(self, cluster: EmbeddedCluster, directory: Path, listen: str, started: float) -> int:
+        options = self._options
+        kubeconfig = cluster.server.write_kubeconfig(directory / "kubeconfig")
+        companion = Companion(service_command(cluster.url, listen), directory / "service.log", self._note)
+        header = self._header(cluster, kubeconfig, companion)
+        supervision = asyncio.create_task(companion.run())
+        applying = asyncio.create_task(self._apply(cluster, f"http://{listen}"))
+        try:
+            if options.once:
+                return await self._once(cluster, companion, applying, started)
+            await self._stay(cluster, companion, applying, header)
+            return 0
+        finally:
+            for task in (supervision, applying):
+                task.cancel()
+            await companion.stop()
 
     async def _apply(self, cluster: EmbeddedCluster, service: str) -> None:
         """The samples one after another, each when the one before is settled, or does not become so in a moment."""
@@ -138,7 +147,7 @@ class Show:
             if settled_at is not None and time.monotonic() - settled_at >= _CALM:
                 return self._verdict(cluster, started)
             await asyncio.sleep(_FRAME)
-        self._console.print(board.table(list(self._rows.values()), width=self._console.width))
+        self._console.print(board.summary(list(self._rows.values()), width=self._console.width))
         waiting = [row.pod for row in self._rows.values() if not row.settled]
         self._note(f"not settled after {self._options.timeout:g} s: {', '.join(waiting) or 'no pods at all'}")
         for line in companion.tail():
@@ -146,7 +155,7 @@ class Show:
         return 1
 
     def _verdict(self, cluster: EmbeddedCluster, started: float) -> int:
-        self._console.print(board.table(list(self._rows.values()), width=self._console.width))
+        self._console.print(board.summary(list(self._rows.values()), width=self._console.width))
         wrong = cluster.audit()
         for line in wrong:
             self._note(f"WRONG: {line}")
@@ -204,7 +213,7 @@ class Show:
             return
         self._revision = cluster.store.revision
         claims = {claim.metadata.key: claim for claim in cluster.claims()}
-        now = {row.pod: row for row in board.rows(cluster.pods(), claims)}
+        now = {row.pod: row for row in board.rows(cluster.pods(), claims, _explanations(cluster))}
         for line in board.changes(self._rows, now):
             self._note(line)
         self._rows = now
@@ -225,12 +234,16 @@ def console() -> Console:
 
 def commands(pid: int | None) -> tuple[str, ...]:
     """What to try."""
+    here = _short(Path(sys.executable).parent / "dra-extender")
     tried = (
-        ("kubectl get pods,resourceclaims,resourceslices -A", ""),
-        ("kubectl delete pod pod0 -n dra-tutorial", "its claim returns to pending, the GPU is free again"),
+        ("kubectl describe pod unschedulable -n dra-samples", "the last event: why it waits, what helps"),
+        (f"{here} why unschedulable -n dra-samples", "the same, and more of it"),
+        (f"{here} top nodes", "what is free, and where"),
+        ("kubectl delete pod pod0 -n dra-tutorial", "its claim is pending again, the GPU free"),
         (f"kill -9 {pid or 'PID'}", "the service: nothing is lost, nothing doubled"),
     )
-    return tuple(f"{command:<41}  # {why}" if why else command for command, why in tried)
+    longest = max(len(command) for command, _ in tried)
+    return tuple(f"{command:<{longest}}  # {why}" for command, why in tried)
 
 
 def service_command(server: str, listen: str) -> Sequence[str]:
@@ -261,20 +274,34 @@ async def _ready(url: str, timeout: float) -> None:
             await asyncio.sleep(_FRAME / 2)
 
 
-def _free_port(wanted: int) -> int:
-    """The wanted port; without a wish the usual one, or any that is free."""
-    if wanted:
-        return wanted
-    for port in (_PREFERRED_PORT, 0):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            number: int = probe.getsockname()[1]
-            return number
-    raise OSError("no free port on 127.0.0.1")
+@contextmanager
+def service_port(wanted: int) -> Iterator[int]:
+    """The wanted port; without a wish the usual one, or any when that is taken. Two demos do not get the same."""
+    with (Path(tempfile.gettempdir()) / f"dra-extender-demo-{os.getuid()}.lock").open("a") as lock:
+        yield wanted or (_USUAL_PORT if _locked(lock) and _is_free(_USUAL_PORT) else _any_port())
+
+
+def _any_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        number: int = probe.getsockname()[1]
+        return number
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
+def _locked(file: IO[str]) -> bool:
+    """True when nobody else has the lock; it ends with the file."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def selector_problem(expression: str) -> str | None:
@@ -286,12 +313,35 @@ def selector_problem(expression: str) -> str | None:
     return None
 
 
-def _usable(directory: Path) -> Path:
-    """The directory, empty of what an earlier run left."""
-    directory.mkdir(parents=True, exist_ok=True)
-    for name in ("service.log", "kubeconfig"):
-        (directory / name).unlink(missing_ok=True)
-    return directory
+@contextmanager
+def claimed(wanted: Path) -> Iterator[Path]:
+    """The directory, empty of what an earlier demo left; one with a number after its name while another demo runs in
+    it. What leads to the cluster is gone afterwards, as the cluster is.
+    """
+    for number in itertools.count(1):
+        directory = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / "lock").open("w") as lock:
+            if not _locked(lock):
+                continue
+            (directory / "service.log").unlink(missing_ok=True)
+            try:
+                yield directory
+            finally:
+                (directory / "kubeconfig").unlink(missing_ok=True)
+            return
+
+
+def _explanations(cluster: EmbeddedCluster) -> dict[str, str]:
+    """By UID of a pod what the service last said of its waiting."""
+    events = cluster.store.list("events")
+    events.sort(key=lambda event: int(event["metadata"]["resourceVersion"]))
+    return {
+        event["involvedObject"]["uid"]: event["message"]
+        for event in events
+        if event.get("reportingComponent") == "dra-extender" and event.get("type") == "Warning"
+        if event["involvedObject"].get("kind") == "Pod"
+    }
 
 
 def _short(path: Path) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from app.demo.show import claimed, service_port
 from tests.support.patience import LONGEST
 
 pytestmark = pytest.mark.slow
@@ -28,16 +29,34 @@ def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:
     done = subprocess.run(demo(tmp_path, "--once"), cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "16 pods run, 2 wait and say why" in done.stdout
-    assert re.search(
-        r"unschedulable +- +- +as expected +0/4 nodes are available: 4 cannot allocate all claims", done.stdout
+    assert (
+        "dra-samples/unschedulable waits, as expected\n  claim no-such-gpu: 1 device asked for, none of 8"
+        in done.stdout
     )
+    assert not (tmp_path / "kubeconfig").exists()
+
+
+def test_a_second_demo_leaves_the_first_its_directory(tmp_path: Path) -> None:
+    wanted = tmp_path / "demo"
+    with claimed(wanted) as first, claimed(wanted) as second:
+        (first / "kubeconfig").touch()
+        (second / "kubeconfig").touch()
+        assert (first.name, second.name) == ("demo", "demo-2")
+    assert not any(tmp_path.rglob("kubeconfig")), "what leads to a cluster ends with it"
+    with claimed(wanted) as third:
+        assert third == first
 
 
 def test_once_fails_when_pods_stay_without_their_devices(tmp_path: Path) -> None:
     command = demo(tmp_path, "--once", "--devices", "1", "--timeout", "12")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
     assert done.returncode == 1
-    assert "not settled after 12 s: " in done.stdout and "dra-samples/matched-pair" in done.stdout
+    assert re.search(r"not settled after 12 s: dra-\S+/\S+", done.stdout)
+
+
+def test_two_demos_at_once_do_not_get_the_same_port() -> None:
+    with service_port(0) as first, service_port(0) as second, service_port(7777) as wanted:
+        assert len({first, second}) == 2 and wanted == 7777
 
 
 @pytest.fixture
@@ -66,7 +85,7 @@ def until(out: Path, pattern: str, count: int = 1) -> list[str]:
 def test_the_service_may_be_killed_while_the_demo_runs(running: tuple[subprocess.Popen[str], Path]) -> None:
     process, out = running
     (first,) = until(out, r"runs as process (\d+)")
-    until(out, r"dra-samples/unschedulable waits: 0/4")
+    until(out, r"dra-samples/unschedulable waits: claim no-such-gpu")
     os.kill(int(first), signal.SIGKILL)
     until(out, r"the service ended \(killed by SIGKILL\)")
     pids = until(out, r"runs as process (\d+)", 2)
