@@ -130,6 +130,10 @@ class Decisions:
         """Count work that somebody does to ask the next question. Raises Exhausted and Waiting."""
         self._lane.spend(units)
 
+    def contents(self, claims: Iterable[ResourceClaim]) -> tuple[bytes, ...]:
+        """What each claim asks for, to tell claims apart. Raises Exhausted and Waiting."""
+        return contents(claims, self._lane)
+
     def apart(self) -> Decisions:
         """The decisions on the same state, with a memory of their own: for questions about claims that nobody has made,
         which would push out what is remembered of those that somebody did.

@@ -98,18 +98,39 @@ class Toleration(Object, frozen=True, gc=False):
     toleration_seconds: int | None = None
 
 
-class NodeAffinity(Object, frozen=True, gc=False):
-    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-
-
 class Present(Object, frozen=True, gc=False):
     """Something of which only matters that it is there."""
 
 
+class NodeAffinity(Object, frozen=True, gc=False):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[Present, ...] = ()
+
+
+class PodAffinity(Object, frozen=True, gc=False):
+    """Or anti-affinity."""
+
+    required_during_scheduling_ignored_during_execution: tuple[Present, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[Present, ...] = ()
+
+
 class Affinity(Object, frozen=True, gc=False):
     node_affinity: NodeAffinity | None = None
-    pod_affinity: Present | None = None
-    pod_anti_affinity: Present | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Object, frozen=True, gc=False):
+    """`when_unsatisfiable` is DoNotSchedule or ScheduleAnyway."""
+
+    when_unsatisfiable: str = ""
+
+
+class Volume(Object, frozen=True, gc=False):
+    """Of a pod, as far as it may keep the pod from nodes."""
+
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
 
 
 class PodSchedulingGate(Object, frozen=True, gc=False):
@@ -128,7 +149,8 @@ class PodSpec(Object, frozen=True, gc=False):
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
-    topology_spread_constraints: tuple[Present, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
     termination_grace_period_seconds: int | None = None

@@ -8,7 +8,7 @@ differed when it was made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 from app.api.core import Node
@@ -56,26 +56,34 @@ class Overlay:
         """As if these plans had come true, one after the other. Left out are those that have come true already, and
         those that never will because somebody has one of their devices.
         """
-        found = self
-        for claim, allocation in plans:
-            uses = uses_of(allocation, shares=self._cluster.features.DRAConsumableCapacity)
-            if not found._is_decided(claim) and not any(found._is_taken(*use) for use in uses):
-                found = found._with(added={**found._added, identity(claim): uses})
-        return found
+        return self._counting(plans, lambda uses, free: uses if len(free) == len(uses) else None)
 
     def holding(self, plans: Iterable[Planned]) -> Overlay:
         """As if whatever is free of the devices of these plans were taken: device by device, because the others may
         become free later. Left out are plans of claims that have been decided.
         """
-        found = self
+        return self._counting(plans, lambda uses, free: free or None)
+
+    def _counting(self, plans: Iterable[Planned], counted: Callable[[Uses, Uses], Uses | None]) -> Overlay:
+        """`counted`: what is, of the uses of a plan and those of them that are free."""
+        added = dict(self._added)
+        taken: dict[DeviceID, set[str | None]] = {}
+        shares = self._cluster.features.DRAConsumableCapacity
         for claim, allocation in plans:
-            if found._is_decided(claim):
+            name, uses = identity(claim), uses_of(allocation, shares=shares)
+            if name in added or self._is_decided(claim):
                 continue
-            uses = uses_of(allocation, shares=self._cluster.features.DRAConsumableCapacity)
-            free = {use: used for use, used in uses.items() if not found._is_taken(*use)}
-            if free:
-                found = found._with(added={**found._added, identity(claim): free})
-        return found
+            free = {
+                use: used
+                for use, used in uses.items()
+                if not _is_used(taken.get(use[0], ()), use[1]) and not self._is_taken(*use)
+            }
+            found = counted(uses, free)
+            if found is not None:
+                added[name] = found
+                for device, share in found:
+                    taken.setdefault(device, set()).add(share)
+        return self._with(added=added) if len(added) > len(self._added) else self
 
     def without(self, claims: Iterable[ResourceClaim]) -> Overlay:
         """As if these claims were gone, with what they hold."""
@@ -129,7 +137,7 @@ class Overlay:
 
     def _is_taken(self, device: DeviceID, share: str | None) -> bool:
         """True when the device has an owner, or the share exists. Whether shares leave room the allocator has asked."""
-        return any(taken is None or taken == share for taken, _ in self._uses(device[:2]).get(device[2], ()))
+        return _is_used((taken for taken, _ in self._uses(device[:2]).get(device[2], ())), share)
 
     # --- the state --------------------------------------------------------------------------------------------------
 
@@ -186,3 +194,8 @@ class Overlay:
                 if device[:2] == pool:
                     found.setdefault(device[2], []).append((share, used))
         return found
+
+
+def _is_used(uses: Iterable[str | None], share: str | None) -> bool:
+    """True when one of the uses of a device is of the whole, or of this share."""
+    return any(used is None or used == share for used in uses)

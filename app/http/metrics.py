@@ -112,6 +112,7 @@ SPECS: tuple[Spec, ...] = (
     _read("binds_unfinished", "gauge", "failed binds that have not taken back what they wrote; the devices stay held"),
     _read("preemption_nominations", "gauge", "pods for which other pods make room, and devices are kept"),
     _read("preemption_victims_stuck", "gauge", "pods that were told to make room and did not go in time"),
+    _read("nominated_ahead", "gauge", "pods that are nominated ahead of kube-scheduler's queue and not bound yet"),
     _read("pods_known", "gauge", "pods that are remembered: those that wait, and those that use devices"),
     _read("events_queued", "gauge", "Kubernetes events waiting to be written"),
     _read(

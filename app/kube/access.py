@@ -92,6 +92,11 @@ def permissions_for_preemption() -> tuple[Permission, ...]:
     )
 
 
+def permissions_for_nominating() -> tuple[Permission, ...]:
+    """What it takes to nominate pods ahead of the queue."""
+    return (Permission("patch", "", "pods", "nominate pods ahead of the queue", "status"),)
+
+
 def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:
     """What the doorbell claim needs."""
     why = "wake pods that were refused"

@@ -14,9 +14,10 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from app.api.core import ObjectReference, Pod
+from app.api.core import ObjectReference, Pod, PodStatus
 from app.api.decoding import DecodeError, encode, to_builtins
 from app.api.errors import NotFoundError, UndecodableError
+from app.api.meta import Object
 from app.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from app.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
 from app.kube.discovery import Served
@@ -25,7 +26,30 @@ from app.kube.resources import PODS, Resource, resource_claims
 
 T = TypeVar("T")
 
+NOMINATOR = "dra-extender-nominator"
+"""Field manager of nominations ahead of the queue."""
+
 RING_ANNOTATION = "dra-extender.dev/rung"
+
+
+class _Managed(Object, frozen=True):
+    manager: str = ""
+    fields: dict[str, Any] = msgspec.field(default={}, name="fieldsV1")
+
+
+class _ManagedMeta(Object, frozen=True):
+    uid: str = ""
+    managed_fields: tuple[_Managed, ...] = ()
+
+
+class _NominatedPod(Object, frozen=True):
+    """As much of a pod as says who has nominated it."""
+
+    metadata: _ManagedMeta = _ManagedMeta()
+    status: PodStatus = PodStatus()
+
+
+_nominated = msgspec.json.Decoder(_NominatedPod)
 
 
 class Doorbell(msgspec.Struct, frozen=True):
@@ -154,6 +178,38 @@ class Writer:
             metadata["annotations"] = dict(annotations)
         body = msgspec.json.encode({"metadata": metadata, "status": to_builtins(status)})
         await self._client.patch(PODS.path(pod.metadata.namespace, pod.metadata.name, "status"), body, STRATEGIC_PATCH)
+
+    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
+        """Set status.nominatedNodeName, or take it away, if the pod is stored at this version. ConflictError otherwise.
+        The API server notes who has set the field (metadata.managedFields), and forgets it when somebody else changes
+        or clears it, as a binding does: nothing of it stays on the pod.
+        """
+        meta = pod.metadata
+        metadata = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        await self._client.request(
+            "PATCH",
+            PODS.path(meta.namespace, meta.name, "status"),
+            params={"fieldManager": NOMINATOR},
+            body=msgspec.json.encode({"metadata": metadata, "status": {"nominatedNodeName": node}}),
+            content_type=STRATEGIC_PATCH,
+        )
+
+    async def nominated_ahead(self, pod: Pod) -> str:
+        """The node that `nominate_pod` has set and nobody has changed since; empty when there is none."""
+        try:
+            data = await self._client.get(PODS.path(pod.metadata.namespace, pod.metadata.name))
+        except NotFoundError:
+            return ""
+        try:
+            found = _nominated.decode(data)
+        except (msgspec.DecodeError, ValueError) as problem:
+            raise UndecodableError(0, "Malformed", str(problem)) from None
+        same = found.metadata.uid == pod.metadata.uid
+        ours = any(
+            entry.manager == NOMINATOR and "f:nominatedNodeName" in entry.fields.get("f:status", {})
+            for entry in found.metadata.managed_fields
+        )
+        return found.status.nominated_node_name if same and ours else ""
 
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
         """Ask for the pod's end, if it still is the same one. DisruptionBudgetError when a budget forbids it, a

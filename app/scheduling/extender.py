@@ -44,6 +44,8 @@ from app.scheduling.limits import Limits
 from app.scheduling.nomination.nominations import Nominations
 from app.scheduling.nomination.nominator import Nominator
 from app.scheduling.outcomes import Silent
+from app.scheduling.planning.hints import Hint
+from app.scheduling.planning.planner import Planner
 from app.scheduling.pods import Pods
 from app.scheduling.ports import Clock, Observer, Ports, Workers
 from app.scheduling.preemption.terms import Terms
@@ -138,6 +140,16 @@ class Extender:
             observer,
             lambda: self._leading(),
         )
+        self._planner = Planner(
+            self.view,
+            ports,
+            self.reservations,
+            self._inquiries,
+            self.wakeups,
+            observer,
+            lambda: self._leading(),
+            self.nominations.__contains__,
+        )
         memory = Memory(
             wakeups=self.wakeups,
             reservations=self.reservations,
@@ -173,6 +185,11 @@ class Extender:
         """What could not be taken back as yet, and why."""
         return [*self.unfinished.problems, *self._clearer.problems]
 
+    @property
+    def hints(self) -> Sequence[Hint]:
+        """The pods that are nominated ahead of the queue."""
+        return list(self._planner.hints)
+
     def terms(self, pod: Pod) -> Terms | None:
         """On what terms the pod may preempt others at this moment; None: preemption is off."""
         return self._nominator.terms(pod) if self.view.limits.preemption != "off" else None
@@ -195,7 +212,11 @@ class Extender:
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         """Which nodes fit, and why the others do not."""
-        return await self._filter.filter(args)
+        self._planner.asked(args.Pod)
+        found = await self._filter.filter(args)
+        if not found.Error:
+            self._planner.answered(args.Pod, args.NodeNames or (), bool(found.NodeNames))
+        return found
 
     async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
         """Scores from 0 to 10 for nodes that filter let pass."""
@@ -229,6 +250,7 @@ class Extender:
         self._intake.apply(obj, after_gap=after_gap)
         if isinstance(obj, Pod):
             self._nominator.seen(obj)
+            self._planner.seen(obj)
             if obj.spec.node_name or obj.finished:
                 self._settle(obj.metadata.uid)
 
@@ -236,6 +258,7 @@ class Extender:
         """A deleted object."""
         self._intake.remove(obj)
         if isinstance(obj, Pod):
+            self._planner.gone(obj.metadata.uid)
             self._settle(obj.metadata.uid)
 
     def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
@@ -292,6 +315,7 @@ class Extender:
                 await self._nominator.restore()
             if self.view.limits.preemption != "off":
                 group.create_task(self._do_chores(self._nominator.work, CHORES_SECONDS), name="nominator")
+            group.create_task(self._planner.run(), name="planner")
 
     async def _do_chores(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:

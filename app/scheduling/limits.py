@@ -9,6 +9,8 @@ import msgspec
 PreemptionMode = Literal["off", "advise", "on"]
 PREEMPTION_MODES: Final[tuple[PreemptionMode, ...]] = ("off", "advise", "on")
 
+NominateMode = Literal["never", "auto", "always"]
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Defaults fit the scheduler configurations shipped with this project (bind: httpTimeout 30 s)."""
@@ -125,6 +127,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     preemption_lost_seconds: float = 5.0
     """A pod that does not fit on its nominated node so long after its victims are gone has lost its place there."""
+
+    nominate: NominateMode = "never"
+    """Whether pods are nominated ahead of kube-scheduler's queue for the node they fit on; `auto`: in clusters of
+    `nominate_from_nodes` nodes and more.
+    """
+
+    nominate_from_nodes: int = 1_000
+
+    nominate_preferring: bool = False
+    """Nominate also pods that prefer some nodes that they fit on: what they prefer has no say then."""
+
+    nominated_seconds: float = 10.0
+    """A pod that is nominated ahead of the queue and not bound within this time loses its nomination."""
 
     def may_clear_for(self, scheduler_name: str) -> bool:
         """Whether allocations of pods of this scheduler are ours to clear. Of all pods, when ours are not known."""

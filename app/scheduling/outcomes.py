@@ -188,6 +188,28 @@ PREEMPTION_VICTIMS: Final = Outcome[VictimResult](
     {"evicted": "", "forbidden": "by a PodDisruptionBudget, for now", "failed": "the API server did not let us"},
 )
 
+HintResult = Literal[
+    "made", "adopted", "failed", "bound", "elsewhere", "cleared", "withdrawn", "expired", "displaced", "gone"
+]
+
+HINTS: Final = Outcome[HintResult](
+    "nominations_ahead_total",
+    "nominations of pods ahead of the queue, and what became of them",
+    "result",
+    {
+        "made": "the pod has been nominated",
+        "adopted": "another replica had nominated the pod",
+        "failed": "the API server did not let us, or somebody else changed the pod at the same time",
+        "bound": "on the nominated node",
+        "elsewhere": "bound on another node",
+        "cleared": "kube-scheduler or somebody else has taken the nomination away",
+        "withdrawn": "the pod did not fit there any more",
+        "expired": "the pod was not bound in time",
+        "displaced": "a pod of higher priority was nominated for the devices",
+        "gone": "the pod was deleted",
+    },
+)
+
 ClaimReader = Literal["filter", "sweep"]
 
 CLAIM_READ_ERRORS: Final = Outcome[ClaimReader](
@@ -230,6 +252,7 @@ OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
     PREEMPTIONS,
     NOMINATIONS_ENDED,
     PREEMPTION_VICTIMS,
+    HINTS,
     CLAIM_READ_ERRORS,
     WORKER_ANSWERS,
 )

@@ -73,6 +73,16 @@ class PodWriter(Protocol):
         precondition is the pod's UID.
         """
 
+    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
+        """Set status.nominatedNodeName ahead of the queue, or take it away. The preconditions are the pod's UID and
+        resourceVersion. The field is noted under a name of its own, so that `nominated_ahead` knows it again.
+        """
+
+    async def nominated_ahead(self, pod: Pod) -> str:
+        """The node for which this pod, as it is stored now, was nominated by `nominate_pod`, whichever replica called
+        it; empty when it is not, or somebody else has nominated it.
+        """
+
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
         """POST an Eviction with the pod's UID as precondition. A budget that forbids it is a DisruptionBudgetError.
         `dry_run`: whether it would be allowed now.

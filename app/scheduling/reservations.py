@@ -1,19 +1,20 @@
 """Tentative plans between filter and bind: hints for other pods, never a promise of a device.
 
 kube-scheduler does not say which node it chose before it calls bind. Where that can be guessed (one node was left, or
-one was scored best), the plan for it is remembered for a few seconds, so that the next pod prefers a node where both
-fit.
+one was scored best, or the pod was nominated for one ahead of the queue), the plan for it is remembered for a few
+seconds, so that the next pod prefers a node where both fit.
 Correctness does not depend on any of this: bind decides again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from cachetools import TTLCache
 
 from app.api.resource import AllocationResult, ResourceClaim
+from app.devices.overlay import Planned
 from app.scheduling.ports import Clock
 
 
@@ -24,6 +25,11 @@ class Tentative(msgspec.Struct, frozen=True):
     node: str
     claims: tuple[ResourceClaim, ...]
     allocations: tuple[AllocationResult, ...]
+
+    @property
+    def planned(self) -> Iterator[Planned]:
+        """Each claim with what it would get."""
+        return zip(self.claims, self.allocations, strict=True)
 
 
 class Reservations:
@@ -38,8 +44,15 @@ class Reservations:
         self._plans[plan.pod_uid] = plan
 
     def drop(self, pod_uid: str) -> None:
-        """The pod is being bound, filtered anew, or gone."""
+        """The pod is being bound, filtered anew, not expected there any more, or gone."""
         self._plans.pop(pod_uid, None)
+
+    def get(self, pod_uid: str) -> Tentative | None:
+        return self._plans.get(pod_uid)
+
+    def all(self) -> Sequence[Tentative]:
+        """Those that have not ended, the oldest first."""
+        return list(self._plans.values())
 
     def others(self, pod_uid: str) -> dict[str, Sequence[Tentative]]:
         """The plans of all other pods by node."""

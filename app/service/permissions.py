@@ -18,6 +18,7 @@ from app.kube.access import (
     permissions_for_binding,
     permissions_for_extended_resources,
     permissions_for_lease,
+    permissions_for_nominating,
     permissions_for_preemption,
     permissions_for_readers,
     permissions_for_reading,
@@ -41,6 +42,8 @@ def needed(settings: Settings, served: Served) -> tuple[Permission, ...]:
             permissions += permissions_for_extended_resources()
         if settings.preemption == "on":
             permissions += permissions_for_preemption()
+        if settings.nominate != "never":
+            permissions += permissions_for_nominating()
     if settings.leader_election:
         permissions += permissions_for_lease(settings.namespace, settings.lease_name)
     if settings.insight_authorization:

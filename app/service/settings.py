@@ -31,7 +31,7 @@ from app.kube.writer import Doorbell
 from app.placement.expected import NOBODY, Expected
 from app.placement.policies import PolicyName
 from app.placement.strategy import Strategy
-from app.scheduling.limits import Limits, PreemptionMode
+from app.scheduling.limits import Limits, NominateMode, PreemptionMode
 from app.service import workloadfile
 from app.service.addresses import checked_address, is_loopback
 from app.service.scoring import ScoringStrategy, block, strategy
@@ -185,6 +185,18 @@ class Settings(BaseSettings):
         description="pods that lack nothing but devices take those of pods with lower priority: on; advise only says "
         "what would be done (docs/preemption.md)",
     )
+    nominate: NominateMode = Field(
+        "never",
+        description="nominate pods ahead of kube-scheduler's queue for the node they fit on, so that it looks at no "
+        "other one: never, always, or auto: on large clusters (docs/nomination.md)",
+    )
+    nominate_from_nodes: int = Field(
+        _DEFAULT_LIMITS.nominate_from_nodes, ge=1, description="how many nodes make a cluster large for nominate: auto"
+    )
+    nominate_preferring: bool = Field(
+        _DEFAULT_LIMITS.nominate_preferring,
+        description="nominate also pods with preferred affinity or soft topology spread, which have no say then",
+    )
     scheduler_names: str = Field(
         "",
         description="schedulers that call this service, comma separated: pods of others are not bound, their claims "
@@ -334,6 +346,9 @@ class Settings(BaseSettings):
             deallocate=self.deallocate,
             scheduler_names=_listed(self.scheduler_names),
             preemption=self.preemption,
+            nominate=self.nominate,
+            nominate_from_nodes=self.nominate_from_nodes,
+            nominate_preferring=self.nominate_preferring,
             worker_claim_seconds=self.worker_claim_seconds,
         )
 

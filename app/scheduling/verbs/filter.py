@@ -161,14 +161,19 @@ class Filter:
 
     async def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
         """Decide, and remember what later calls need."""
-        self._memory.reservations.drop(pod.metadata.uid)
-        found, open_ = await self._inquiries.decide(pod, lambda view: self._decide(view, pod, names))
+        reservations = self._memory.reservations
+        planned = reservations.get(pod.metadata.uid)
+        if planned is not None and names != (planned.node,):
+            reservations.drop(pod.metadata.uid)
+            planned = None
+        found, open_ = await self._inquiries.decide(pod, lambda view: self._decide(view, pod, names, planned))
         if not isinstance(found, _Decided):
             return found
         judgement = found.judgement
         if isinstance(found.subject, Subject) and found.offered:
             self._passed(found.subject, found.likely)
         else:
+            reservations.drop(pod.metadata.uid)
             self._refused(pod, found, names)
             if found.key and not judgement.error:
                 self._refusals.remember(
@@ -181,9 +186,12 @@ class Filter:
             return ExtenderFilterResult(Error=judgement.error)
         return self._result(pod, found.offered, judgement.refused, found.resolvable)
 
-    def _decide(self, view: View, pod: Pod, names: tuple[str, ...]) -> _Decided | ExtenderFilterResult:
+    def _decide(
+        self, view: View, pod: Pod, names: tuple[str, ...], planned: Tentative | None
+    ) -> _Decided | ExtenderFilterResult:
         """On one state. It may be begun several times: until all is decided nothing changes, but that placement learns
-        once what the pod looks like.
+        once what the pod looks like. `planned`: for the one node that is asked about, because the pod is nominated
+        there.
         """
         uid = pod.metadata.uid
         if uid in view.binding:
@@ -199,7 +207,8 @@ class Filter:
         if view.placement is not None and isinstance(subject, Subject):
             view.placement.learn(pod, typical(view, subject, names)[0])
         judgement = judge(view, subject, names)
-        offered = self._offers.choose(view, subject, judgement.fits, len(names), self._memory.reservations.others(uid))
+        others = self._memory.reservations.others(uid) if len(judgement.fits) > 1 else {}
+        offered = self._offers.choose(view, subject, judgement.fits, len(names), others)
         single = isinstance(subject, Subject) and len(offered) == 1
         return _Decided(
             generation=generation,
@@ -208,7 +217,7 @@ class Filter:
             subject=subject,
             judgement=judgement,
             offered=offered,
-            likely=expected(view, subject, offered[0]) if single and isinstance(subject, Subject) else None,
+            likely=planned or expected(view, subject, offered[0]) if single and isinstance(subject, Subject) else None,
             resolvable=self._resolvable(view, subject, judgement),
         )
 

@@ -5,7 +5,8 @@ choice than kube-scheduler gives itself by default, out of all nodes instead of 
 
 Promises: nodes with a better score (an earlier alternative of a prioritized list) come first; who is offered takes
 turns, so that no node is left out for long. With fewer than 100 fitting nodes everything is offered. What a placement
-policy would choose is always offered, and alone where the settings say so: then nobody can choose another one.
+policy would choose is always offered, and alone where the settings say so: then nobody can choose another one. Nodes on
+which other pods are expected are left out where they are equal to 100 others.
 
 Every offered node costs kube-scheduler a score of each of its plugins, and us a line in two messages: on 5,000 nodes
 that is most of what a pod costs. Nodes that fit and are not offered get no line: kube-scheduler takes them as it takes
@@ -57,7 +58,12 @@ class Offers:
         most = enough(asked, view.limits.offered_percent)
         placement = view.placement
         alone = placement is not None and placement.strategy.only_chosen
-        if (len(fits) <= most and not alone) or len(fits) < 2 or not isinstance(subject, Subject):
+        if len(fits) < 2 or not isinstance(subject, Subject):
+            return fits
+        if avoid and not view.decisions.scorer.concerns(subject.claims.pending):
+            others = [name for name in fits if name not in avoid]
+            fits = others if len(others) >= LEAST else fits
+        if len(fits) <= most and not alone:
             return fits
         scores = raw_scores(view, subject, fits)
         chosen = _chosen(view, subject, fits, scores, avoid) if has_policy(view, subject) else ""

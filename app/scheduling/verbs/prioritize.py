@@ -21,6 +21,9 @@ from app.scheduling.reservations import Reservations, Tentative
 from app.scheduling.view import View
 
 MOST = 10
+COMPARED = 32
+"""On so many nodes it is decided whether the pod fits beside others that are expected there; on more it is not asked.
+"""
 
 
 def prioritize(view: View, args: ExtenderArgs, reservations: Reservations | None) -> list[HostPriority]:
@@ -99,9 +102,9 @@ def raw_scores(view: View, subject: Subject, names: Sequence[str]) -> dict[str, 
 
 def _avoid_contested(view: View, reservations: Reservations, subject: Subject, scores: dict[str, int]) -> None:
     others = reservations.others(subject.pod.metadata.uid)
-    contested = [
-        name for name, plans in others.items() if name in scores and not _fits_beside(view, subject, name, plans)
-    ]
+    expected_on = [name for name in others if name in scores]
+    contested = expected_on[COMPARED:]
+    contested += [name for name in expected_on[:COMPARED] if not _fits_beside(view, subject, name, others[name])]
     if not contested:
         return
     if not any(scores.values()):
@@ -115,7 +118,7 @@ def _fits_beside(view: View, subject: Subject, name: str, plans: Iterable[Tentat
     pending = pending_on(subject, node) if node is not None else None
     if not isinstance(pending, Pending) or not pending.claims:
         return True
-    decided = [pair for plan in plans for pair in zip(plan.claims, plan.allocations, strict=True)]
+    decided = [pair for plan in plans for pair in plan.planned]
     after = view.decisions.over(view.overlay().beside(decided))
     try:
         return isinstance(after.plan(pending.claims, name), Plan)

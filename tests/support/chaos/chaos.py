@@ -17,6 +17,7 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
 - L3 no hold outlives its bind or the sight of its write, unless what was written cannot be taken back yet:
   `check_holds` after every step; none is left, and nothing is left to take back: `check`.
 - S11, L5, L6 what must hold when pods make room for others: `Preempting`.
+- S12, L7 what must hold when pods are nominated ahead of the queue: `Planning`.
 - L4 poisonous objects hinder nobody, crashes anywhere and permissions that go and come back leave nothing behind:
   `add_poison`, `spoil_claim`, `forbid`, `kill`, `check`.
 """
@@ -40,6 +41,7 @@ from app.scheduling.limits import Limits
 from app.scheduling.outcomes import BIND_RESULTS
 from tests.support.chaos.hardware import Hardware
 from tests.support.chaos.mishaps import Mishaps
+from tests.support.chaos.planning import Planning
 from tests.support.chaos.preempting import Preempting
 from tests.support.chaos.rules import Rules
 from tests.support.chaos.strangers import Strangers
@@ -79,6 +81,7 @@ class Chaos:
         self.told: list[str] = []
         """What the services have logged, once the run is over."""
         self.preempting = Preempting(world.api, seed)
+        self.planning = Planning(world.api, seed)
         extended = self.dice.random() < 0.5
         self.hardware = Hardware(world, self.dice)
         priority = self.preempting.priority
@@ -106,7 +109,7 @@ class Chaos:
         """The replica of this number; the first one is the leader, as far as making room for pods is concerned."""
         workers = VirtualWorkers(lambda _: self.lots.choice(WORKING)) if self.narrow else None
         limits = NARROW if self.narrow else LIMITS
-        limits = limits if index else self.preempting.limits(limits)
+        limits = limits if index else self.planning.limits(self.preempting.limits(limits))
         service = self.world.service(lag=self.dice.choice(LAGS), limits=limits, workers=workers)
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
@@ -144,6 +147,12 @@ class Chaos:
         before = copy.deepcopy(args)
         if self.dice.random() < 0.1:
             await self.rank(service, args)
+        named = pod.status.nominated_node_name
+        first = ExtenderArgs(Pod=pod, NodeNames=(named,))
+        if self.planning.on and named in names and (await service.extender.filter(first)).NodeNames:
+            self.counts["tried where nominated"] += 1
+            service.spawn(service.bind(pod, named))
+            return
         answer = await service.extender.filter(args)
         if answer.NodeNames and self.dice.random() < 0.7:
             await self.rank(service, args)
@@ -170,9 +179,10 @@ class Chaos:
         """What a scheduler does with a pod that fits nowhere: it says so and waits for the bell."""
         if not self.exists(pod):
             return
-        if not pod.status.conditions:
+        named = "" if self.planning.on and not self.preempting.on else pod.status.nominated_node_name
+        if not pod.status.conditions or named != pod.status.nominated_node_name:
             condition = Condition(type="PodScheduled", status="False", reason="Unschedulable")
-            status = msgspec.structs.replace(pod.status, conditions=(condition,))
+            status = msgspec.structs.replace(pod.status, conditions=(condition,), nominated_node_name=named)
             pod = self.world.api.put(msgspec.structs.replace(pod, status=status))
         self.refused[pod.metadata.uid] = (rung, pod)
 
@@ -193,6 +203,7 @@ class Chaos:
             if service.client.dead:
                 await self.replace(index)
         self.check_holds()
+        self.world.api.violations += self.planning.overlaps(self.services[0])
 
     async def do(self, action: str) -> None:
         simple = {
@@ -285,6 +296,7 @@ class Chaos:
             if service.counted(BIND_RESULTS, "broken"):
                 wrong.append("a bind has ended in an internal error")
         wrong += self.preempting.check(self.services[0])
+        wrong += self.planning.check(self.services[0])
         for pod in self.workload.pending():
             for service in self.services:
                 if nodes := (await service.filter(pod)).NodeNames:

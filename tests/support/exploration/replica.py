@@ -113,6 +113,12 @@ class Ports:
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
         raise AssertionError("nobody is evicted here")
 
+    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
+        raise AssertionError("nobody is nominated here")
+
+    async def nominated_ahead(self, pod: Pod) -> str:
+        raise AssertionError("nobody is nominated here")
+
     def record_event(self, *args: Any, **named: Any) -> None:
         """For people."""
 

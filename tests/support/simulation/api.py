@@ -49,6 +49,8 @@ class Api:
         """Objects that nobody of ours can decode as they are stored now."""
         self.sites: set[str] = set()
         """Names of all nodes that ever were: pools of these names are theirs."""
+        self.nominated_ahead: dict[str, str] = {}
+        """By UID of the pod: the node that it was nominated for ahead of the queue, last."""
         self.protected: set[str] = set()
         """Names of pods that a budget keeps from being evicted."""
         self.evicted: list[str] = []

@@ -308,6 +308,31 @@ class Client:
 
         await self._call("patch_pod_status", commit)
 
+    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
+        def commit() -> None:
+            stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
+            if stored is None:
+                raise NotFoundError(404, "NotFound", pod.metadata.key)
+            same = stored.metadata.uid == pod.metadata.uid
+            if not same or stored.metadata.resource_version != pod.metadata.resource_version:
+                raise ConflictError(409, "Conflict", pod.metadata.key)
+            patched = strategy.with_pod_status(stored, {"nominatedNodeName": node or ""})
+            if node:
+                self.api.nominated_ahead[pod.metadata.uid] = node
+            if patched != stored:
+                self.api.put(patched, "nominate_pod" if node else "withdraw_pod")
+
+        await self._call("nominate_pod", commit)
+
+    async def nominated_ahead(self, pod: Pod) -> str:
+        def read() -> str:
+            stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))
+            named = stored.status.nominated_node_name if stored is not None else ""
+            return named if named == self.api.nominated_ahead.get(pod.metadata.uid) else ""
+
+        result: str = await self._call("nominated_ahead", read)
+        return result
+
     async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
         def commit() -> None:
             stored: Pod | None = self.api.objects.get((Pod, pod.metadata.key))

@@ -1,0 +1,354 @@
+"""Who is nominated ahead of kube-scheduler's queue, for which node, and for how long.
+
+Promises
+- Pods come in kube-scheduler's order, as many as will be bound in the next seconds; what those before a pod would take
+  counts as taken for it, and each decision is made in counted turns of the event loop.
+- A pod is nominated only where it fits now, as far as devices, resources, taints and labels of the node tell. Where it
+  does not any more, or is not bound in time, the nomination is taken back within seconds.
+- Nobody else's nomination is touched, and none of preemption's.
+- Nothing depends on it: a nomination that is wrong, late or missing costs kube-scheduler one ordinary cycle.
+- Only the leader nominates. A new one goes on with what the old one has left on pods.
+
+Rules: Kubernetes 1.36, evaluateNominatedNode and handleSchedulingFailure of pkg/scheduler/schedule_one.go; KEP-5278.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+from cachetools import LRUCache, TTLCache
+
+from app.api.core import Pod
+from app.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
+from app.api.times import parse_time
+from app.scheduling.inquiries import Inquiries
+from app.scheduling.outcomes import HINTS, HintResult
+from app.scheduling.pauses import Pauses
+from app.scheduling.planning.choosing import Chooser
+from app.scheduling.planning.eligibility import objection
+from app.scheduling.planning.hints import Hint, Hints
+from app.scheduling.planning.occupancy import Occupancy
+from app.scheduling.planning.pace import Pace
+from app.scheduling.planning.queue import Queue
+from app.scheduling.planning.withdrawals import UNSEEN_SECONDS, Withdrawals
+from app.scheduling.ports import Observer, PodWriter
+from app.scheduling.reservations import Reservations
+from app.scheduling.view import View
+from app.scheduling.wakeups import Wakeups
+from app.unexpected import unexpected
+
+log = structlog.get_logger(__name__)
+
+PAUSE_SECONDS: Final = 0.02
+"""At least so long between two looks at the queue,"""
+WAIT_SECONDS: Final = 0.5
+"""and at most."""
+BATCH: Final = 16
+"""Pods that are nominated with requests at the same time."""
+PORTION: Final = 32
+"""Hints that are looked after in one turn."""
+QUEUED_SECONDS: Final = 0.1
+"""A pod that has come just now is probably tried before it could be nominated."""
+TRIED_SECONDS: Final = 5.0
+"""So long after it was tried a pod is about to be bound, unless it was refused."""
+LOOK_SECONDS: Final = 1.5
+"""How often it is decided again whether a pod fits where it is nominated."""
+LEFT_SECONDS: Final = 2.0
+"""So long kube-scheduler, or the binding, gets to clear a nomination that was of no use."""
+FAILURES: Final = 3
+"""A pod that was nominated in vain so often is left alone: something keeps it away that is not looked at here."""
+REMEMBERED: Final = 20_000
+STAY_ON: Final = 0.9
+"""With this part of the nodes from which it is on, it stays on."""
+
+_API: Final = ""
+
+
+class Planner:
+    """One per service. Tell it of pods and calls at all times; `run` it while this replica leads."""
+
+    def __init__(
+        self,
+        view: View,
+        ports: PodWriter,
+        reservations: Reservations,
+        inquiries: Inquiries,
+        wakeups: Wakeups,
+        observer: Observer,
+        leading: Callable[[], bool],
+        makes_room: Callable[[str], bool],
+    ) -> None:
+        """`makes_room`: true for pods that have a nomination of preemption's."""
+        clock, limits = view.clock, view.limits
+        self.hints = Hints(reservations)
+        self._view = view
+        self._ports = ports
+        self._observer = observer
+        self._leading = leading
+        self._makes_room = makes_room
+        self._reservations = reservations
+        self._queue = Queue()
+        self._pace = Pace(clock)
+        self._occupancy = Occupancy()
+        self._chooser = Chooser(view, inquiries, wakeups, self._occupancy, self.hints)
+        self._withdrawals = Withdrawals(view, ports)
+        self._pauses: Pauses[str] = Pauses(clock, limits)
+        self._failures: LRUCache[str, int] = LRUCache(REMEMBERED)
+        self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
+        """By UID: the version of the pod that is not the stored one any more."""
+        self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=clock.monotonic)
+        self._callers: set[str] = set()
+        self._idle = False
+        """True when a nomination has expired and no scheduler has asked about any pod since."""
+        self._follows = limits.nominate != "never"
+        self._is_on = False
+        self._news = asyncio.Event()
+
+    # --- what happens -----------------------------------------------------------------------------------------------
+
+    def seen(self, pod: Pod) -> None:
+        """A version of a pod."""
+        if not self._follows:
+            return
+        uid = pod.metadata.uid
+        self._occupancy.put(pod)
+        if pod.spec.node_name or self._view.pods.leaving(uid):
+            self._settle(uid, pod.spec.node_name)
+            return
+        self._queue.put(uid, pod.spec.priority, self._created(pod))
+        hint = self.hints.get(uid)
+        if hint is not None:
+            self._compare(hint, pod)
+        self._news.set()
+
+    def gone(self, uid: str) -> None:
+        """The pod is deleted."""
+        if self._follows:
+            self._occupancy.drop(uid)
+            self._settle(uid, "")
+
+    def asked(self, pod: Pod) -> None:
+        """A scheduler tries the pod."""
+        self._idle = False
+        if self._follows:
+            self._callers.add(pod.spec.scheduler_name)
+            self._tried[pod.metadata.uid] = True
+
+    def answered(self, pod: Pod, names: Sequence[str], fits: bool) -> None:
+        """The pod fits on some of these nodes, or on none. With one name it may be asked about others at once."""
+        uid = pod.metadata.uid
+        hint = self.hints.get(uid)
+        if not self._follows or (hint is not None and tuple(names) == (hint.node,)):
+            return
+        if hint is not None:  # popped before it was nominated, or did not fit there for what only kube-scheduler knows
+            self._end(hint, "cleared", after=LEFT_SECONDS)
+        if not fits:
+            self._tried.pop(uid, None)
+            self._queue.again(uid, self._view.clock.wall().timestamp())
+
+    def _created(self, pod: Pod) -> float:
+        created = parse_time(pod.metadata.creation_timestamp or "")
+        return (created or self._view.clock.wall()).timestamp()
+
+    def _settle(self, uid: str, node: str) -> None:
+        """The pod does not wait any more: it is bound, or will not be."""
+        if node and uid in self._queue:
+            self._pace.bound()
+        self._queue.drop(uid)
+        self._tried.pop(uid, None)
+        self._withdrawals.drop(uid)
+        hint = self.hints.drop(uid)
+        if hint is not None:
+            self._occupancy.give_up(uid)
+            self._observer.count(HINTS, "gone" if not node else "bound" if node == hint.node else "elsewhere")
+        self._news.set()
+
+    def _compare(self, hint: Hint, pod: Pod) -> None:
+        """What has become of the nomination, as the pod says."""
+        named = pod.status.nominated_node_name
+        if named == hint.node:
+            hint.seen = True
+        elif hint.seen or named:
+            self._forget(hint, "cleared")
+            self._failed(hint.uid)
+
+    # --- work -------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self.hints.clear()
+        self._withdrawals.clear()
+        await self.restore()
+        while self._follows or len(self.hints) or len(self._withdrawals):
+            try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+            self._news.clear()
+            try:
+                await self.work()
+            except Exception as problem:
+                unexpected("chores", problem)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def restore(self) -> None:
+        """Go on with what another replica, or an earlier process, has left on pods."""
+        for pod in self._view.pods:
+            if pod.status.nominated_node_name and not pod.spec.node_name and not self._makes_room(pod.metadata.uid):
+                await self._adopt(pod)
+
+    async def _adopt(self, pod: Pod) -> None:
+        uid, now = pod.metadata.uid, self._view.clock.monotonic()
+        try:
+            node = await self._ports.nominated_ahead(pod)
+        except ApiError as error:
+            log.info("it is not known who has nominated a pod", pod=pod.metadata.key, error=repr(error))
+            return
+        if node and node == pod.status.nominated_node_name:
+            self._observer.count(HINTS, "adopted")
+            self.hints.put(
+                Hint(uid=uid, priority=pod.spec.priority, node=node, plan=None, since=now, looked=0.0, seen=True)
+            )
+            self._occupancy.expect(pod, node)
+
+    async def work(self) -> None:
+        """Look after the nominations there are, then make new ones."""
+        self._switch()
+        self._chooser.begin()
+        await self._look_after()
+        if self._is_on and not self._idle and self._pauses.over(_API):
+            await self._nominate()
+        if self._leading():
+            await self._withdrawals.work()
+
+    def _switch(self) -> None:
+        limits, nodes = self._view.limits, len(self._view.cluster.nodes)
+        least = limits.nominate_from_nodes * (STAY_ON if self._is_on else 1.0)
+        self._is_on = limits.nominate == "always" or (limits.nominate == "auto" and nodes >= least)
+        if not self._is_on:
+            for hint in self.hints:
+                self._end(hint, "withdrawn")
+
+    async def _look_after(self) -> None:
+        for number, hint in enumerate(self.hints, start=1):
+            if number % PORTION == 0:
+                await asyncio.sleep(0)
+            if self.hints.get(hint.uid) is hint and hint.uid not in self._view.binding:
+                await self._tend(hint)
+
+    async def _tend(self, hint: Hint) -> None:
+        view, uid, now = self._view, hint.uid, self._view.clock.monotonic()
+        pod = view.pods.get(uid)
+        if pod is None:
+            self._settle(uid, "")
+        elif self._makes_room(uid):
+            self._forget(hint, "cleared")
+        elif now - hint.since >= view.limits.nominated_seconds:
+            self._idle = self._idle or uid not in self._tried
+            self._end(hint, "expired")
+            self._failed(uid)
+        elif not hint.seen and now - hint.since >= UNSEEN_SECONDS:
+            self._end(hint, "withdrawn")
+        elif now - hint.looked >= LOOK_SECONDS:
+            plan = await self._chooser.again(pod, hint.node)
+            if self.hints.get(uid) is not hint:
+                return
+            if plan is None:
+                self._end(hint, "withdrawn")
+            else:
+                hint.plan, hint.looked = plan, now
+                self._put(hint)
+
+    # --- new ones ---------------------------------------------------------------------------------------------------
+
+    async def _nominate(self) -> None:
+        batch: list[tuple[Pod, Hint]] = []
+        for uid in self._queue.first(self._pace.ahead()):
+            pod = self._view.pods.get(uid)
+            if pod is None or not self._may_be_nominated(pod) or not self._leading():
+                continue
+            plan = await self._chooser.choose(pod)
+            if plan is None or not self._may_be_nominated(pod):
+                continue
+            now = self._view.clock.monotonic()
+            hint = Hint(uid=uid, priority=pod.spec.priority, node=plan.node, plan=plan, since=now, looked=now)
+            self._put(hint)
+            self._occupancy.expect(pod, plan.node)
+            batch.append((pod, hint))
+            if len(batch) == BATCH:
+                await asyncio.gather(*(self._send(*each) for each in batch))
+                batch.clear()
+        await asyncio.gather(*(self._send(*each) for each in batch))
+
+    def _put(self, hint: Hint) -> None:
+        """With its plan as it is now."""
+        for displaced in self._chooser.displaced(hint):
+            if displaced.uid in self._view.binding:
+                displaced.plan = None  # the bind has decided for itself
+            else:
+                self._end(displaced, "displaced")
+        self.hints.put(hint)
+
+    def _may_be_nominated(self, pod: Pod) -> bool:
+        view, uid = self._view, pod.metadata.uid
+        if uid in self.hints or uid in self._tried or uid in self._withdrawals or uid in view.binding:
+            return False
+        if uid not in self._queue or self._makes_room(uid) or not self._is_ours(pod) or not view.uses_devices(pod):
+            return False
+        if self._stale.get(uid) == pod.metadata.resource_version:
+            return False
+        if self._failures.get(uid, 0) >= FAILURES or not self._pauses.over(uid):
+            return False
+        if view.clock.wall().timestamp() - self._queue.since(uid) < QUEUED_SECONDS:
+            return False
+        return objection(pod, preferring=view.limits.nominate_preferring) is None
+
+    def _is_ours(self, pod: Pod) -> bool:
+        """True for pods of the schedulers that call us: those of the settings, or else those that have."""
+        return pod.spec.scheduler_name in (self._view.limits.scheduler_names or self._callers)
+
+    async def _send(self, pod: Pod, hint: Hint) -> None:
+        uid = hint.uid
+        if not self._leading() or self.hints.get(uid) is not hint:
+            self._forget(hint, "failed")
+            return
+        try:
+            await self._ports.nominate_pod(pod, hint.node)
+        except (ConflictError, NotFoundError):
+            self._stale[uid] = pod.metadata.resource_version
+            self._forget(hint, "failed")
+        except ApiError as error:
+            self._pauses.failed(_API)
+            self._forget(hint, "failed")
+            if isinstance(error, OutcomeUnknownError):
+                self._withdrawals.put(uid, hint.node, doubtful=True)
+            log.warning("a pod was not nominated ahead of the queue", pod=pod.metadata.key, error=repr(error))
+        else:
+            self._pauses.forget(_API)
+            self._observer.count(HINTS, "made")
+
+    # --- the end ----------------------------------------------------------------------------------------------------
+
+    def _end(self, hint: Hint, how: HintResult, after: float = 0.0) -> None:
+        """The pod's nomination has to go."""
+        if self._forget(hint, how):
+            self._withdrawals.put(hint.uid, hint.node, after=after)
+
+    def _forget(self, hint: Hint, how: HintResult) -> bool:
+        """Nothing is expected of the hint any more. False when that was so before."""
+        if self.hints.get(hint.uid) is not hint:
+            return False
+        self.hints.drop(hint.uid)
+        self._occupancy.give_up(hint.uid)
+        self._chooser.freed()
+        self._observer.count(HINTS, how)
+        self._news.set()
+        return True
+
+    def _failed(self, uid: str) -> None:
+        self._pauses.failed(uid)
+        self._failures[uid] = self._failures.get(uid, 0) + 1

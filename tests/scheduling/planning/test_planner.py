@@ -1,0 +1,273 @@
+"""Pods are nominated ahead of the queue: who, for which node, and until when."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from app.api.core import Node, Pod
+from app.api.errors import ConflictError, OutcomeUnknownError, UnreachableError
+from app.api.resource import ResourceClaim
+from tests.support.scheduling.planning import ALWAYS, KubeScheduler, ended, nominated, waiting, with_devices
+from tests.support.simulation.world import World
+
+
+async def test_pods_that_wait_are_nominated_for_nodes_with_room_for_all_of_them(world: World) -> None:
+    world.add(*with_devices(n1=2, n2=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    for name in "abc":
+        world.add(*waiting(name))
+    await world.settle(1.0)
+    assert sorted(nominated(world).values()) == ["n1", "n1", "n2"]
+
+
+async def test_a_nominated_pod_is_bound_on_its_node_with_one_look_at_one_node(world: World) -> None:
+    world.add(*with_devices(n1=2, n2=2))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    for name in "abcd":
+        world.add(*waiting(name))
+    await world.settle(1.0)
+    expected = nominated(world)
+    scheduler = KubeScheduler(world, service)
+    assert sorted(await scheduler.drain()) == ["a", "b", "c", "d"]
+    assert {pod.metadata.name: pod.spec.node_name for pod in world.api.all(Pod)} == expected
+    assert scheduler.calls == [(name, 1) for name in "abcd"]
+    await world.settle(1.0)
+    assert ended(service) == {"made": 4, "bound": 4}
+
+
+async def test_nothing_is_nominated_where_the_setting_says_never(world: World) -> None:
+    world.add(*with_devices(n1=2))
+    service = world.service(limits=msgspec.structs.replace(ALWAYS, nominate="never"))
+    service.start()
+    world.add(*waiting("a"))
+    await world.settle(2.0)
+    assert nominated(world) == {}
+    assert "nominate_pod" not in service.client.calls
+
+
+async def test_auto_begins_with_as_many_nodes_as_it_says_and_ends_below(world: World) -> None:
+    world.add(*with_devices(n1=2, n2=2))
+    service = world.service(limits=msgspec.structs.replace(ALWAYS, nominate="auto", nominate_from_nodes=3))
+    service.start()
+    world.add(*waiting("a"))
+    await world.settle(2.0)
+    assert nominated(world) == {}
+    world.add(*with_devices(n3=2)[1:])
+    await world.settle(2.0)
+    assert set(nominated(world)) == {"a"}
+    world.api.drop(world.api.objects[Node, "n3"])
+    await world.settle(2.0)
+    assert nominated(world) == {}
+
+
+async def test_those_of_higher_priority_get_the_devices_although_they_came_later(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("low", 1))
+    await world.settle(1.0)
+    assert nominated(world) == {"low": "n1"}
+    world.add(*waiting("high", 2))
+    await world.settle(1.0)
+    assert nominated(world) == {"high": "n1"}
+    assert ended(service) == {"made": 2, "displaced": 1}
+
+
+async def test_a_pod_that_fits_nowhere_is_not_nominated(world: World) -> None:
+    world.add(*with_devices(n1=2, n2=2))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("devices", count=3), *waiting("cpu", cpu="9"))
+    await world.settle(5.0)
+    assert nominated(world) == {}
+    assert "nominate_pod" not in service.client.calls
+
+
+async def test_cpu_of_nodes_is_counted_with_that_of_pods_that_are_nominated_there(world: World) -> None:
+    world.add(*with_devices(n1=4, n2=4))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    for name in "abc":
+        world.add(*waiting(name, cpu="5"))
+    await world.settle(1.0)
+    assert sorted(nominated(world).values()) == ["n1", "n2"]
+
+
+async def test_a_nomination_is_withdrawn_when_the_devices_are_taken_by_somebody_else(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    assert nominated(world) == {"a": "n1"}
+    world.add(*waiting("b"))
+    assert await service.bind(world.api.pod("b"), "n1") == ""
+    await world.settle(3.0)
+    assert nominated(world) == {}
+    assert ended(service) == {"made": 1, "withdrawn": 1}
+
+
+@pytest.mark.parametrize("change", ["cordoned", "gone", "full"])
+async def test_a_nomination_is_withdrawn_when_the_node_will_not_do_any_more(world: World, change: str) -> None:
+    world.add(*with_devices(n1=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("a", cpu="5"))
+    await world.settle(1.0)
+    assert nominated(world) == {"a": "n1"}
+    node: Node = world.api.objects[Node, "n1"]
+    if change == "gone":
+        world.api.drop(node)
+    elif change == "cordoned":
+        world.api.put(msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=True)))
+    else:
+        (_, pod) = waiting("b", cpu="5")
+        assert isinstance(pod, Pod)
+        spec = msgspec.structs.replace(pod.spec, node_name="n1", resource_claims=())
+        world.add(msgspec.structs.replace(pod, spec=spec))
+    await world.settle(3.0)
+    assert nominated(world) == {}
+
+
+async def test_a_pod_that_is_not_bound_in_time_loses_its_nomination_until_a_scheduler_asks(world: World) -> None:
+    world.add(*with_devices(n1=2))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("a"))
+    await world.settle(ALWAYS.nominated_seconds + 2.0)
+    assert nominated(world) == {}
+    assert ended(service) == {"made": 1, "expired": 1}
+    await world.settle(60.0)
+    assert nominated(world) == {}
+    world.add(*waiting("b"), *waiting("c"))
+    assert await KubeScheduler(world, service).attempt("b") == "n1"
+    await world.settle(1.0)
+    assert set(nominated(world)) == {"a"}
+
+
+async def test_a_pod_that_something_else_keeps_from_the_node_falls_back_in_the_same_cycle(world: World) -> None:
+    world.add(*with_devices(n1=1, n2=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    (node,) = nominated(world).values()
+    other = {"n1": "n2", "n2": "n1"}[node]
+    scheduler = KubeScheduler(world, service)
+    scheduler.keeps_away["a"] = {node}
+    assert await scheduler.attempt("a") == other
+    await world.settle(5.0)
+    assert nominated(world) == {}
+    assert "withdraw_pod" not in [operation for operation, _ in world.api.log]
+
+
+async def test_a_pod_that_kube_scheduler_refuses_again_and_again_is_left_alone(world: World) -> None:
+    world.add(*with_devices(n1=1, n2=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("a"))
+    scheduler = KubeScheduler(world, service)
+    scheduler.keeps_away["a"] = {"n1", "n2"}
+    for _ in range(100):
+        await world.settle(2.0)
+        await scheduler.attempt("a")
+    assert nominated(world) == {}
+    assert ended(service) == {"made": 3, "cleared": 3}
+
+
+async def test_what_others_have_nominated_stays(world: World) -> None:
+    world.add(*with_devices(n1=1, n2=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    claim, pod = waiting("a")
+    assert isinstance(pod, Pod)
+    world.add(claim, msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name="n9")))
+    await world.settle(20.0)
+    assert nominated(world) == {"a": "n9"}
+    assert "nominate_pod" not in service.client.calls
+
+
+async def test_a_new_leader_goes_on_with_what_the_old_one_has_left(world: World) -> None:
+    world.add(*with_devices(n1=1, n2=1))
+    first = world.service(limits=ALWAYS)
+    first.start()
+    world.add(*waiting("a"), *waiting("b"))
+    await world.settle(1.0)
+    left = nominated(world)
+    assert len(left) == 2
+    await first.kill()
+    gone = world.api.pod("b").status.nominated_node_name
+    world.api.drop(world.api.objects[Node, gone])
+    second = world.service(limits=ALWAYS)
+    second.start()
+    await world.settle(3.0)
+    assert nominated(world) == {"a": left["a"]}
+    assert ended(second) == {"adopted": 2, "withdrawn": 1}
+    scheduler = KubeScheduler(world, second)
+    assert await scheduler.attempt("a") == left["a"]
+    assert scheduler.calls == [("a", 1)]
+
+
+async def test_with_the_setting_turned_off_what_is_left_is_withdrawn(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    first = world.service(limits=ALWAYS)
+    first.start()
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    await first.kill()
+    second = world.service(limits=msgspec.structs.replace(ALWAYS, nominate="never"))
+    second.start()
+    await world.settle(3.0)
+    assert nominated(world) == {}
+
+
+async def test_a_pod_that_somebody_changes_at_the_same_time_is_nominated_later(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    service.client.fail("nominate_pod", ConflictError(409, "Conflict"))
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    assert nominated(world) == {}
+    world.api.put(world.api.pod("a"))
+    await world.settle(1.0)
+    assert nominated(world) == {"a": "n1"}
+
+
+async def test_a_nomination_whose_fate_is_not_known_is_taken_back(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    service.client.fail("nominate_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=3.0)
+    world.add(*waiting("a"))
+    await world.settle(8.0)
+    assert ended(service)["failed"] == 1
+    assert [operation for operation, _ in world.api.log if "withdraw" in operation] == ["withdraw_pod"]
+
+
+async def test_a_withdrawal_that_fails_is_tried_again(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    service.client.fail("nominate_pod", UnreachableError(0, "Unreachable"))
+    world.api.drop(world.api.objects[Node, "n1"])
+    await world.settle(15.0)
+    assert nominated(world) == {}
+
+
+async def test_a_claim_that_two_pods_share_is_planned_once(world: World) -> None:
+    world.add(*with_devices(n1=2, n2=2))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    claim, pod = waiting("a")
+    assert isinstance(claim, ResourceClaim) and isinstance(pod, Pod)
+    meta = msgspec.structs.replace(claim.metadata, owner_references=())
+    other = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, name="b", uid="uid-b"))
+    world.add(msgspec.structs.replace(claim, metadata=meta), pod, other)
+    await world.settle(1.0)
+    assert len(nominated(world)) == 1
