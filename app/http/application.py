@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.http.clients import Clients
+from app.http.forwarding import Forwarding
 from app.http.health import Health, health_router
 from app.http.metrics import Metrics
 from app.http.protocol import PROBES
@@ -44,12 +45,14 @@ def create_app(
     health: Health | None = None,
     insight: Iterable[APIRouter] = (),
     readers: Readers | None = None,
+    forwarding: Forwarding | None = None,
 ) -> Application:
     """The application of the verbs' address; with `health` and `insight` it serves those too. `clients` may call the
-    verbs, `readers` read everything else but the probes: without them, all.
+    verbs, `readers` read everything else but the probes: without them, all. `forwarding` asks the leader where this
+    replica does not lead.
     """
     app = _application("extender verbs")
-    made = make_verbs(verbs, Terms(unavailable, metrics, max_body, clients or Clients()))
+    made = make_verbs(verbs, Terms(unavailable, metrics, max_body, clients or Clients(), forwarding))
     app.verbs = {
         "/scheduler/filter": made.filter,
         "/scheduler/prioritize": made.prioritize,

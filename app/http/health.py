@@ -1,7 +1,8 @@
 """Probes and version: `/livez`, `/readyz`, `/version`, `/metrics`. Probes are open to everybody.
 
-Live means that the process can still do its work; ready means that it may decide now: everything was listed once,
-every kind is being watched, and this replica leads. Both say why not, as JSON that people and probes can read.
+Live means that the process can still do its work; ready means that it could decide now: everything was listed once,
+every kind is being watched, and a call that comes here is answered, by this replica or by the leader that it asks. Both
+say why not, as JSON that people and probes can read.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
 
     @router.get("/readyz", responses={503: {"model": Report, "description": "some check fails"}})
     async def readyz(response: Response) -> Report:
-        """Does this replica serve the verbs now?"""
+        """Are calls of the verbs answered here now, by this replica or by the leader that it asks?"""
         return report(health.ready(), response)
 
     @router.get("/version", responses=REFUSALS)

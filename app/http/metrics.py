@@ -31,13 +31,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0)
 
 VerbName = Literal["filter", "prioritize", "preempt", "bind", "advise"]
-VerbResult = Literal["ok", "error", "malformed", "forbidden", "unavailable", "broken"]
+VerbResult = Literal["ok", "error", "malformed", "forbidden", "forwarded", "unavailable", "broken"]
 
 VERB_RESULTS: dict[VerbResult, str] = {
     "ok": "",
     "error": "the answer says what is wrong",
     "malformed": "the request cannot be understood",
     "forbidden": "the client is not one of the allowed ones",
+    "forwarded": "the leader was asked",
     "unavailable": "no decision may be made now",
     "broken": "a bug",
 }
@@ -93,7 +94,9 @@ SPECS: tuple[Spec, ...] = (
     ),
     Spec("bind_step_duration_seconds", "histogram", "steps of a bind", ("step",), values=_pairs(outcomes.STEPS)),
     Spec("event_loop_lag_seconds", "histogram", "how late the event loop runs what is due; long means it is blocked"),
-    _read("ready", "gauge", "1 when the verbs are served"),
+    _read(
+        "ready", "gauge", "1 when calls of the verbs are answered here: by this replica, or by the leader that it asks"
+    ),
     _read("leader", "gauge", "1 when this replica holds the lease, or when there is no election"),
     _read("objects", "gauge", "objects known from the watches", "kind"),
     _read("undecodable_objects", "gauge", "objects that cannot be understood and are left out", "kind"),

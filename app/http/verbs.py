@@ -3,9 +3,10 @@
 Promises towards kube-scheduler (extender protocol v1, as its client in pkg/scheduler/extender.go reads it): success is
 status 200 and one JSON value with its length; whatever is wrong with a request is said in the protocol's own terms
 where it has any (filter and bind: `Error`), otherwise by a status that is not 200 (prioritize and preempt have no
-error field); a client that is not allowed gets 403 and no decision; while this replica must not decide it answers 503
-and closes the connection, so that the next call can reach another. No request, however wrong, leads to a 500 or
-disturbs another. A client that hangs up does not stop its bind.
+error field); a client that is not allowed gets 403 and no decision; where replicas forward calls, one that does not
+lead answers as the leader does; while no decision may be made it answers 503 and closes the connection, so that the
+next call can reach another. No request, however wrong, leads to a 500 or disturbs another. A client that hangs up does
+not stop its bind.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from app.api.extender import (
 )
 from app.http.answers import Answer, BodyTooLargeError, DisconnectedError, problem, read_body, send_answer
 from app.http.clients import Clients
+from app.http.forwarding import MISDIRECTED, Forwarding, is_forwarded
 from app.http.metrics import Metrics, VerbName, VerbResult
 from app.unexpected import unexpected
 
@@ -66,13 +68,14 @@ Described = tuple[VerbResult, dict[str, object]]
 
 class Terms(msgspec.Struct, frozen=True):
     """What all verbs of a service have in common: why no decision may be made now (empty when it may), where answers
-    are counted, the largest body in bytes, and who may call.
+    are counted, the largest body in bytes, who may call, and who asks the leader where this replica does not lead.
     """
 
     unavailable: Callable[[], str]
     metrics: Metrics
     max_body: int
     clients: Clients
+    forwarding: Forwarding | None = None
 
 
 class Verb(Generic[A, R]):
@@ -119,9 +122,15 @@ class Verb(Generic[A, R]):
         stranger = self._terms.clients.refusal(scope.get("state", {}))
         if stranger:
             return problem(403, stranger), "forbidden"
+        forwarded = is_forwarded(scope)
+        if self._terms.forwarding is not None and not forwarded:
+            answer = await self._terms.forwarding.answer(scope, body)
+            if answer is not None:
+                return answer, "forwarded"
         reason = self._terms.unavailable()
         if reason:
-            return problem(503, f"dra-extender: {reason}", close=True), "unavailable"
+            status = MISDIRECTED if forwarded else 503
+            return problem(status, f"dra-extender: {reason}", close=True), "unavailable"
         try:
             args = decode(self._args, body)
         except DecodeError as mistake:

@@ -119,6 +119,7 @@ def permissions_for_lease(namespace: str, name: str) -> tuple[Permission, ...]:
         Permission("create", group, "leases", why, namespace=namespace),
         Permission("get", group, "leases", why, namespace=namespace, name=name),
         Permission("update", group, "leases", why, namespace=namespace, name=name),
+        Permission("watch", group, "leases", "follow who leads", namespace=namespace, name=name),
     )
 
 

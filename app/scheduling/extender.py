@@ -325,6 +325,10 @@ class Extender:
             except Exception as problem:
                 unexpected("chores", problem)
 
+    async def settle(self, seconds: float) -> None:
+        """Wait for binds that are under way, for at most this long. They go on."""
+        await self._binder.settle(seconds)
+
     async def drain(self, seconds: float) -> int:
         """Let binds that are under way end, for at most this long. How many did not."""
         left = await self._binder.drain(seconds)

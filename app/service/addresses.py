@@ -13,6 +13,17 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]") or "0.0.0.0", int(port)
 
 
+def reachable(host: str, port: int) -> str:
+    """Host and port as they stand in a URL: of "host", "v6" or "host:port"; the port is this one where none is said."""
+    try:
+        if ipaddress.ip_address(host).version == 6:
+            return f"[{host}]:{port}"
+    except ValueError:
+        if ":" in host:
+            return host
+    return f"{host}:{port}"
+
+
 def is_loopback(address: str) -> bool:
     """True when only this machine can reach the address."""
     host = split_address(address)[0]

@@ -67,6 +67,7 @@ class Engine:
         self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.wakeups.pods, self._report_waiting)
         self._diagnose = settings.diagnose and not settings.advise_only
         self._known = asyncio.Event()
+        self._warm = False
         self.sink = ClusterSink(self.cluster, self.extender, self.audit, self._known.is_set)
         budgets = settings.preemption != "off"
         self.watches = Watches(client, served, self.sink, budgets=budgets, on_synced=self._synced)
@@ -91,10 +92,19 @@ class Engine:
         """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
         self.extender.fence(leading)
 
+    @property
+    def warming(self) -> str:
+        """What is still to be done before the first call is answered as fast as the others; empty when it is done."""
+        return "" if self._warm else "not warm: looking at nodes and pods"
+
     def lead(self, leading: bool) -> None:
         """From now on this replica decides, and wakes and clears without a caller; or it stops doing so."""
         self._leading = leading
         self._turn.set()
+
+    async def settle(self, seconds: float) -> None:
+        """Until binds under way are done, no longer than that; they go on."""
+        await self.extender.settle(seconds)
 
     async def drain(self, seconds: float) -> None:
         """Until binds under way are done, no longer than that."""
@@ -129,6 +139,7 @@ class Engine:
         except Exception as problem:  # decisions will look by themselves
             unexpected("inventory", problem)
         self._memory.keep()
+        self._warm = True
 
     async def _audit(self) -> None:
         """Before everything was listed there is nothing to say."""

@@ -1,12 +1,12 @@
 """What the service says about itself to probes and to `/version`.
 
-Promises: live as long as the work can go on, whatever the API server does; ready exactly while the gate is open. The
-checks beside it name each kind of objects that is not followed.
+Promises: live as long as the work can go on, whatever the API server does; ready while this replica could decide and
+calls that come to it are answered. The checks beside it name who leads, and each kind of objects that is not followed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from app.http.health import Check
 from app.service.gate import Gate
@@ -25,12 +25,20 @@ class Health:
         return [Check(name="tasks", ok=not failure, problem=failure)]
 
     def ready(self) -> Sequence[Check]:
-        reason = self._gate.unavailable()
+        reason = self._gate.unready()
         engine = self._status.engine
         return [
             Check(name="verbs", ok=not reason, problem=reason),
+            *self._leader(),
             *(engine.following.checks() if engine is not None else ()),
         ]
+
+    def _leader(self) -> Iterator[Check]:
+        """A standby is fine where calls are forwarded."""
+        status, leads = self._status, self._gate.leads()
+        if status.elects:
+            said = "" if leads else f"{status.leader or 'nobody'} leads"
+            yield Check(name="leader", ok=leads or status.forwards, problem=said)
 
     @property
     def kubernetes(self) -> tuple[str, str, str]:

@@ -13,9 +13,10 @@ from pathlib import Path
 from fastapi import FastAPI
 
 from app.http.crowds import Crowds
+from app.http.forwarding import Peer
 from app.http.protocol import ConnectionLimits
 from app.http.server import HttpServer
-from app.http.tls import Certificates
+from app.http.tls import Certificates, PeerCertificates
 from app.service.addresses import split_address
 from app.service.settings import Settings
 
@@ -30,7 +31,7 @@ class Listeners:
         self.insight_url = ""
         self._settings = settings
         self._crowds = crowds
-        self._certificates: list[Certificates] = []
+        self._certificates: list[Certificates | PeerCertificates] = []
         self._servers: list[HttpServer] = []
 
     async def start(self, verbs: FastAPI, insight: FastAPI | None) -> None:
@@ -51,10 +52,26 @@ class Listeners:
                 await server.stop()
             raise
 
-    async def stop_verbs(self) -> None:
-        """No new calls; those that run may end within the grace period."""
+    @property
+    def port(self) -> int:
+        """Of the verbs, once they are served."""
+        return self._servers[0].port
+
+    def peer(self) -> Peer:
+        """How this replica asks another: it shows the certificate with which it serves, and believes the authorities of
+        its clients.
+        """
+        settings = self._settings
+        if not (settings.tls_cert and settings.tls_key):
+            return Peer(lambda: None)
+        certificates = PeerCertificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+        self._certificates.append(certificates)
+        return Peer(lambda: certificates.newest, settings.peer_name)
+
+    async def stop_verbs(self, seconds: float) -> None:
+        """No new calls; those that run may end within these seconds."""
         for server in self._servers[:1]:
-            await server.stop()
+            await server.stop(seconds)
 
     async def stop(self, seconds: float) -> None:
         """Everything else: questions that run may end within these seconds."""
@@ -78,8 +95,9 @@ class Listeners:
         settings = self._settings
         if not (settings.tls_cert and settings.tls_key):
             return None
-        self._certificates.append(Certificates(settings.tls_cert, settings.tls_key, client_ca))
-        return self._certificates[-1].context
+        certificates = Certificates(settings.tls_cert, settings.tls_key, client_ca)
+        self._certificates.append(certificates)
+        return certificates.context
 
     def _listen(self, app: FastAPI, address: str, tls: ssl.SSLContext | None) -> None:
         host, port = split_address(address)

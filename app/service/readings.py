@@ -14,7 +14,7 @@ from app.unexpected import counts
 
 def readings(status: Status, gate: Gate) -> Iterator[Reading]:
     """All of them; those of the engine once there is one."""
-    yield Reading("ready", float(not gate.unavailable()))
+    yield Reading("ready", float(not gate.unready()))
     yield Reading("leader", float(status.leading))
     if status.engine is not None:
         yield from status.engine.following.readings()

@@ -1,8 +1,8 @@
 """The composition root, and the life of what it wires: start, stop and kill.
 
-`Service` promises: it listens at once and answers 503 until it may decide; `stop` hands back what it holds (running
-binds finish within the grace period, the lease is released), `kill` does none of that, as a crash would. Several
-services can live in one process.
+`Service` promises: it listens at once and answers 503 until it may decide or can ask who does; `stop` hands over at
+once (not ready, the lease is released) and answers calls for as long as they may still come; running binds finish
+within the grace period. `kill` does none of that, as a crash would. Several services can live in one process.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from fastapi import FastAPI
 from app.http.application import create_app, create_insight_app
 from app.http.clients import Clients
 from app.http.crowds import Crowds
+from app.http.forwarding import Forwarding
 from app.http.insight import insight_router
 from app.http.metrics import Metrics
 from app.http.readers import Readers
@@ -35,10 +36,16 @@ from app.version import VERSION
 log = structlog.get_logger(__name__)
 
 
+HANDOVER_SECONDS = 0.5
+"""So long the lease waits for binds under way: most take some hundredths of a second, and then no two replicas bind at
+a time. New calls wait meanwhile."""
+
+
 class _Running(NamedTuple):
     """What there is between `start` and the end."""
 
     client: KubeClient
+    forwarding: Forwarding | None
     supervision: Supervision
     task: asyncio.Task[None]
 
@@ -50,7 +57,7 @@ class Service:
         """`own_process`: nothing else of importance lives in this process, so its memory may be tuned for us."""
         self.settings = settings
         self.metrics = Metrics()
-        self.status = Status(elects=settings.leader_election)
+        self.status = Status(elects=settings.leader_election, forwards=bool(settings.advertise))
         self.gate = Gate(self.status)
         self.insight = Insight(self.status)
         self.health = Health(self.status, self.gate)
@@ -80,7 +87,8 @@ class Service:
         client = await KubeClient.connect(self.settings.client)
         self.status.server = client.server
         try:
-            await self._listeners.start(*self._applications(client))
+            forwarding = Forwarding(self.gate, self._listeners.peer()) if self.settings.advertise else None
+            await self._listeners.start(*self._applications(client, forwarding))
         except BaseException:
             await client.close()
             raise
@@ -88,9 +96,18 @@ class Service:
         log.info("listening", verbs=self.url, insight=self.insight_url, version=VERSION, api_server=client.server)
         chores = (self._listeners.renew_certificate, lambda: observe_lag(self.metrics.lagged))
         supervision = Supervision(
-            client, self.settings, self.metrics, self.status, chores=chores, own_process=self._own_process
+            client,
+            self.settings,
+            self.metrics,
+            self.status,
+            fit=self.gate.fit,
+            lease=self.settings.lease(self._listeners.port),
+            chores=chores,
+            own_process=self._own_process,
         )
-        self._running = _Running(client, supervision, asyncio.create_task(supervision.run(), name="service"))
+        self._running = _Running(
+            client, forwarding, supervision, asyncio.create_task(supervision.run(), name="service")
+        )
 
     async def wait(self) -> None:
         """Until the service fails, which is a bug; the log names it."""
@@ -98,27 +115,32 @@ class Service:
             await asyncio.wait([self._running.task])
 
     async def until_ready(self, timeout: float = 60.0) -> None:
-        """Until the verbs are served. Raises TimeoutError naming what is missing."""
+        """Until calls of the verbs are answered. Raises TimeoutError naming what is missing."""
         try:
             async with asyncio.timeout(timeout):
-                while self.gate.unavailable():
+                while self.gate.unready():
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise TimeoutError(f"not ready after {timeout:g} s: {self.gate.unavailable()}") from None
+            raise TimeoutError(f"not ready after {timeout:g} s: {self.gate.unready()}") from None
 
     async def stop(self) -> None:
-        """Stop accepting, let running binds finish, release the lease, end everything. What waits for others to finish
-        takes no longer than the grace period, all of it together: who kills processes counts from the signal.
+        """Hand over at once, answer calls as long as some may come, let running binds finish, end everything. What
+        waits takes no longer than the grace period, all of it together: who kills processes counts from the signal.
         """
-        if self.gate.closed:
+        if self.gate.leaving:
             return
-        self.gate.close()
+        self.gate.leave()
         log.info("stopping")
         clock = asyncio.get_running_loop().time
-        deadline = clock() + self.settings.shutdown_grace
-        await self._listeners.stop_verbs()
+        started = clock()
+        deadline = started + self.settings.shutdown_grace
         if self._running is not None:
-            await self._running.supervision.hand_over(max(0.0, deadline - clock()))
+            await self._running.supervision.hand_over(min(HANDOVER_SECONDS, self.settings.shutdown_grace / 2))
+        await asyncio.sleep(max(0.0, started + self.settings.shutdown_linger - clock()))
+        self.gate.close()
+        await self._listeners.stop_verbs(max(0.0, deadline - clock()))
+        if self._running is not None:
+            await self._running.supervision.drain(max(0.0, deadline - clock()))
         await self._listeners.stop(max(0.0, deadline - clock()))
         await self._end()
         log.info("stopped")
@@ -134,13 +156,15 @@ class Service:
     async def _end(self) -> None:
         if self._running is None:
             return
-        client, supervision, task = self._running
+        client, forwarding, supervision, task = self._running
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await supervision.drain(0)
+        if forwarding is not None:
+            await forwarding.close()
         await client.close()
 
-    def _applications(self, client: KubeClient) -> tuple[FastAPI, FastAPI | None]:
+    def _applications(self, client: KubeClient, forwarding: Forwarding | None) -> tuple[FastAPI, FastAPI | None]:
         """That of the verbs, and that of insight where it has an address of its own."""
         router = insight_router(self.insight)
         separate = bool(self.settings.insight_listen)
@@ -154,5 +178,6 @@ class Service:
             health=None if separate else self.health,
             insight=() if separate else (router,),
             readers=readers,
+            forwarding=forwarding,
         )
         return verbs, create_insight_app(self.health, self.metrics, (router,), readers) if separate else None

@@ -33,7 +33,8 @@ from app.placement.policies import PolicyName
 from app.placement.strategy import Strategy
 from app.scheduling.limits import Limits, NominateMode, PreemptionMode
 from app.service import workloadfile
-from app.service.addresses import checked_address, is_loopback
+from app.service.addresses import checked_address, reachable
+from app.service.exposure import require_peers, require_protection
 from app.service.scoring import ScoringStrategy, block, strategy
 from app.workers.limits import WorkerLimits
 
@@ -107,7 +108,14 @@ class Settings(BaseSettings):
     keep_alive: int = Field(
         120, ge=1, description="seconds an idle connection is kept; kube-scheduler keeps its own for 90"
     )
-    shutdown_grace: Seconds = Field(30.0, description="seconds that running binds get to finish on shutdown")
+    shutdown_grace: Seconds = Field(
+        30.0, description="seconds that shutting down may take: calls are answered, running binds finish"
+    )
+    shutdown_linger: float = Field(
+        0.0,
+        ge=0,
+        description="seconds of these in which new calls are still answered: until a Service sends none here",
+    )
 
     kubeconfig: str = Field(
         "", description="kubeconfig file; empty: $KUBECONFIG, then the pod's service account, then ~/.kube/config"
@@ -119,7 +127,17 @@ class Settings(BaseSettings):
 
     namespace: str = Field("dra-system", description="namespace of the lease and the doorbell claim")
     identity: str = Field("", description="name of this replica; empty: host name and process id")
-    leader_election: bool = Field(False, description="only the replica that holds the lease serves the verbs")
+    leader_election: bool = Field(False, description="only the replica that holds the lease decides")
+    advertise: str = Field(
+        "",
+        description="address at which other replicas reach the verbs of this one, the pod's IP for example; with it "
+        "calls that reach a replica which does not lead are forwarded, and it is ready all the same",
+    )
+    peer_name: str = Field(
+        "",
+        description="name in the certificate of every replica, as a server and as a client: they forward calls to each "
+        "other with tls_cert, and believe tls_client_ca",
+    )
     lease_name: str = Field("dra-extender", description="name of the lease")
     lease_duration: Seconds = Field(15.0, description="seconds after which another replica may take an unrenewed lease")
     renew_deadline: Seconds = Field(10.0, description="seconds without renewal after which the leader stops")
@@ -260,34 +278,13 @@ class Settings(BaseSettings):
             raise ValueError("preemption on needs a service that binds: with advise_only it can be advise or off")
         if self.placement_workload is not None:
             self._expected = workloadfile.read(self.placement_workload)
-        self._require_protection()
+        require_protection(self)
+        require_peers(self)
+        if self.shutdown_linger >= self.shutdown_grace:
+            raise ValueError("shutdown_grace must exceed shutdown_linger")
         if not self.lease_duration > self.renew_deadline > self.retry_period:
             raise ValueError("lease_duration must exceed renew_deadline, which must exceed retry_period")
         return self
-
-    def _require_protection(self) -> None:
-        """Raises ValueError when anybody beyond this machine could call the verbs or read tokens and nobody has asked
-        for that.
-        """
-        insight = self.insight_authorization and self.insight_listen
-        if insight and not is_loopback(insight) and not self.tls_cert and not self.allow_plain_http:
-            raise ValueError(
-                f"insight_listen {insight} is reachable from outside and has no TLS for the tokens that "
-                "insight_authorization asks for: set tls_cert and tls_key, or allow_plain_http if something else "
-                "protects it"
-            )
-        if is_loopback(self.listen):
-            return
-        if not self.tls_cert and not self.allow_plain_http:
-            raise ValueError(
-                f"listen {self.listen} is reachable from outside and has no TLS: set tls_cert, tls_key and "
-                "tls_client_ca, or allow_plain_http if something else protects it"
-            )
-        if self.tls_cert and not self.tls_client_ca and not self.allow_any_client:
-            raise ValueError(
-                f"listen {self.listen} is reachable from outside and asks clients for no certificate: set "
-                "tls_client_ca, or allow_any_client if something else protects it"
-            )
 
     @property
     def replica(self) -> str:
@@ -300,8 +297,9 @@ class Settings(BaseSettings):
 
     @property
     def client_names(self) -> frozenset[str]:
-        """Of the clients that may call the verbs; empty = all."""
-        return _listed(self.allowed_clients)
+        """Of the clients that may call the verbs, other replicas included; empty = all."""
+        allowed = _listed(self.allowed_clients)
+        return allowed | _listed(self.peer_name) if allowed else allowed
 
     @property
     def client(self) -> ClientSettings:
@@ -309,12 +307,14 @@ class Settings(BaseSettings):
             server=self.server, kubeconfig=self.kubeconfig, context=self.context, timeout=self.api_timeout
         )
 
-    @property
-    def lease(self) -> LeaseSettings:
+    def lease(self, port: int) -> LeaseSettings:
+        """`port`: at which the verbs are served."""
+        scheme = "https" if self.tls_cert else "http"
         return LeaseSettings(
             namespace=self.namespace,
             name=self.lease_name,
             identity=self.replica,
+            address=f"{scheme}://{reachable(self.advertise, port)}" if self.advertise else "",
             lease_duration=self.lease_duration,
             renew_deadline=self.renew_deadline,
             retry_period=self.retry_period,

@@ -21,6 +21,8 @@ class Status:
 
     elects: bool = False
     """True when replicas elect a leader: a setting."""
+    forwards: bool = False
+    """True when calls that come here while another replica leads are forwarded to it: a setting."""
     server: str = ""
     """URL of the API server; empty until its credentials were read."""
     served: Served = NOTHING

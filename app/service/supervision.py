@@ -16,7 +16,7 @@ import structlog
 from app.http.metrics import Metrics
 from app.kube.client import KubeClient
 from app.kube.discovery import Served
-from app.kube.lease import LeaderElection
+from app.kube.lease import LeaderElection, LeaseSettings
 from app.service.apiversion import until_served, until_withdrawn
 from app.service.engine import Engine
 from app.service.permissions import missing_until_granted, needed
@@ -43,13 +43,18 @@ class Supervision:
         metrics: Metrics,
         status: Status,
         *,
+        fit: Callable[[], bool],
+        lease: LeaseSettings,
         chores: Sequence[Chore] = (),
         own_process: bool = False,
     ) -> None:
+        """`fit`: whether this replica could lead."""
         self._client = client
         self._settings = settings
         self._metrics = metrics
         self._status = status
+        self._fit = fit
+        self._lease = lease
         self._chores = chores
         self._own_process = own_process
 
@@ -67,10 +72,14 @@ class Supervision:
             log.exception("the service cannot go on", problem=self._status.failure)
 
     async def hand_over(self, seconds: float) -> None:
-        """Let binds under way end, no longer than that, then leave the lease to another replica."""
-        await self.drain(seconds)
-        if self._status.election is not None:
-            await self._status.election.release()
+        """Leave the lease to another replica, where there is one: once binds under way have ended, or after so many
+        seconds. Binds that take longer go on.
+        """
+        if self._status.election is None:
+            return
+        if self._status.engine is not None and self._status.leading:
+            await self._status.engine.settle(seconds)
+        await self._status.election.release()
 
     async def drain(self, seconds: float) -> None:
         """Until binds under way have ended, no longer than that; then they end as in a crash."""
@@ -102,9 +111,10 @@ class Supervision:
         if not self._settings.leader_election:
             lead(True)
             return
-        election = LeaderElection(self._client, self._settings.lease, on_change=lead)
+        election = LeaderElection(self._client, self._lease, on_change=lead, fit=self._fit)
         self._status.election = election
-        engine.fence(lambda: election.leading)
+        # What began before the lease was given back may end: the lease is for order.
+        engine.fence(lambda: election.leading or election.released)
         group.create_task(election.run())
 
     async def _check_permissions(self, served: Served) -> None:

@@ -66,6 +66,7 @@ class Extender:
             "DRA_EXTENDER_KUBECONFIG": str(kubeconfig),
             "DRA_EXTENDER_NAMESPACE": "dra-system",
             "DRA_EXTENDER_IDENTITY": identity,
+            "DRA_EXTENDER_SHUTDOWN_LINGER": "0",  # no endpoints lead here
             **(settings or {}),
         }
         self.process: subprocess.Popen[bytes] | None = None

@@ -11,7 +11,8 @@ from aiohttp import web
 
 from app.kube.client import KubeClient
 from app.kube.lease import LeaderElection, LeaseSettings
-from tests.support.kube.scripted import ScriptedServer
+from tests.support.kube.scripted import Lines, ScriptedServer
+from tests.support.patience import LONGEST, until
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/dra-system/leases"
 PATH = COLLECTION + "/dra-extender"
@@ -198,3 +199,128 @@ async def test_releasing_leaves_anothers_lease_alone(store: LeaseStore, client: 
     await second.step()
     await first.release()
     assert store.spec["holderIdentity"] == "b"
+
+
+# --- fit to lead, and where ------------------------------------------------------------------------------------------
+
+
+async def test_a_candidate_that_could_not_do_the_work_neither_takes_the_lease_nor_asks_for_it(
+    server: ScriptedServer, store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    settings = LeaseSettings("dra-system", "dra-extender", "a")
+    election = LeaderElection(client, settings, fit=lambda: False, clock=clock)
+    await election.step()
+    assert (election.leading, store.lease, server.asked) == (False, None, [])
+
+
+async def test_a_leader_that_cannot_do_the_work_any_more_gives_the_lease_back_and_competes_again_later(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    able, changes = [True], list[bool]()
+    settings = LeaseSettings("dra-system", "dra-extender", "a")
+    election = LeaderElection(client, settings, on_change=changes.append, fit=lambda: bool(able), clock=clock)
+    await election.step()
+    able.clear()
+    await election.step()
+    assert (election.leading, store.spec["holderIdentity"]) == (False, "")
+    able.append(True)
+    await election.step()
+    assert changes == [True, False, True]
+
+
+async def test_the_lease_says_where_its_holder_serves_and_keeps_what_others_wrote_on_it(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    first = LeaderElection(
+        client, LeaseSettings("dra-system", "dra-extender", "a", "https://10.0.0.1:8443"), clock=clock
+    )
+    second = candidate(client, clock, "b")
+    await first.step()
+    assert store.lease is not None
+    store.lease["metadata"]["annotations"]["somebody"] = "else"
+    await first.step()
+    await second.step()
+    assert (first.address, second.address) == ("", "https://10.0.0.1:8443")
+    await first.release()
+    assert store.lease["metadata"]["annotations"] == {"somebody": "else"}
+    await second.step()
+    await first.step()
+    assert (second.leading, first.holder, first.address) == (True, "b", "")
+
+
+# --- seeing what happens ---------------------------------------------------------------------------------------------
+
+SLOW = LeaseSettings("dra-system", "dra-extender", "b", "", LONGEST, LONGEST, LONGEST)
+"""Nothing that is seen in time is seen by asking from time to time."""
+
+
+def event(holder: str, version: int, kind: str = "MODIFIED") -> dict[str, Any]:
+    lease = {"metadata": {"name": "dra-extender", "resourceVersion": str(version)}, "spec": {"holderIdentity": holder}}
+    return {"type": kind, "object": lease}
+
+
+async def test_a_lease_that_is_given_back_is_taken_when_the_watch_shows_it(
+    server: ScriptedServer, store: LeaseStore, client: KubeClient, watch_lines: Lines
+) -> None:
+    store.store(event("a", 1)["object"])
+    given_back = asyncio.Event()
+    server.on("GET", COLLECTION, watch_lines(event("", 2), hold=True, gate=given_back), watch=True)
+    second = LeaderElection(client, SLOW)
+    running = asyncio.create_task(second.run())
+    await until(lambda: second.holder == "a")
+    store.store(event("", 2)["object"])
+    given_back.set()
+    await until(lambda: second.leading)
+    (watched,) = (asked for asked in server.asked if asked.query.get("watch"))
+    assert watched.query["fieldSelector"] == "metadata.name=dra-extender"
+    await ended(running)
+
+
+async def test_a_lease_is_taken_when_it_expires_and_not_at_the_next_look(
+    server: ScriptedServer, store: LeaseStore, client: KubeClient, watch_lines: Lines
+) -> None:
+    server.on("GET", COLLECTION, watch_lines(hold=True), watch=True)
+    store.store(event("a", 1)["object"])
+    second = LeaderElection(client, msgspec.structs.replace(SLOW, lease_duration=0.2))
+    running = asyncio.create_task(second.run())
+    await until(lambda: second.leading)
+    await ended(running)
+
+
+async def test_what_the_watch_tells_late_does_not_replace_what_is_known(
+    server: ScriptedServer, store: LeaseStore, client: KubeClient, watch_lines: Lines
+) -> None:
+    store.store(event("a", 1)["object"])
+    store.version = 6
+    store.store(event("a", 7)["object"])
+    late = [event("", 5), event("x", 6), event("c", 8)]
+    gate = asyncio.Event()
+    server.on("GET", COLLECTION, watch_lines(*late, hold=True, gate=gate), watch=True)
+    second = LeaderElection(client, SLOW)
+    running = asyncio.create_task(second.run())
+    await until(lambda: second.holder == "a")
+    heard, news = list[str](), second.news()
+    gate.set()
+    await news
+    heard.append(second.holder)
+    assert (heard, second.leading) == (["c"], False)
+    await ended(running)
+
+
+async def test_a_line_that_cannot_be_read_ends_the_watch_and_nothing_else(
+    server: ScriptedServer, store: LeaseStore, client: KubeClient, watch_lines: Lines
+) -> None:
+    store.store(event("a", 1)["object"])
+    quick = msgspec.structs.replace(SLOW, retry_period=0.01)
+    answers = watch_lines(b"nonsense\n"), watch_lines(event("c", 9), hold=True)
+    server.on("GET", COLLECTION, *answers, watch=True)
+    second = LeaderElection(client, quick)
+    running = asyncio.create_task(second.run())
+    await until(lambda: len([asked for asked in server.asked if asked.query.get("watch")]) == 2)
+    assert not running.done()
+    await ended(running)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

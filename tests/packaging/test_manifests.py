@@ -98,9 +98,48 @@ def test_the_settings_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings.tls_client_ca
 
 
+def test_a_rollout_starts_a_replica_before_it_ends_one_and_a_drain_leaves_one() -> None:
+    (deployment,) = documents("extender/deployment.yaml")
+    assert deployment["spec"]["strategy"] == {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    (budget,) = documents("extender/poddisruptionbudget.yaml")
+    assert selects(budget["spec"]["selector"], EXTENDER)
+    assert 0 < budget["spec"]["minAvailable"] < deployment["spec"]["replicas"]
+
+
+def test_replicas_are_spread_over_nodes_and_zones_and_can_run_on_one() -> None:
+    spread = EXTENDER["spec"]["topologySpreadConstraints"]
+    assert {each["topologyKey"] for each in spread} == {"kubernetes.io/hostname", "topology.kubernetes.io/zone"}
+    assert all(selects(each["labelSelector"], EXTENDER) for each in spread)
+    assert {each["whenUnsatisfiable"] for each in spread} == {"ScheduleAnyway"}
+
+
+def test_kubelet_waits_longer_than_a_replica_takes_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    settings = load()
+    assert EXTENDER["spec"]["terminationGracePeriodSeconds"] > settings.shutdown_grace > settings.shutdown_linger > 1
+    assert "lifecycle" not in CONTAINER, "SIGTERM is enough"
+
+
+def test_replicas_reach_each_other_and_are_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    (advertised,) = (entry for entry in CONTAINER["env"] if entry["name"] == "DRA_EXTENDER_ADVERTISE")
+    assert advertised["valueFrom"] == {"fieldRef": {"fieldPath": "status.podIP"}}
+    name = ENVIRONMENT["DRA_EXTENDER_PEER_NAME"]
+    (certificate,) = (
+        each for each in documents("cert-manager/certificates.yaml") if name in each["spec"].get("dnsNames", ())
+    )
+    assert set(certificate["spec"]["usages"]) == {"server auth", "client auth"}
+    assert certificate["spec"]["secretName"] == EXTENDER["spec"]["volumes"][0]["secret"]["secretName"]
+    for variable, value in (ENVIRONMENT | {"DRA_EXTENDER_ADVERTISE": "fd00::1"}).items():
+        monkeypatch.setenv(variable, value)
+    settings = load()
+    assert name in settings.client_names
+    assert settings.lease(PORTS["verbs"]).address == f"https://[fd00::1]:{PORTS['verbs']}"
+
+
 def test_probes_ask_where_insight_listens_as_it_listens() -> None:
     tokens = ENVIRONMENT["DRA_EXTENDER_INSIGHT_AUTHORIZATION"] == "true"
-    for probe in ("livenessProbe", "readinessProbe"):
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         asked = CONTAINER[probe]["httpGet"]
         assert (asked["port"], asked["path"] in PROBES) == ("insight", True)
         assert asked.get("scheme", "HTTP") == ("HTTPS" if tokens else "HTTP")
@@ -114,11 +153,11 @@ def test_the_policy_is_about_the_extender_and_lets_nobody_in_but_by_a_rule_for_e
     assert all(RULES.values()), "without `from`, everybody"
 
 
-def test_the_verbs_are_for_the_scheduler_of_the_manifests() -> None:
-    (source,) = RULES["verbs"]
-    assert set(source) == {"podSelector"}, "in the namespace of the extender"
-    assert selects(source["podSelector"], SCHEDULER)
-    assert not selects(source["podSelector"], EXTENDER)
+def test_the_verbs_are_for_the_scheduler_and_the_replicas_of_the_manifests() -> None:
+    sources = RULES["verbs"]
+    assert all(set(source) == {"podSelector"} for source in sources), "in the namespace of the extender"
+    selected = [[selects(source["podSelector"], pod) for source in sources] for pod in (SCHEDULER, EXTENDER)]
+    assert selected == [[True, False], [False, True]]
     assert not SCHEDULER["spec"].get("hostNetwork"), "a policy would not know it by its labels"
     names = {yaml.safe_load((MANIFESTS / room / "kustomization.yaml").read_text())["namespace"] for room in ROOMS}
     assert len(names) == 1

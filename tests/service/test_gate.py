@@ -28,22 +28,28 @@ def engine(*kinds: Progress) -> Engine:
     """As much of one as the gate asks for."""
     following = Following(lambda: kinds, GAP)
     synced = all(each.synced for each in kinds)
-    return cast(Engine, SimpleNamespace(following=following, watches=SimpleNamespace(synced=synced)))
+    return cast(Engine, SimpleNamespace(following=following, watches=SimpleNamespace(synced=synced), warming=""))
+
+
+def cold() -> Engine:
+    """One that knows the cluster and has not looked at it yet."""
+    following = Following(lambda: [kind()], GAP)
+    return cast(Engine, SimpleNamespace(following=following, watches=SimpleNamespace(synced=True), warming="not warm"))
 
 
 def election(*, leading: bool, holder: str = "") -> LeaderElection:
     return cast(LeaderElection, SimpleNamespace(leading=leading, holder=holder))
 
 
-READY: dict[str, Any] = {"engine": engine(kind()), "election": election(leading=True)}
+READY: dict[str, Any] = {"engine": engine(kind()), "election": election(leading=True), "elects": True}
 
 
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
         ({}, ""),
-        ({"election": None}, ""),
-        ({"elects": True, "election": None}, "standby: nobody leads"),
+        ({"elects": False, "election": None}, ""),
+        ({"election": None}, "standby: nobody leads"),
         ({"engine": None}, "the API server has not been reached yet"),
         ({"missing_permissions": ("bind pods", "list nodes")}, "permission missing: bind pods"),
         ({"election": election(leading=False, holder="other")}, "standby: other leads"),
@@ -54,17 +60,75 @@ READY: dict[str, Any] = {"engine": engine(kind()), "election": election(leading=
         ({"failure": "boom", "engine": None}, "failed: boom"),
         ({"engine": None, "missing_permissions": ("bind pods",)}, "the API server has not been reached yet"),
         ({"missing_permissions": ("x",), "election": election(leading=False)}, "permission missing: x"),
-        ({"election": election(leading=False), "engine": engine(kind(synced=False))}, "standby: nobody leads"),
+        ({"election": election(leading=False), "engine": engine(kind(synced=False))}, "not synced: Node (listing)"),
+        ({"election": election(leading=False), "engine": cold()}, "not warm"),
+        ({"engine": cold()}, "not warm"),
     ],
 )
 def test_the_gate_is_open_unless_there_is_a_reason_and_names_the_first(changed: dict[str, Any], reason: str) -> None:
     assert Gate(Status(**READY | changed)).unavailable() == reason
 
 
+STANDBY = READY | {"election": election(leading=False, holder="other")}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({}, ""),
+        ({"forwards": True}, ""),
+        (STANDBY | {"forwards": True}, ""),
+        # Nobody would answer a call that comes to it.
+        (STANDBY, "standby: other leads"),
+        (STANDBY | {"forwards": True, "engine": engine(kind(synced=False))}, "not synced: Node (listing)"),
+        (STANDBY | {"forwards": True, "engine": engine(kind(behind=GAP + 1, problem="x"))},
+         "not watching: Node for 31 s (x)"),
+        (STANDBY | {"forwards": True, "engine": cold()}, "not warm"),
+        (STANDBY | {"forwards": True, "engine": None}, "the API server has not been reached yet"),
+        (STANDBY | {"forwards": True, "missing_permissions": ("bind pods",)}, "permission missing: bind pods"),
+        (STANDBY | {"forwards": True, "failure": "boom"}, "failed: boom"),
+    ],
+)  # fmt: skip
+def test_a_replica_is_ready_when_it_could_decide_and_calls_to_it_are_answered(
+    changed: dict[str, Any], reason: str
+) -> None:
+    assert Gate(Status(**READY | changed)).unready() == reason
+
+
+@pytest.mark.parametrize(
+    ("changed", "fit"),
+    [
+        ({}, True),
+        (STANDBY, True),
+        ({"election": None}, True),
+        ({"engine": engine(kind(synced=False))}, False),
+        ({"engine": cold()}, False),
+        ({"missing_permissions": ("bind pods",)}, False),
+    ],
+)
+def test_a_replica_is_fit_to_lead_when_it_could_decide_whoever_leads(changed: dict[str, Any], fit: bool) -> None:
+    assert Gate(Status(**READY | changed)).fit() is fit
+
+
+def test_a_replica_that_leaves_is_not_ready_and_leaves_decisions_to_another_one() -> None:
+    gate = Gate(Status(**READY))
+    gate.leave()
+    assert (gate.unready(), gate.fit(), gate.leads()) == ("shutting down", False, False)
+    assert gate.unavailable() == "standby: nobody leads"
+
+
+def test_without_election_a_replica_that_leaves_decides_until_its_gate_is_closed() -> None:
+    gate = Gate(Status(**READY | {"elects": False, "election": None}))
+    gate.leave()
+    assert (gate.unready(), gate.leads(), gate.unavailable()) == ("shutting down", True, "")
+    gate.close()
+    assert gate.unavailable() == "shutting down"
+
+
 def test_a_closed_gate_says_so_whatever_else_is_wrong() -> None:
     gate = Gate(Status(failure="boom"))
     gate.close()
-    assert (gate.closed, gate.unavailable()) == (True, "shutting down")
+    assert (gate.leaving, gate.unavailable(), gate.unready()) == (True, "shutting down", "shutting down")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +155,7 @@ def test_a_kind_that_is_not_watched_for_a_moment_is_fine_and_says_why() -> None:
 
 
 def test_a_standby_knows_the_cluster_and_decides_nothing() -> None:
-    status = Status(**READY | {"election": election(leading=False, holder="other")})
+    status = Status(**STANDBY)
     assert Gate(status).unavailable() == "standby: other leads"
     assert Insight(status).unknown() == ""
 
@@ -115,6 +179,13 @@ def test_the_verbs_are_the_first_check_and_every_kind_has_one() -> None:
         ("Pod", True, ""),
         ("Node", False, "forbidden"),
     ]
+
+
+@pytest.mark.parametrize(("forwards", "ok"), [(True, True), (False, False)])
+def test_a_standby_says_who_leads_and_is_fine_where_calls_are_forwarded(forwards: bool, ok: bool) -> None:
+    status = Status(**STANDBY | {"forwards": forwards})
+    check = next(check for check in Health(status, Gate(status)).ready() if check.name == "leader")
+    assert (check.ok, check.problem) == (ok, "other leads")
 
 
 def test_before_there_is_an_engine_the_metrics_say_that_it_is_not_ready() -> None:

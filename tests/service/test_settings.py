@@ -88,6 +88,12 @@ def test_what_is_printed_gives_the_same_settings_when_it_is_read(tmp_path: Path)
         ({"allowed_clients": "dra-scheduler"}, "allowed_clients needs tls_client_ca"),
         ({"feature_gates": "DRAAdminAcces=true"}, "feature gate 'DRAAdminAcces' is unknown"),
         ({"lease_duration": 5}, "lease_duration must exceed renew_deadline"),
+        ({"advertise": "10.0.0.1"}, "advertise needs leader_election"),
+        (
+            {"advertise": "10.0.0.1", "leader_election": True, "tls_cert": "a.crt", "tls_key": "a.key"},
+            "advertise with tls_cert needs tls_client_ca and peer_name",
+        ),
+        ({"shutdown_linger": 30}, "shutdown_grace must exceed shutdown_linger"),
         ({"bind_timeout": 0}, "bind_timeout: Input should be greater than 0"),
         ({"log_level": "loud"}, "log_level: Input should be 'debug'"),
         ({"typo": 1}, "typo: no such setting"),
@@ -178,7 +184,7 @@ def test_settings_reach_the_parts_they_are_for() -> None:
             "server": "http://127.0.0.1:1",
         }
     )
-    assert (settings.lease.namespace, settings.lease.identity) == ("ns", "me")
+    assert (settings.lease(1).namespace, settings.lease(1).identity) == ("ns", "me")
     assert settings.limits.scheduler_names == {"a", "b"}
     assert settings.client_names == {"s", "spiffe://x/s"}
     assert settings.limits.bind_seconds == 7
@@ -240,3 +246,19 @@ def test_a_scoring_strategy_reads_back_from_the_file_it_prints_and_from_the_envi
 def test_a_placement_that_does_not_exist_or_contradicts_itself_is_refused(flags: dict[str, Any], named: str) -> None:
     with pytest.raises(SettingsError, match=named):
         load(flags)
+
+
+@pytest.mark.parametrize(
+    ("advertised", "url"),
+    [
+        ("", ""),
+        ("10.0.0.1", "http://10.0.0.1:8888"),
+        ("fd00::1", "http://[fd00::1]:8888"),
+        ("replica-0.example.com", "http://replica-0.example.com:8888"),
+        ("10.0.0.1:9000", "http://10.0.0.1:9000"),
+        ("[fd00::1]:9000", "http://[fd00::1]:9000"),
+    ],
+)
+def test_a_replica_is_reached_at_the_address_it_advertises(advertised: str, url: str) -> None:
+    settings = load({"listen": "127.0.0.1:0", "leader_election": True, "advertise": advertised})
+    assert settings.lease(8888).address == url

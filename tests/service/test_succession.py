@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from app.embedded import Fault
+from app.service.service import Service
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World, serve
 
@@ -89,18 +90,26 @@ async def test_requests_and_binds_that_do_not_end_share_one_grace_period(
     assert drained[0] == 0.0
 
 
-async def test_only_the_leader_decides_and_a_stopping_leader_hands_over(
+ELECTION: dict[str, Any] = {
+    "leader_election": True,
+    "retry_period": LONGEST,
+    "renew_deadline": LONGEST + 1,
+    "lease_duration": LONGEST + 2,
+}
+"""Nothing that happens in time is found by asking from time to time."""
+FORWARDING = ELECTION | {"advertise": "127.0.0.1", "shutdown_grace": LONGEST}
+
+
+def leader(world: World) -> str:
+    return str(world.stored("leases", "dra-extender", "dra-system")["spec"]["holderIdentity"])
+
+
+async def test_a_standby_that_cannot_forward_refuses_calls_and_is_not_ready_until_a_stopping_leader_hands_over(
     world: World, start_service: StartService
 ) -> None:
-    election: dict[str, Any] = {
-        "leader_election": True,
-        "retry_period": 0.1,
-        "renew_deadline": LONGEST,
-        "lease_duration": LONGEST + 1,
-    }
     async with (
-        start_service(identity="one", **election) as first,
-        start_service(identity="two", wait=False, **election) as second,
+        start_service(identity="one", **ELECTION) as first,
+        start_service(identity="two", wait=False, **ELECTION) as second,
     ):
         await until(lambda: second.gate.unavailable() == "standby: one leads")
         assert (await world.get(second.url + "/readyz"))[0] == 503
@@ -111,4 +120,98 @@ async def test_only_the_leader_decides_and_a_stopping_leader_hands_over(
             assert (reply.status, reply.headers["Connection"]) == (503, "close")
         await first.stop()
         await second.until_ready(LONGEST)
-        assert world.stored("leases", "dra-extender", "dra-system")["spec"]["holderIdentity"] == "two"
+        assert leader(world) == "two"
+
+
+async def test_a_standby_that_forwards_is_ready_and_the_leader_decides(
+    world: World, start_service: StartService
+) -> None:
+    world.claim("c", count=2)
+    pod = world.pod("p", "c")
+    async with (
+        start_service(identity="one", **FORWARDING) as first,
+        start_service(identity="two", **FORWARDING) as second,
+    ):
+        status, report = await world.get(second.url + "/readyz")
+        assert (status, report["checks"][1]) == (200, {"name": "leader", "ok": True, "problem": "one leads"})
+        assert (first.gate.leads(), second.gate.leads()) == (True, False)
+        assert (await world.filter(second, pod))["NodeNames"] == world.nodes
+        assert await world.bind(second, pod, world.nodes[0]) == ""
+        assert [await bound(world, service) for service in (first, second)] == [1, 0]
+
+
+async def bound(world: World, service: Service) -> int:
+    """How many pods a replica has bound by itself."""
+    _, text = await world.get(service.url + "/metrics")
+    lines = (line for line in text.splitlines() if line.startswith('dra_extender_bind_results_total{result="bound"}'))
+    return int(float(next(lines).rpartition(" ")[2]))
+
+
+async def test_no_call_is_refused_while_the_leader_stops_wherever_it_goes(
+    world: World, start_service: StartService
+) -> None:
+    async with (
+        start_service(identity="one", **FORWARDING, shutdown_linger=LONGEST / 2) as first,
+        start_service(identity="two", **FORWARDING) as second,
+    ):
+        stopping = asyncio.create_task(first.stop())
+        await until(lambda: first.gate.leaving)
+        assert (await world.get(first.url + "/readyz"))[0] == 503
+        for number, service in enumerate([first, second, first, second, first, second]):
+            world.claim(f"c{number}")
+            pod = world.pod(f"p{number}", f"c{number}")
+            (node, *_) = (await world.filter(service, pod))["NodeNames"]
+            assert await world.bind(service, pod, node) == ""
+        assert (leader(world), second.gate.leads()) == ("two", True)
+        assert await bound(world, second) > 0
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+        await first.kill()
+
+
+async def test_without_election_a_stopping_replica_decides_as_long_as_calls_may_come(
+    world: World, start_service: StartService
+) -> None:
+    async with start_service(shutdown_linger=LONGEST / 2, shutdown_grace=LONGEST) as alone:
+        stopping = asyncio.create_task(alone.stop())
+        await until(lambda: alone.gate.leaving)
+        world.claim("c")
+        assert await world.bind(alone, world.pod("p", "c"), world.nodes[0]) == ""
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+        await alone.kill()
+
+
+async def test_a_bind_that_takes_long_goes_on_when_the_lease_is_handed_over(
+    world: World, start_service: StartService
+) -> None:
+    world.claim("c")
+    pod = world.pod("p", "c")
+    async with (
+        start_service(identity="one", **FORWARDING) as first,
+        start_service(identity="two", **FORWARDING) as second,
+    ):
+        go_on = asyncio.Event()
+        slow = world.api.faults.add(Fault(verb="patch", resource="resourceclaims", until=go_on, times=1))
+        call = asyncio.create_task(world.bind(first, pod, world.nodes[0]))
+        await until(lambda: slow.hits)
+        stopping = asyncio.create_task(first.stop())
+        await until(second.gate.leads)
+        go_on.set()
+        assert await call == ""
+        await stopping
+    assert world.stored("pods", "p")["spec"]["nodeName"] == world.nodes[0]
+
+
+async def test_a_replica_that_has_just_started_leaves_the_lease_to_those_that_know_the_cluster(
+    world: World, start_service: StartService
+) -> None:
+    go_on = asyncio.Event()
+    slow = world.api.faults.add(Fault(verb="list", resource="resourceslices", until=go_on, times=1))
+    async with start_service(identity="new", wait=False, **FORWARDING) as late:
+        await until(lambda: slow.hits)
+        async with start_service(identity="old", **FORWARDING) as known:
+            await until(known.gate.leads)
+            go_on.set()
+            await late.until_ready(LONGEST)
+            assert leader(world) == "old"

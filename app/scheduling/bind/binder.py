@@ -89,6 +89,11 @@ class Binder:
             self._act.wakeups.ended(pod_uid)
             self._act.observer.took("bind", self._view.clock.monotonic() - started)
 
+    async def settle(self, seconds: float) -> None:
+        """Wait until the binds that are under way have ended, for at most this long. They go on."""
+        if self._running:
+            await asyncio.wait({task for _, task in self._running.values()}, timeout=seconds)
+
     async def drain(self, seconds: float) -> int:
         """Let binds end for at most this long, then give up on the rest. How many those were."""
         tasks = {task for _, task in self._running.values()}
