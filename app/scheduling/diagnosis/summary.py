@@ -138,8 +138,14 @@ def _distance(group: NodeGroup) -> tuple[bool, int, int, int, int]:
     devices = group.verdict != "fits"
     rules = {found.rule for found in group.obstacles}
     strange = sum(item.rule == "class" for item in group.requests)
-    short = sum(max(item.tally.wanted - item.tally.left, 0) for item in group.requests)
+    short = sum(_short(item.tally) for item in group.requests)
     return not group.examined, strange, devices + len(rules), short, -group.count
+
+
+def _short(tally: RequestTally) -> int:
+    """How many devices are missing. A node of whose devices none is selected lacks them all, if all are asked for."""
+    wanted = tally.offered if tally.all and not tally.left else tally.wanted
+    return max(wanted - tally.left, 0)
 
 
 def of_nodes(groups: Sequence[NodeGroup], entries: Names) -> Summary:
