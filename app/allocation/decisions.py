@@ -142,6 +142,10 @@ class Decisions:
         found._memory = _Memory()
         return found
 
+    def on(self, cluster: Cluster) -> Decisions:
+        """The same decisions about another cluster, with a memory of their own."""
+        return Decisions(cluster, share_ids=self._share_ids, step_budget=self._step_budget, scorer=self.scorer)
+
     def alike(
         self, claims: Sequence[ResourceClaim], nodes: Iterable[str], attributes: Iterable[str] = ()
     ) -> Mapping[str, Hashable]:

@@ -16,7 +16,8 @@ from app.cli.drafts import drafts
 from app.cli.output import written
 from app.cli.source import Source
 from app.kube.credentials import CredentialsError
-from app.scheduling.whatif import Changes, what_if
+from app.scheduling.whatif.asking import what_if
+from app.scheduling.whatif.changes import Changes
 
 FITTING, LACKING, FAILED = 0, 1, 2
 

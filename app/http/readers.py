@@ -39,6 +39,8 @@ ENTRY_BYTES: Final = 2**10
 """What an entry is charged at least: it bounds their number."""
 QUESTIONS: Final = 4
 """Reviews that the API server is asked for at once."""
+ASKED_BY_POST: Final = frozenset(("/insight/whatif",))
+"""Questions with a body: they change nothing, so who may get the path may ask."""
 PATIENCE: Final = 10.0
 """Seconds in which a reader is told."""
 _REPORT_SECONDS: Final = 60.0
@@ -206,7 +208,8 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in self._open_paths:
-            refusal = await self._readers.refusal(scope["headers"], scope["method"], scope["path"])
+            method = "get" if scope["path"] in ASKED_BY_POST else scope["method"]
+            refusal = await self._readers.refusal(scope["headers"], method, scope["path"])
             if refusal is not None:
                 answer = JSONResponse({"detail": refusal.detail}, refusal.status, dict(refusal.headers))
                 await answer(scope, receive, send)

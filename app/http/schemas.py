@@ -19,6 +19,5 @@ def _resolved(schema: Any, parts: dict[str, Any]) -> Any:
         return [_resolved(item, parts) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    if "$ref" in schema:
-        return _resolved(parts[schema["$ref"]], parts)
-    return {key: _resolved(value, parts) for key, value in schema.items()}
+    beside = {key: _resolved(value, parts) for key, value in schema.items() if key != "$ref"}
+    return {**_resolved(parts[schema["$ref"]], parts), **beside} if "$ref" in schema else beside

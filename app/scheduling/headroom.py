@@ -8,27 +8,23 @@ whether they were enough. Looks at devices alone, and leaves out cordoned nodes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
-from app.allocation.lane import Exhausted, Waiting
 from app.allocation.plan import Failure, Plan
 from app.allocation.requests import prepare
 from app.api.meta import ObjectMeta
 from app.api.resource import DeviceClaim, DeviceRequest, ExactDeviceRequest, ResourceClaim, ResourceClaimSpec
 from app.devices.overlay import Overlay, Planned
 from app.plurals import counted
+from app.scheduling.pace import PORTION, Pace, Steps, at_once
 from app.scheduling.view import View
-
-T = TypeVar("T")
 
 DECISIONS: Final = 2_000
 """So many decisions are made at most, where nobody says otherwise."""
-PORTION: Final = 250
-"""Nodes that are compared in one step."""
 EXAMPLES: Final = 5
 UNCHECKED: Final = "CPU, memory and taints of nodes, affinity, quotas"
 
@@ -92,18 +88,12 @@ def headroom(
     view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
 ) -> Headroom:
     """All at once."""
-    steps = measuring(view, what, claims, most=most, state=state)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Headroom = end.value
-            return found
+    return at_once(measuring(view, what, claims, most=most, state=state))
 
 
 def measuring(
     view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
-) -> Generator[None, None, Headroom]:
+) -> Steps[Headroom]:
     """How many more pods with such claims fit, in this state or as things are. `what` they are, for people."""
     filling = _Filling(view, claims, state or view.overlay(), most)
     names = [name for name in sorted(view.cluster.nodes) if not view.cluster.nodes[name].spec.unschedulable]
@@ -141,21 +131,26 @@ class _Filling:
 
     def __init__(self, view: View, claims: Sequence[ResourceClaim], state: Overlay, most: int) -> None:
         self.decisions = 0
-        self.complete = True
+        self._enough = True
         self._view = replace(view, decisions=view.decisions.apart())
-        self._turns = self._view.turns()
+        self._pace = Pace(self._view)
         self._claims = claims
         self._state = state
         self._most = most
         self._is_shared = False
         self._known: dict[Hashable, int] = {}
 
-    def keys(self, names: Sequence[str]) -> Generator[None, None, Mapping[str, Hashable]]:
+    @property
+    def complete(self) -> bool:
+        """Everything was decided so far."""
+        return self._enough and self._pace.complete
+
+    def keys(self, names: Sequence[str]) -> Steps[Mapping[str, Hashable]]:
         """The same for nodes that devices do not tell apart."""
-        found = yield from self._turn(lambda view: dict(view.decisions.alike(self._claims, names)))
+        found = yield from self._pace.turn(lambda view: dict(view.decisions.alike(self._claims, names)))
         return found or {}
 
-    def node(self, name: str, key: Hashable) -> Generator[None, None, int]:
+    def node(self, name: str, key: Hashable) -> Steps[int]:
         """How many fit on the node."""
         if name in self._state.differing or self._is_shared:
             key = None
@@ -178,9 +173,9 @@ class _Filling:
             self._known[key] = fits
         return fits
 
-    def _plan(self, state: Overlay, name: str) -> Generator[None, None, list[Planned] | None]:
+    def _plan(self, state: Overlay, name: str) -> Steps[list[Planned] | None]:
         if self.decisions >= self._most:
-            self.complete = False
+            self._enough = False
             return None
         self.decisions += 1
         number = self.decisions
@@ -188,21 +183,10 @@ class _Filling:
             replace(claim, metadata=replace(claim.metadata, uid=f"{claim.metadata.uid} ({number})"))
             for claim in self._claims
         ]
-        found = yield from self._turn(lambda view: view.decisions.over(state).plan(claims, name))
+        found = yield from self._pace.turn(lambda view: view.decisions.over(state).plan(claims, name))
         return list(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
 
     def _reaches_others(self, plans: Iterable[Planned]) -> bool:
         pools = {result.id[:2] for _, allocation in plans for result in allocation.devices.results}
         seeing = self._view.cluster.inventory.nodes_seeing
         return any(len(list(seeing(pool))) > 1 for pool in pools)
-
-    def _turn(self, ask: Callable[[View], T]) -> Generator[None, None, T | None]:
-        """The answer, in as many turns as it takes; None when nobody can say yet."""
-        while True:
-            try:
-                return ask(next(self._turns))
-            except Exhausted:
-                yield
-            except (Waiting, StopIteration):
-                self.complete = False
-                return None

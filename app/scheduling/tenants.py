@@ -21,12 +21,23 @@ _NOTHING: Final[Used] = ({}, 0, frozenset())
 class Tenants:
     """Of one state of the cluster; those that have ended are left out."""
 
-    def __init__(self, pods: Iterable[Pod]) -> None:
+    def __init__(self, pods: Iterable[Pod] = ()) -> None:
         self._by_node: dict[str, list[Pod]] = {}
-        for pod in pods:
-            if pod.spec.node_name and not pod.finished:
-                self._by_node.setdefault(pod.spec.node_name, []).append(pod)
         self._known: dict[str, Used] = {}
+        for pod in pods:
+            self.put(pod)
+
+    def put(self, pod: Pod) -> None:
+        """One more pod, unless it has no node or has finished."""
+        if pod.spec.node_name and not pod.finished:
+            self._by_node.setdefault(pod.spec.node_name, []).append(pod)
+            self._known.pop(pod.spec.node_name, None)
+
+    def drop(self, pod: Pod) -> None:
+        """A pod, as it was put, is gone."""
+        pods = self._by_node.get(pod.spec.node_name, ())
+        self._by_node[pod.spec.node_name] = [other for other in pods if other.metadata.uid != pod.metadata.uid]
+        self._known.pop(pod.spec.node_name, None)
 
     def on(self, node: str) -> Sequence[Pod]:
         return self._by_node.get(node, ())

@@ -18,7 +18,7 @@ from app.service.status import Status
 
 
 class Insight:
-    """The service as `app.http.insight` asks it: everything but `unknown` only once `unknown` is empty."""
+    """The service as `app.http.insight.desk` asks it: everything but `unknown` only once `unknown` is empty."""
 
     def __init__(self, status: Status) -> None:
         self._status = status

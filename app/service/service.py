@@ -17,7 +17,7 @@ from app.http.application import create_app, create_insight_app
 from app.http.clients import Clients
 from app.http.crowds import Crowds
 from app.http.forwarding import Forwarding
-from app.http.insight import insight_router
+from app.http.insight.router import insight_router
 from app.http.metrics import Metrics
 from app.http.readers import Readers
 from app.kube.client import KubeClient

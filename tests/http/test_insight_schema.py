@@ -23,10 +23,10 @@ from app.api.resource import AllocationResult
 from app.devices.audit import Violation
 from app.http.application import create_insight_app
 from app.http.health import Check
-from app.http.insight import insight_router
+from app.http.insight.router import insight_router
 from app.http.metrics import Metrics, Reading
 from app.http.protocol import PROBES
-from app.http.readers import Readers
+from app.http.readers import ASKED_BY_POST, Readers
 from app.http.reports import Problem
 from app.scheduling.census.report import STATES
 from app.scheduling.preemption.terms import Terms
@@ -158,10 +158,13 @@ def test_whatever_is_asked_answers_conform(case: Any) -> None:
 def test_who_may_not_read_gets_an_answer_that_conforms(headers: dict[str, str], want: int) -> None:
     guarded = application(busy, Readers(Suspicious()))
     protected = [path for path in after if path not in PROBES]
-    assert len(protected) == 8
+    assert len(protected) == 9
     for path in protected:
         query = {"pod": "default/plain"} if path in OF_PODS else {"class": "gpu"} if path.endswith("headroom") else {}
-        case = after[path]["GET"].Case(headers=headers, query=query)
+        if path in ASKED_BY_POST:
+            case = after[path]["POST"].Case(headers=headers, body={})
+        else:
+            case = after[path]["GET"].Case(headers=headers, query=query)
         answer = case.call(app=guarded)
         case.validate_response(answer)
         assert answer.status_code == want
@@ -209,3 +212,21 @@ def test_pages_of_real_devices_conform(query: dict[str, Any]) -> None:
 @given(query=st.fixed_dictionaries({"class": st.just("gpu")}, optional={"count": st.integers(1, 32)}))
 def test_the_headroom_of_a_real_class_conforms(query: dict[str, Any]) -> None:
     assert after["/insight/headroom"]["GET"].Case(query=query).call_and_validate().status_code == 200
+
+
+@given(
+    body=st.fixed_dictionaries(
+        {},
+        optional={
+            "addNodes": st.lists(
+                st.fixed_dictionaries({"like": st.sampled_from(NODES), "count": st.integers(1, 3)}), max_size=2
+            ),
+            "withoutPods": st.lists(st.sampled_from(PODS).map("default/{}".format), max_size=2, unique=True),
+            "drain": st.lists(st.sampled_from(NODES), max_size=2, unique=True),
+            "pods": st.lists(st.sampled_from(PODS).map("default/{}".format), max_size=2, unique=True),
+            "tolerations": st.lists(st.just({"key": "k", "operator": "Exists"}), max_size=1),
+        },
+    )
+)
+def test_what_would_be_of_real_pods_and_nodes_conforms(body: dict[str, Any]) -> None:
+    assert after["/insight/whatif"]["POST"].Case(body=body).call_and_validate().status_code == 200

@@ -119,6 +119,7 @@ async def test_what_is_no_token_is_refused_without_a_question(
         ("good", "GET", "/metrics", 200),
         ("good", "POST", "/metrics", 403),
         ("good", "GET", "/insight/inventory", 403),
+        ("good", "POST", "/insight/whatif", 403),
         ("poor", "GET", "/metrics", 403),
         ("garbage", "GET", "/metrics", 401),
     ],

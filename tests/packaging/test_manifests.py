@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from app.http.application import create_insight_app
-from app.http.insight import insight_router
+from app.http.insight.router import insight_router
 from app.http.metrics import Metrics
 from app.http.protocol import PROBES
 from app.kube.discovery import Served

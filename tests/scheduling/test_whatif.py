@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from app.scheduling.whatif import Changes, WhatIf, what_if
-from tests.support.diagnosis.hardware import RESOURCE, device_class, gpus, node
+from app.scheduling.whatif.asking import what_if
+from app.scheduling.whatif.changes import Changes
+from app.scheduling.whatif.report import WhatIf
+from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Scene
-from tests.support.scheduling.census import GATES, GPU, claim
+from tests.support.scheduling.census import GATES, GPU
+from tests.support.scheduling.whatif import pod, running, waiting
 
 Json = dict[str, Any]
 GPUS = device_class("gpu", f'device.driver == "{GPU}"')
@@ -17,30 +20,6 @@ GPUS = device_class("gpu", f'device.driver == "{GPU}"')
 
 def machine(name: str, devices: int, **spec: Any) -> list[Json]:
     return [node(name, **spec), gpus(name, "A", devices, "1Gi", "1.0.0")]
-
-
-def pod(name: str, host: str = "", *, cpu: str = "1", claims: str = "", **meta: Any) -> Json:
-    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": cpu}}}
-    spec: Json = {
-        "containers": [container], "resourceClaims": [{"name": "gpu", "resourceClaimName": claims or name}]
-    } | ({"nodeName": host} if host else {})  # fmt: skip
-    return {
-        "apiVersion": "v1", "kind": "Pod", "spec": spec,
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", **meta},
-    }  # fmt: skip
-
-
-def waiting(name: str, count: int = 1) -> list[Json]:
-    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
-    meta = {"name": name, "namespace": "default", "uid": f"claim-{name}"}
-    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
-    return [pod(name), {"apiVersion": RESOURCE, "kind": "ResourceClaim", "metadata": meta, "spec": spec}]
-
-
-def running(name: str, host: str, *devices: str, **meta: Any) -> list[Json]:
-    held = claim(name, GPU, host, *devices)
-    held["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = "gpu"
-    return [pod(name, host, **meta), held]
 
 
 def ask(documents: list[Json], **changes: Any) -> WhatIf:
@@ -119,7 +98,9 @@ def test_the_text_begins_with_who_would_not_fit_any_more() -> None:
         "With 1 more node: b-like-1.",
         "2 pods would still not fit:",
         "  default/w: 2 nodes lack the devices",
+        "    What helps then: wait until pod default/q has ended.",
         "  default/x: 2 nodes lack the devices",
+        "    What helps then: wait until pod default/q has ended.",
         "1 pod would fit, as now:",
         "  default/p: a -> b-like-1",
     ]

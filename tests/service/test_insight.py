@@ -10,7 +10,7 @@ import pytest
 
 from app.embedded import Fault
 from app.embedded.hardware import GPU_DRIVER
-from app.http import insight
+from app.http.insight import devices as inventory_pages
 from app.scheduling.verbs import explain as explaining
 from app.service.service import Service
 from tests.support.patience import LONGEST, until
@@ -149,7 +149,7 @@ async def test_the_inventory_comes_in_pages(world: World, service: Service) -> N
 async def test_a_page_ends_when_it_has_many_devices(
     world: World, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(insight, "MOST_DEVICES", 3)
+    monkeypatch.setattr(inventory_pages, "MOST_DEVICES", 3)
     _, page = await ask(service, "inventory")
     assert ([node["name"] for node in page["nodes"]], page["next"]) == (world.nodes[:2], world.nodes[1])
 
@@ -221,3 +221,39 @@ async def test_every_answer_has_a_schema(service: Service) -> None:
         answer = paths[f"/insight/{path}"]["get"]["responses"]["200"]["content"]
         assert answer["application/json"]["schema"]["$ref"].endswith(f"/{model}")
     assert "text/plain" in paths["/insight/explain"]["get"]["responses"]["200"]["content"]
+
+
+# --- what if
+
+
+async def test_what_would_be_is_asked_of_the_running_service_and_nothing_is_written(
+    world: World, service: Service
+) -> None:
+    world.claim("c", count=3)
+    world.pod("p", "c")
+    await follow(service, "p")
+
+    def written() -> Any:
+        return [world.store.list(kind) for kind in ("nodes", "pods", "resourceslices")], world.store.get(
+            "resourceclaims", "c", "default"
+        )
+
+    before = written()
+    spec = {
+        "driver": GPU_DRIVER,
+        "nodeName": world.nodes[0],
+        "pool": {"name": "more", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0"}],
+    }
+    more = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "more"}, "spec": spec}
+    async with aiohttp.ClientSession() as session:
+        found = []
+        for body in ({}, {"withSlices": [more]}):
+            async with session.post(f"{service.insight_url}/insight/whatif", json=body) as reply:
+                assert reply.status == 200
+                found.append((await reply.json())["outcomes"])
+    (as_it_is,), (then,) = found
+    assert (as_it_is["pod"], as_it_is["verdict"], as_it_is["node"]) == ("default/p", "does not fit", "")
+    assert (then["verdict"], then["node"]) == ("would fit", world.nodes[0])
+    assert written() == before
+    assert (await ask(service, f"headroom?class={GPU_DRIVER}"))[1]["fits"] == 2 * len(world.nodes)

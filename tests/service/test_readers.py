@@ -105,3 +105,20 @@ async def test_tokens_travel_over_tls_where_there_is_a_certificate_and_probes_ne
         trust = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))  # and no certificate of the client's own
         assert await status(service, "/readyz", tls=trust) == 200
         assert [await status(service, "/metrics", each, trust) for each in ("", shown)] == [401, 200]
+
+
+async def test_whoever_may_get_what_if_may_post_it(world: World, start_service: StartService) -> None:
+    verbs: list[str] = []
+
+    def noted(asked: Attributes) -> bool:
+        verbs.extend([asked.verb] if asked.path else [])
+        return only_the_reader_reads(asked)
+
+    world.api.access.policy = noted
+    async with start_service(insight_authorization=True) as service, aiohttp.ClientSession() as session:
+        for account, want in (("reader", 200), ("other", 403)):
+            headers = {"Authorization": f"Bearer {await token(world, account)}"}
+            url = f"{service.insight_url}/insight/whatif"
+            async with session.post(url, json={}, headers=headers) as reply:
+                assert reply.status == want
+    assert verbs == ["get", "get"]

@@ -7,7 +7,7 @@ nobody; when the state changes between steps, pools are told as they are when th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -29,6 +29,7 @@ from app.devices.uses import EVERY_DEVICE, PoolID
 from app.devices.validity import defects, with_devices
 from app.scheduling.census.report import Amount, Census, CountedDevice, Holding, State
 from app.scheduling.census.totals import totals_of
+from app.scheduling.pace import Steps, at_once
 from app.scheduling.view import View
 
 MOST_DEVICES: Final = 5_000
@@ -76,18 +77,10 @@ EVERYTHING: Final = Asked()
 
 def census(view: View, asked: Asked = EVERYTHING) -> Census:
     """All at once."""
-    steps = taking(view, asked)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Census = end.value
-            return found
+    return at_once(taking(view, asked))
 
 
-def taking(
-    view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, after: str = ""
-) -> Generator[None, None, Census]:
+def taking(view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, after: str = "") -> Steps[Census]:
     """A page with the devices of `limit` pools, or of all; those that come after the pool `after` (driver/pool)."""
     inventory, classes = view.cluster.inventory, _Classes(view)
     sight, start = _Sight(inventory, asked.nodes), _pool_id(after)
@@ -166,7 +159,7 @@ class _Classes:
         self._known: dict[DeviceModel, tuple[str, ...]] = {}
         self.complete = True
 
-    def learn(self, models: Iterable[DeviceModel]) -> Generator[None, None, None]:
+    def learn(self, models: Iterable[DeviceModel]) -> Steps[None]:
         """Find out, in small steps. A class that nobody can say about yet is left out."""
         for model in models:
             if model in self._known:
@@ -181,7 +174,7 @@ class _Classes:
         """By name, once it was learnt."""
         return self._known[model]
 
-    def _selects(self, filter: Filter, model: DeviceModel) -> Generator[None, None, bool]:
+    def _selects(self, filter: Filter, model: DeviceModel) -> Steps[bool]:
         while True:
             if self._lane is None:
                 self._lane = next(self._lanes, None)

@@ -14,11 +14,11 @@ from app.scheduling.diagnosis import summary
 from app.scheduling.diagnosis.edits import claims_with_targets, places
 from app.scheduling.diagnosis.ground import Ground, survey
 from app.scheduling.diagnosis.nodegroups import node_groups
-from app.scheduling.diagnosis.pace import Pace, Steps
 from app.scheduling.diagnosis.remedies import remedies
 from app.scheduling.diagnosis.report import ClaimState, Diagnosis, NodeGroup
 from app.scheduling.diagnosis.situation import Situation, situation
 from app.scheduling.noderules import unchecked
+from app.scheduling.pace import Pace, Steps, at_once
 from app.scheduling.view import View
 
 EXAMPLES = 5
@@ -29,13 +29,7 @@ def diagnose(
     view: View, pod: Pod, names: Sequence[str] | None = None, claims: Iterable[ResourceClaim] = ()
 ) -> Diagnosis:
     """Why the pod does not run on these nodes (all by default), and what helps. `claims`: some that it would have."""
-    steps = diagnosing(view, pod, names, claims)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: Diagnosis = end.value
-            return found
+    return at_once(diagnosing(view, pod, names, claims))
 
 
 def diagnosing(

@@ -44,7 +44,9 @@ def draft(
         elif template and template in templates:
             made = f"{meta.name}-{entry.name}"
             owner = OwnerReference(kind="Pod", name=meta.name, uid=uid, api_version="v1", controller=True)
-            claim = ObjectMeta(name=made, namespace=namespace, uid=f"draft-{made}", owner_references=(owner,))
+            claim = ObjectMeta(
+                name=made, namespace=namespace, uid=f"draft-{namespace}/{made}", owner_references=(owner,)
+            )
             found.append(ResourceClaim(claim, defaulted(templates[template])))
             created.append(PodResourceClaimStatus(entry.name, made))
     status = msgspec.structs.replace(pod.status, resource_claim_statuses=tuple(created))
@@ -53,8 +55,9 @@ def draft(
 
 def _placed(claim: ResourceClaim, namespace: str) -> ResourceClaim:
     meta = claim.metadata
-    uid = meta.uid or f"draft-{meta.name}"
-    meta = msgspec.structs.replace(meta, namespace=meta.namespace or namespace, uid=uid)
+    namespace = meta.namespace or namespace
+    uid = meta.uid or f"draft-{namespace}/{meta.name}"
+    meta = msgspec.structs.replace(meta, namespace=namespace, uid=uid)
     return msgspec.structs.replace(claim, metadata=meta, spec=defaulted(claim.spec))
 
 

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from app.scheduling import extended
 from app.scheduling.claims import Refusal, find
-from app.scheduling.diagnosis.pace import PORTION, Pace, Steps
 from app.scheduling.diagnosis.situation import Situation
 from app.scheduling.judgement import Subject
 from app.scheduling.noderules import Obstacle
+from app.scheduling.pace import PORTION, Pace, Steps
 
 SMALL: Final = 64
 """In a cluster of at most so many nodes no groups are made."""

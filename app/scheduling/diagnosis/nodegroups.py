@@ -17,10 +17,10 @@ from app.devices.holders import holders
 from app.devices.usage import DeviceUse
 from app.scheduling.claims import Refusal
 from app.scheduling.diagnosis.ground import Ground
-from app.scheduling.diagnosis.pace import Pace, Steps
 from app.scheduling.diagnosis.report import BindingRule, Constraint, Holder, NodeGroup, Request
 from app.scheduling.diagnosis.situation import Situation
 from app.scheduling.judgement import pending_on
+from app.scheduling.pace import Pace, Steps
 from app.scheduling.view import View
 
 EXAMINED: Final = 48

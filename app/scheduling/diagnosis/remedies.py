@@ -16,9 +16,9 @@ from app.cel import CelCompileError, CelRuntimeError, DeviceView, TooMuch, Work,
 from app.scheduling.diagnosis import claimchanges, podchanges, selectorchanges, tenantchanges
 from app.scheduling.diagnosis.edits import Candidate, Family, claims_with_targets, places
 from app.scheduling.diagnosis.ground import Found, Ground
-from app.scheduling.diagnosis.pace import Pace, Steps
 from app.scheduling.diagnosis.report import NodeGroup, Remedy
 from app.scheduling.diagnosis.situation import Situation
+from app.scheduling.pace import Pace, Steps
 
 TOLD: Final = 8
 """Remedies at most."""

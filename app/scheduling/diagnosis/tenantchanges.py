@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import msgspec
-
-from app.api.core import Node, Pod
-from app.api.resource import ResourceClaim, ResourceSlice
+from app.api.core import Pod
+from app.api.resource import ResourceClaim
 from app.scheduling.diagnosis.edits import Candidate, Family
+from app.scheduling.diagnosis.likeness import another
 from app.scheduling.diagnosis.report import Change, NodeGroup
 from app.scheduling.diagnosis.situation import Situation
 from app.scheduling.judgement import Subject
@@ -25,8 +24,6 @@ PODS: Final = 64
 """Pods whose end is tried."""
 NODES: Final = 8
 """Nodes like which one more is tried."""
-LABELS_OF_ONE: Final = ("kubernetes.io/hostname",)
-"""Labels in which a new node would differ."""
 
 
 def of_others(situation: Situation, groups: Sequence[NodeGroup]) -> Iterator[Family]:
@@ -134,30 +131,14 @@ def _another(situation: Situation, group: NodeGroup) -> Candidate | None:
     """One more node like the example, with nothing on it."""
     like = group.example or group.nodes[0]
     node = situation.view.cluster.nodes.get(like)
-    name = f"{like}-like"
-    if node is None or name in situation.view.cluster.nodes:
+    if node is None or f"{like}-like" in situation.view.cluster.nodes:
         return None
-    made = _like(node, name)
-    slices = [_renamed(item, name) for item in situation.view.cluster.inventory.own_slices(like)]
-    change = Change(kind="node added", object="Node", name=name, op="create", like=like)
+    made, slices = another(node, situation.view.cluster.inventory.own_slices(like), "-like")
+    change = Change(kind="node added", object="Node", name=made.name, op="create", like=like)
     return Candidate(
         f"add a node like {like}",
         f"add a node like {like}",
         change,
         lambda found: found.with_new_node(made, slices),
-        only=(name,),
+        only=(made.name,),
     )
-
-
-def _like(node: Node, name: str) -> Node:
-    labels = {key: name if key in LABELS_OF_ONE else value for key, value in node.metadata.labels.items()}
-    metadata = msgspec.structs.replace(node.metadata, name=name, uid=f"{node.metadata.uid}-like", labels=labels)
-    return msgspec.structs.replace(node, metadata=metadata)
-
-
-def _renamed(item: ResourceSlice, node: str) -> ResourceSlice:
-    """The slice as the new node would publish it, in pools of its own."""
-    pool = msgspec.structs.replace(item.spec.pool, name=f"{item.spec.pool.name}-like")
-    spec = msgspec.structs.replace(item.spec, node_name=node, pool=pool)
-    metadata = msgspec.structs.replace(item.metadata, name=f"{item.metadata.name}-like")
-    return msgspec.structs.replace(item, metadata=metadata, spec=spec)

@@ -8,7 +8,7 @@ that a service can go on between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ from app.plurals import counted
 from app.scheduling import extended
 from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Judgement, Subject, judge, subject_of, typical
+from app.scheduling.pace import Steps, at_once
 from app.scheduling.preemption.outcome import Preemption
 from app.scheduling.preemption.search import Search
 from app.scheduling.preemption.terms import Terms
@@ -95,18 +96,10 @@ class PodExplanation(msgspec.Struct, frozen=True):
 
 def explain_pod(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off) -> PodExplanation:
     """Where the pod could go now, and why nowhere else; whom it would preempt, on these terms."""
-    steps = explaining(view, pod, names, terms)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            explanation: PodExplanation = end.value
-            return explanation
+    return at_once(explaining(view, pod, names, terms))
 
 
-def explaining(
-    view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off
-) -> Generator[None, None, PodExplanation]:
+def explaining(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off) -> Steps[PodExplanation]:
     """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
     view = view.facing(pod)
     subject, turns = subject_of(view, pod), view.turns()
@@ -138,7 +131,7 @@ def explaining(
     )
 
 
-def _preempting(turns: Iterator[View], terms: Terms, names: Sequence[str]) -> Generator[None, None, str]:
+def _preempting(turns: Iterator[View], terms: Terms, names: Sequence[str]) -> Steps[str]:
     """Whom the pod would preempt, or why nobody, in as many turns as it takes."""
     search = Search(terms, names)
     while True:
@@ -179,7 +172,7 @@ def _devices(plan: Plan | Unfit | Failure) -> tuple[str, ...]:
 
 def _examined(
     view: View, turns: Iterator[View], subject: Subject | Refusal | Failure, reason: str, nodes: list[str]
-) -> Generator[None, None, Sequence[NodeGroup]]:
+) -> Steps[Sequence[NodeGroup]]:
     """The nodes of one reason, told apart by what the search says about the first of them, names aside."""
     if not isinstance(subject, Subject):
         return [NodeGroup(reason, tuple(nodes))]
@@ -199,9 +192,7 @@ def _examined(
     return groups
 
 
-def _judged(
-    turns: Iterator[View], subject: Subject | Refusal | Failure, names: Sequence[str]
-) -> Generator[None, None, Judgement]:
+def _judged(turns: Iterator[View], subject: Subject | Refusal | Failure, names: Sequence[str]) -> Steps[Judgement]:
     """In as many turns as it takes: what is found out in one is remembered for the next."""
     while True:
         try:
@@ -210,9 +201,7 @@ def _judged(
             yield
 
 
-def _explanation(
-    view: View, turns: Iterator[View], subject: Subject, name: str
-) -> Generator[None, None, Explanation | None]:
+def _explanation(view: View, turns: Iterator[View], subject: Subject, name: str) -> Steps[Explanation | None]:
     """The allocator's account; None when there is nothing to allocate on the node, or nobody knows yet."""
     claims = _pending(view, subject, name)
     if not claims or name not in view.cluster.nodes:

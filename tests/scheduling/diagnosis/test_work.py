@@ -9,7 +9,7 @@ import pytest
 from app.allocation.decisions import Decisions
 from app.api.features import FeatureGates
 from app.devices.cluster import Cluster
-from app.scheduling.diagnosis import pace
+from app.scheduling import pace
 from app.scheduling.diagnosis.diagnose import diagnosing
 from app.scheduling.diagnosis.report import Diagnosis
 from app.scheduling.limits import Limits

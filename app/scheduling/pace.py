@@ -1,6 +1,6 @@
-"""How much is done at a time, and altogether.
+"""How much of a long question is answered at a time, and altogether.
 
-Promises: between two steps of a diagnosis the event loop is free; a step is one turn of a lane, or a few hundred nodes.
+Promises: between two steps of a question the event loop is free; a step is one turn of a lane, or a few hundred nodes.
 `TRIALS` hypothetical decisions are made at most, whatever claims and clusters contain.
 """
 
@@ -21,8 +21,18 @@ PORTION: Final = 250
 TRIALS: Final = 400
 
 
+def at_once(steps: Steps[T]) -> T:
+    """What the steps return at the end, all of them taken now."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 class Pace:
-    """The turns of one diagnosis. `trials` counts the hypothetical decisions, `nodes` the nodes looked at."""
+    """The turns of one question. `trials` counts the hypothetical decisions, `nodes` the nodes looked at."""
 
     def __init__(self, view: View, most: int = TRIALS) -> None:
         self.trials = 0
