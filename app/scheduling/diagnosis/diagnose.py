@@ -19,6 +19,7 @@ from app.scheduling.diagnosis.report import ClaimState, Diagnosis, NodeGroup
 from app.scheduling.diagnosis.situation import Situation, situation
 from app.scheduling.noderules import unchecked
 from app.scheduling.pace import Pace, Steps, at_once
+from app.scheduling.tenants import Tenants
 from app.scheduling.view import View
 
 EXAMPLES = 5
@@ -33,10 +34,16 @@ def diagnose(
 
 
 def diagnosing(
-    view: View, pod: Pod, names: Sequence[str] | None = None, claims: Iterable[ResourceClaim] = ()
+    view: View,
+    pod: Pod,
+    names: Sequence[str] | None = None,
+    claims: Iterable[ResourceClaim] = (),
+    tenants: Tenants | None = None,
 ) -> Steps[Diagnosis]:
-    """As `diagnose`, in steps of a few milliseconds. When the state changes between steps the answer is about both."""
-    base = situation(view, pod, claims)
+    """As `diagnose`, in steps of a few milliseconds. When the state changes between steps the answer is about both.
+    `tenants`: the pods by node, where that is known.
+    """
+    base = situation(view, pod, claims, tenants)
     if pod.spec.node_name:
         return _bound(base)
     pace = Pace(base.view)

@@ -154,8 +154,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         return not pending.claims or isinstance(view.decisions.plan(pending.claims, name), Plan)
 
 
-def situation(view: View, pod: Pod, claims: Iterable[ResourceClaim] = ()) -> Situation:
-    """As things are. `claims`: some that do not exist yet."""
+def situation(view: View, pod: Pod, claims: Iterable[ResourceClaim] = (), tenants: Tenants | None = None) -> Situation:
+    """As things are. `claims`: some that do not exist yet. `tenants`: the pods by node, where that is known."""
     apart = msgspec.structs.replace(view, decisions=view.decisions.apart())
     made = {claim.metadata.key: claim for claim in claims}
-    return Situation(view=apart, pod=pod, tenants=Tenants(view.pods), overlay=view.overlay(), claims=made)
+    return Situation(view=apart, pod=pod, tenants=tenants or Tenants(view.pods), overlay=view.overlay(), claims=made)

@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from app.api.core import Node, Pod
@@ -37,6 +38,8 @@ MOST_PODS: Final = 500
 """Pods that are placed at most."""
 MOST_REMEDIES: Final = 5
 """Pods for which remedies are looked for: one of those that ask for the same."""
+_PODS: Final = 1_000
+"""Looked at in one step."""
 
 
 def what_if(
@@ -63,21 +66,22 @@ def asking(
     step, for a question that cannot be answered.
     """
     refuse(view, changes)
-    leaving = sorted(_displaced(view, changes), key=_order)
-    displaced = {pod.metadata.uid: pod for pod in leaving}
-    gone, fresh = list(_gone(view, changes)), list(_fresh(view, changes))
-    if asked is None:
-        waiting = sorted(_waiting(view, changes), key=_order)
-    else:
-        waiting = [item.pod for item in asked if item.pod.metadata.uid not in displaced]
+    paper = yield from copied(view)
+    fresh = list(_fresh(paper.view, changes))
+    concerned = yield from _concerned(paper.view, changes)
+    leaving, displaced = concerned.displaced, {pod.metadata.uid: pod for pod in concerned.displaced}
+    waiting = (
+        concerned.waiting if asked is None else [paper.pods.get(item.pod.metadata.uid) or item.pod for item in asked]
+    )
+    moved = displaced.keys() | {pod.metadata.uid for pod in concerned.gone}
+    waiting = [pod for pod in waiting if pod.metadata.uid not in moved]
     pods = [*(replace(pod, spec=replace(pod.spec, node_name="")) for pod in leaving), *waiting]
     left, pods = pods[most:], pods[:most]
-    paper = yield from copied(view)
     _draft(paper, asked or ())
     placing = Placing(paper, before := Budget(looks // 2))
     now = yield from _placed(placing, [pod for pod in pods if pod.metadata.uid not in displaced])
     yield from placing.undo()
-    yield from _changed(paper, changes, leaving, gone, fresh)
+    yield from _changed(paper, changes, concerned, fresh)
     pods = yield from _tolerating(paper, changes, pods)
     then = yield from _placed(Placing(paper, after := Budget(looks // 2)), pods)
     remedies = yield from _remedies(paper, pods, then)
@@ -98,34 +102,37 @@ def asking(
 # --- who is asked about -----------------------------------------------------------------------------------------------
 
 
+class _Concerned(msgspec.Struct, frozen=True):
+    """Pods that want devices and have no node, by priority; pods that would have to find another node, by priority;
+    pods that would be gone, with or without their nodes.
+    """
+
+    waiting: list[Pod]
+    displaced: list[Pod]
+    gone: list[Pod]
+
+
+def _concerned(view: View, changes: Changes) -> Steps[_Concerned]:
+    """All pods, a portion at a step."""
+    found = _Concerned([], [], [])
+    without, drained = frozenset(changes.without), frozenset(changes.drained)
+    for number, pod in enumerate(view.pods, start=1):
+        if pod.metadata.key in without:
+            found.gone.append(pod)
+        elif pod.spec.node_name in drained and not pod.finished:
+            leaves = _goes_with_its_node(pod) or pod.metadata.deletion_timestamp
+            (found.gone if leaves else found.displaced).append(pod)
+        elif not pod.spec.node_name and not pod.finished and view.uses_devices(pod):
+            found.waiting.append(pod)
+        if number % _PODS == 0:
+            yield
+    found.waiting.sort(key=_order)
+    found.displaced.sort(key=_order)
+    return found
+
+
 def _order(pod: Pod) -> tuple[int, str]:
     return -pod.spec.priority, pod.metadata.key
-
-
-def _waiting(view: View, changes: Changes) -> Iterator[Pod]:
-    """Those that want devices and have no node."""
-    without = frozenset(changes.without)
-    for pod in view.pods:
-        if not pod.spec.node_name and not pod.finished and pod.metadata.key not in without and view.uses_devices(pod):
-            yield pod
-
-
-def _displaced(view: View, changes: Changes) -> Iterator[Pod]:
-    """The pods that would have to find another node."""
-    without, drained = frozenset(changes.without), frozenset(changes.drained)
-    for pod in view.pods if drained else ():
-        here = pod.spec.node_name in drained and not pod.finished and not pod.metadata.deletion_timestamp
-        if here and not _goes_with_its_node(pod) and pod.metadata.key not in without:
-            yield pod
-
-
-def _gone(view: View, changes: Changes) -> Iterator[Pod]:
-    """The pods that would be gone, with or without their nodes."""
-    without, drained = frozenset(changes.without), frozenset(changes.drained)
-    for pod in view.pods if without or drained else ():
-        left = pod.spec.node_name in drained and (_goes_with_its_node(pod) or pod.metadata.deletion_timestamp)
-        if pod.metadata.key in without or left:
-            yield pod
 
 
 def _goes_with_its_node(pod: Pod) -> bool:
@@ -148,18 +155,17 @@ def _draft(paper: Paper, asked: Sequence[Draft]) -> None:
 def _changed(
     paper: Paper,
     changes: Changes,
-    displaced: Sequence[Pod],
-    gone: Sequence[Pod],
+    concerned: _Concerned,
     fresh: Sequence[tuple[Node, list[ResourceSlice]]],
 ) -> Steps[None]:
     """Make the changes: what is there, who is gone, who has to move, and which nodes go and come."""
     for item in changes.objects:
         paper.put(item)
         yield
-    for pod in gone:
+    for pod in concerned.gone:
         paper.remove(pod)
         yield
-    for pod in displaced:
+    for pod in concerned.displaced:
         paper.evict(pod)
         yield
     for name in changes.drained:
@@ -237,7 +243,7 @@ def _remedies(paper: Paper, pods: Sequence[Pod], placed: Mapping[str, Placed]) -
                 found[uid] = f"as for {like.metadata.key}"
         elif len(first) < MOST_REMEDIES:
             first[known.shape if known.shape is not None else uid] = pod
-            told = yield from diagnosing(paper.view, pod)
+            told = yield from diagnosing(paper.view, pod, tenants=paper.tenants)
             if told.remedies:
                 found[uid] = told.remedies[0].text
     return found
