@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from app.cli.main import FRAMES
@@ -47,3 +49,14 @@ def tolerated(unexpected_errors: None) -> Reports:
     """Unexpected errors are outlived in this test as in production. The list of them, for the test to look at."""
     tolerate(outlive)
     return REPORTS
+
+
+@pytest.fixture
+def restored_logs() -> Iterator[None]:
+    """Logging is set up per process: it is left as it was."""
+    before, root = structlog.get_config(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.configure(**before)
+    root.handlers[:] = handlers
+    root.setLevel(level)

@@ -13,21 +13,23 @@ from typing import Any
 import msgspec
 
 from app.api.resource import DeviceID, ResourceSlice, attribute_values
-from app.cel.clauses import brief, clauses
+from app.cel.clauses import brief, clauses, pointed
 from app.cel.device import DeviceView, ReadSet
 from app.cel.environment import CelGates
-from app.cel.errors import CelCompileError, CelRuntimeError
+from app.cel.errors import CelCompileError, CelRuntimeError, excerpt
 from app.cel.program import Program, compile_selector
 
 
 class Trial(msgspec.Struct, frozen=True):
     """`matches` is None when the selector failed for the device; `problem` says why, and for a device that does not
-    match which clause is not satisfied, with the value that it compares.
+    match which clause is not satisfied, with the value that it compares. `place` is the line of the selector where it
+    failed, with a caret below.
     """
 
     device: DeviceID
     matches: bool | None
     problem: str = ""
+    place: str = ""
 
 
 def try_selector(program: Program, slices: Iterable[ResourceSlice], gates: CelGates) -> Iterator[Trial]:
@@ -49,7 +51,7 @@ def try_selector(program: Program, slices: Iterable[ResourceSlice], gates: CelGa
             except CelRuntimeError as error:
                 near = get_close_matches(error.key, _names(view), 1) if error.key else []
                 meant = f"; did you mean {near[0]}?" if near else ""
-                yield Trial(name, None, f"{error}{meant}")
+                yield Trial(name, None, f"{error}{meant}", _place(program.expression, error, view, gates))
 
 
 def _unsatisfied(program: Program, view: DeviceView, gates: CelGates) -> str:
@@ -63,6 +65,20 @@ def _unsatisfied(program: Program, view: DeviceView, gates: CelGates) -> str:
         except (CelCompileError, CelRuntimeError):
             continue
     return "is false"
+
+
+def _place(expression: str, error: CelRuntimeError, view: DeviceView, gates: CelGates) -> str:
+    """Where the name stands that the device does not have, else the first clause that fails by itself."""
+    if error.key:
+        return pointed(expression, error.key)
+    for clause in clauses(expression):
+        try:
+            compile_selector(clause, gates).evaluate(view)
+        except CelCompileError:
+            continue
+        except CelRuntimeError:
+            return excerpt(expression, expression.index(clause))
+    return ""
 
 
 def value_of(reads: ReadSet, view: DeviceView) -> tuple[str, str] | None:

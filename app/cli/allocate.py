@@ -15,7 +15,7 @@ from app.cli.lines import answer_lines
 def allocate(
     explain: Annotated[bool, typer.Option("--explain", help="add the reasons: what each rule took away")] = False,
 ) -> None:
-    """Decide allocations offline: JSON lines from standard input to standard output.
+    """Decide allocations offline, from JSON lines to JSON lines.
 
     A scenario has `name`, `node`, `slices`, `classes`, `claims` (to be allocated together), and perhaps
     `allocatedClaims`, `taintRules` and `features` (the gates that are on; absent = all). The answer has `kind`

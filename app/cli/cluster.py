@@ -7,8 +7,10 @@ service would give. Nothing is written.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,7 +19,8 @@ from app.api.features import FeatureGates
 from app.api.policy import PodDisruptionBudget
 from app.api.resource import ResourceSlice
 from app.api.salvage import Salvaged
-from app.cli.snapshotfile import ClusterFile, Recording
+from app.cli.snapshotfile import ClusterFile, Recording, load
+from app.cli.source import Source
 from app.devices.cluster import Cluster
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
@@ -37,8 +40,6 @@ from app.scheduling.pods import Pods
 from app.scheduling.resourcenames import ResourceNames
 from app.scheduling.view import View
 from app.version import VERSION
-
-T = TypeVar("T")
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -73,19 +74,15 @@ class Snapshot(msgspec.Struct, frozen=True):
         return placement
 
 
-async def read_cluster(
-    kubeconfig: str,
-    context: str,
-    features: FeatureGates,
-    *,
-    evictions: bool = False,
-    recording: Recording | None = None,
-) -> Snapshot:
-    """Read everything. `evictions`: also what says who may be evicted. `recording`: gets what is read. Raises ApiError
-    when the API server gives no answer, CredentialsError without its address.
+async def read(source: Source, *, evictions: bool = False, recording: Recording | None = None) -> Snapshot:
+    """Read everything. `evictions`: also what says who may be evicted. `recording`: gets what is read of a cluster.
+    Raises ApiError when the API server gives no answer, CredentialsError without its address, and ValueError for a file
+    that cannot be used.
     """
-
-    async def read(client: KubeClient, served: Served) -> Snapshot:
+    features = FeatureGates.parse(source.gates)
+    if source.file:
+        return _restored(stored(source), features)
+    async with connected(source) as (client, served):
         cluster, pods = Cluster(features), Pods()
         for kind in followed(served):
             mirror = _mirror(kind, cluster, pods, recording)
@@ -99,10 +96,43 @@ async def read_cluster(
             recording.objects[BUDGETS.plural] = list(budgets)
         return Snapshot(cluster, pods, tuple(budgets))
 
-    return await _ask(kubeconfig, context, read)
+
+async def read_slices(source: Source) -> Sequence[ResourceSlice]:
+    """The published slices. Raises DecodeError for the first one that cannot be understood, and as `read`."""
+    if source.file:
+        plural = resource_slices("v1").plural
+        return [resource_slices("v1").decode(item) for item in stored(source).objects.get(plural, ())]
+    async with connected(source) as (client, served):
+        slices, problems = await list_all(client, resource_slices(served.version))
+        if problems:
+            raise problems[0]
+        return slices
 
 
-def restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
+def stored(source: Source) -> ClusterFile:
+    """What is in the file. Raises ValueError."""
+    if source.kubeconfig or source.context or source.server:
+        raise ValueError("--from is a file; --kubeconfig, --context and --server name a cluster: give one of them")
+    try:
+        return load(Path(source.file).read_bytes())
+    except (OSError, ValueError) as problem:
+        raise ValueError(f"{source.file}: {problem}") from None
+
+
+@asynccontextmanager
+async def connected(source: Source) -> AsyncIterator[tuple[KubeClient, Served]]:
+    """A client, and what the API server serves. Raises ApiError and CredentialsError."""
+    settings = ClientSettings(
+        server=source.server,
+        kubeconfig=source.kubeconfig,
+        context=source.context,
+        user_agent=f"kubectl-dra/{VERSION}",
+    )
+    async with await KubeClient.connect(settings) as client:
+        yield client, await discover(client)
+
+
+def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
     """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
     cluster, pods = Cluster(features), Pods()
     for kind in followed(Served(version="v1", taint_rules="v1")):
@@ -130,21 +160,3 @@ def _mirror(kind: Resource[Any], cluster: Cluster, pods: Pods, recording: Record
 
     removed = pods.remove if is_pod else cluster.remove
     return Mirror(kind, Callbacks(applied, removed, poisoned, on_salvaged=poisoned))
-
-
-async def list_slices(kubeconfig: str, context: str) -> list[ResourceSlice]:
-    """The published slices. Raises DecodeError for the first one that cannot be understood, and as `read_cluster`."""
-
-    async def read(client: KubeClient, served: Served) -> list[ResourceSlice]:
-        slices, problems = await list_all(client, resource_slices(served.version))
-        if problems:
-            raise problems[0]
-        return slices
-
-    return await _ask(kubeconfig, context, read)
-
-
-async def _ask(kubeconfig: str, context: str, read: Callable[[KubeClient, Served], Awaitable[T]]) -> T:
-    settings = ClientSettings(kubeconfig=kubeconfig, context=context, user_agent=f"kubectl-dra/{VERSION}")
-    async with await KubeClient.connect(settings) as client:
-        return await read(client, await discover(client))

@@ -6,7 +6,6 @@ a width nothing is folded or cut.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import textwrap
@@ -22,11 +21,6 @@ NARROWEST: Final = 24
 def terminal_width() -> int:
     """How many columns standard output has; 0 when it is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-
-
-def is_coloured() -> bool:
-    """True when colours may be written: on a terminal whose user has not refused them (https://no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
 def table(

@@ -1,27 +1,23 @@
-"""The answers of `devices` and `top`: read the cluster, count, print. Loads the client and the compiler: import it when
-needed.
-"""
+"""The answers of `devices` and `top`: count, and say it. Loads the client and the compiler: import it when needed."""
 
 from __future__ import annotations
 
-from typing import Literal
+import sys
 
 import msgspec
-import typer
 
-from app.api.errors import ApiError
+from app.cli.answers import Answer, UnanswerableError, answered
+from app.cli.asking import ask, complaining
 from app.cli.censustables import device_table, painted, sum_table, summed
 from app.cli.cluster import Snapshot
-from app.cli.columns import is_coloured, terminal_width
-from app.cli.complaint import complain, note
-from app.cli.output import written
+from app.cli.colours import is_coloured
+from app.cli.columns import terminal_width
+from app.cli.options import WideForm
 from app.cli.source import Source
-from app.kube.credentials import CredentialsError
+from app.cli.statuses import NO, YES
 from app.scheduling.census.report import Census, State
 from app.scheduling.census.taking import Asked, census
 from app.scheduling.census.totals import By, sums
-
-LISTED, EMPTY, FAILED = 0, 1, 2
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +28,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
     namespace: str = ""
-    output: Literal["text", "wide", "json", "yaml"] = "text"
+    output: WideForm = "text"
+    watch: bool = False
     source: Source = Source()
 
-    def asked(self, snapshot: Snapshot) -> Asked:
-        """Raises ValueError for what does not exist."""
+    def counted(self, snapshot: Snapshot) -> Census:
+        """Raises UnanswerableError for what does not exist."""
         asked = Asked(
             nodes=frozenset(self.nodes),
             drivers=frozenset(self.drivers),
@@ -46,56 +43,48 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         )
         unknown = asked.unknown(snapshot.cluster)
         if unknown:
-            raise ValueError(unknown)
-        return asked
+            raise UnanswerableError(unknown)
+        return census(snapshot.view(), asked)
 
 
+@complaining
 async def list_devices(question: Question) -> int:
     """Print the devices. The exit status."""
-    found = await _counted(question)
-    if found is None:
-        return FAILED
-    if question.output in ("json", "yaml"):
-        typer.echo(written(found, question.output))
-    elif found.devices:
-        lines = device_table(
-            found.devices, wide=question.output == "wide", width=terminal_width(), paint=painted(is_coloured())
-        )
-        typer.echo("\n".join(lines))
-        typer.echo(summed(found.totals))
-    return _ended(found)
+
+    def answering(snapshot: Snapshot) -> Answer:
+        found = question.counted(snapshot)
+        wide = question.output == "wide"
+        form = "text" if question.output == "wide" else question.output
+        answer = answered(found, form, lambda: _listed(found, wide=wide), YES if found.devices else NO)
+        return answer if found.devices else msgspec.structs.replace(answer, complaint=_NONE)
+
+    return await ask(question.source, answering, watch=question.watch)
 
 
+@complaining
 async def add_up(question: Question, by: By) -> int:
     """Print the sums. The exit status."""
-    found = await _counted(question)
-    if found is None:
-        return FAILED
-    told = sums(found.devices, by)
-    if question.output in ("json", "yaml"):
-        typer.echo(written({by: told, "totals": found.totals}, question.output))
-    elif told:
-        typer.echo("\n".join(sum_table(told, by, width=terminal_width())))
-        typer.echo(summed(found.totals))
-    elif found.devices:
-        complain("no claim holds any of these devices")
-        return EMPTY
-    return _ended(found)
+
+    def answering(snapshot: Snapshot) -> Answer:
+        found = question.counted(snapshot)
+        told = sums(found.devices, by)
+        form = "text" if question.output == "wide" else question.output
+
+        def text() -> str:
+            return "\n".join([*sum_table(told, by, width=terminal_width()), summed(found.totals)]) if told else ""
+
+        answer = answered({by: told, "totals": found.totals}, form, text, YES if told else NO)
+        return answer if told else msgspec.structs.replace(answer, complaint=_UNHELD if found.devices else _NONE)
+
+    return await ask(question.source, answering, watch=question.watch)
 
 
-def _ended(found: Census) -> int:
+_NONE = "there are no such devices"
+_UNHELD = "no claim holds any of these devices"
+
+
+def _listed(found: Census, *, wide: bool) -> str:
     if not found.devices:
-        complain("there are no such devices")
-    return LISTED if found.devices else EMPTY
-
-
-async def _counted(question: Question) -> Census | None:
-    """None when that cannot be answered, which is told."""
-    try:
-        snapshot = await question.source.read()
-        asked = question.asked(snapshot)
-    except (ApiError, CredentialsError, ValueError) as problem:
-        complain(problem)
-        return None
-    note(snapshot.cluster.problems)
-    return census(snapshot.view(), asked)
+        return ""
+    lines = device_table(found.devices, wide=wide, width=terminal_width(), paint=painted(is_coloured(sys.stdout)))
+    return "\n".join([*lines, summed(found.totals)])

@@ -21,11 +21,10 @@ def drafts(source: str, namespace: str) -> list[Draft]:
     """The pods of a file, or of standard input for "-". Raises OSError, YAMLError, DecodeError, and ValueError when
     there is no pod.
     """
-    text = sys.stdin.read() if source == "-" else Path(source).read_text()
     pods: list[Pod] = []
     claims: dict[str, ResourceClaim] = {}
     templates: dict[str, ResourceClaimSpec] = {}
-    for document in _objects(text):
+    for document in _objects(text_of(source)):
         meta = document.get("metadata") or {}
         name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
         kind = document.get("kind")
@@ -40,6 +39,11 @@ def drafts(source: str, namespace: str) -> list[Draft]:
     if not pods:
         raise ValueError(f"{source}: there is no object of kind Pod in it")
     return [draft(pod, claims, templates, namespace) for pod in pods]
+
+
+def text_of(source: str) -> str:
+    """The text of a file, or of standard input for "-". Raises OSError and UnicodeDecodeError."""
+    return sys.stdin.read() if source == "-" else Path(source).read_text()
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,10 @@
-"""All commands under one name. A command is a module beside this one; adding one is one line in `_COMMANDS`."""
+"""All commands under one name. A command is a module beside this one; adding one is one line in `_PANELS`."""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,9 +14,11 @@ from app.cli import (
     allocate,
     audit,
     compact,
+    completion,
     demo,
     devices,
     headroom,
+    replay,
     selector,
     serve,
     snapshot,
@@ -26,23 +30,24 @@ from app.cli import (
 )
 from app.unexpected import Place, tolerate
 
-_COMMANDS = {
-    "serve": serve.serve,
-    "demo": demo.demo,
-    "why": why.why,
-    "explain": why.why,
-    "devices": devices.devices,
-    "top": top.top,
-    "headroom": headroom.headroom,
-    "whatif": whatif.whatif,
-    "snapshot": snapshot.snapshot,
-    "audit": audit.audit,
-    "compact": compact.compact,
-    "workload": workload.workload,
-    "allocate": allocate.allocate,
-    "selector": selector.selector,
-    "version": version.version,
+_PANELS: Final[dict[str, dict[str, Callable[..., None]]]] = {
+    "Questions to a cluster": {
+        "why": why.why,
+        "explain": why.why,
+        "devices": devices.devices,
+        "top": top.top,
+        "headroom": headroom.headroom,
+        "whatif": whatif.whatif,
+        "compact": compact.compact,
+        "audit": audit.audit,
+        "workload": workload.workload,
+        "selector": selector.selector,
+    },
+    "Offline": {"snapshot": snapshot.snapshot, "allocate": allocate.allocate},
+    "The service": {"serve": serve.serve, "demo": demo.demo},
+    "This command": {"completion": completion.completion, "version": version.version},
 }
+_QUESTIONS, _OFFLINE, *_ = _PANELS
 
 app = typer.Typer(
     name="dra-extender",
@@ -64,8 +69,10 @@ def dra_extender(
     """The flags before the name of a command."""
 
 
-for _name, _command in _COMMANDS.items():
-    app.command(_name)(_command)
+for _panel, _commands in _PANELS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_panel, hidden=_name == "explain")(_command)
+app.add_typer(replay.replay(_PANELS[_QUESTIONS]), name="replay", rich_help_panel=_OFFLINE)
 
 
 FRAMES: Final = 5_000
@@ -82,7 +89,16 @@ def main() -> None:
     """
     sys.setrecursionlimit(FRAMES)
     tolerate(_log_unexpected)
-    app(prog_name="kubectl dra" if Path(sys.argv[0]).stem == "kubectl-dra" else "dra-extender")
+    name = "kubectl dra" if Path(sys.argv[0]).stem == "kubectl-dra" else "dra-extender"
+    asked = completion.variable(name)
+    if asked in os.environ:
+        completion.know_shells()
+    app(prog_name=name, complete_var=asked)
+
+
+def kubectl_complete() -> None:
+    """The entry point of `kubectl_complete-dra`, which kubectl asks what may follow `kubectl dra …`."""
+    sys.stdout.write(completion.kubectl_words(app, sys.argv[1:]) + "\n")
 
 
 def _log_unexpected(place: Place, problem: Exception, about: dict[str, object]) -> None:

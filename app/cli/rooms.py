@@ -1,24 +1,19 @@
-"""The answer of `headroom`: read the cluster, fill it on paper, print. Loads the client and the compiler: import it
-when needed.
-"""
+"""The answer of `headroom`: fill the cluster on paper. Loads the client and the compiler: import it when needed."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal
-
 import msgspec
-import typer
 
-from app.api.errors import ApiError
 from app.api.resource import ResourceClaim
 from app.cli import wishes
+from app.cli.answers import Answer, answered, judging
+from app.cli.asking import ask, complaining
 from app.cli.cluster import Snapshot
-from app.cli.complaint import complain, note
-from app.cli.output import written
+from app.cli.drafts import text_of
+from app.cli.options import Form
 from app.cli.source import Source
+from app.cli.statuses import NO, YES
 from app.devices.overlay import Overlay
-from app.kube.credentials import CredentialsError
 from app.plurals import counted
 from app.scheduling.compaction.advice import Advice
 from app.scheduling.compaction.compaction import Compaction, Wish
@@ -26,19 +21,18 @@ from app.scheduling.compaction.movable import Rules
 from app.scheduling.headroom import UNCHECKED, Headroom, after, class_claim, class_words, headroom, problem_of
 from app.scheduling.view import View
 
-ROOM, FULL, FAILED = 0, 1, 2
-
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked, as the flags of the command say it: about pods with devices of a class, or with these claims."""
 
     device_class: str = ""
-    filename: Path | None = None
+    filename: str = ""
     count: int = 1
     after_compaction: bool = False
     schedulers: tuple[str, ...] = ()
     limit: int
-    output: Literal["text", "json", "yaml"] = "text"
+    output: Form = "text"
+    watch: bool = False
     source: Source = Source()
 
 
@@ -50,26 +44,29 @@ class Told(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     moves: int = 0
 
 
+@complaining
 async def answer(question: Question) -> int:
     """Print the answer. The exit status."""
-    try:
-        snapshot = await question.source.read(evictions=question.after_compaction)
+    with judging():
+        text = text_of(question.filename) if question.filename else ""
+
+    def answering(snapshot: Snapshot) -> Answer:
         view = snapshot.view()
-        what, claims = _wanted(question, view)
-    except (ApiError, CredentialsError, ValueError) as problem:
-        complain(problem)
-        return FAILED
-    now = headroom(view, what, claims, most=question.limit)
-    told = _after(question, snapshot, view, claims, now) if question.after_compaction else Told(now=now)
-    typer.echo(_text(question, told) if question.output == "text" else written(told, question.output))
-    note(snapshot.cluster.problems)
-    return ROOM if now.fits or (told.after_compaction is not None and told.after_compaction.fits) else FULL
+        with judging():
+            what, claims = _wanted(question, view, text)
+        now = headroom(view, what, claims, most=question.limit)
+        told = _after(question, snapshot, view, claims, now) if question.after_compaction else Told(now=now)
+        later = told.after_compaction
+        status = YES if now.fits or (later is not None and later.fits) else NO
+        return answered(told, question.output, lambda: _text(question, told), status)
+
+    return await ask(question.source, answering, evictions=question.after_compaction, watch=question.watch)
 
 
-def _wanted(question: Question, view: View) -> tuple[str, tuple[ResourceClaim, ...]]:
+def _wanted(question: Question, view: View, text: str) -> tuple[str, tuple[ResourceClaim, ...]]:
     """What the pods are, in words, and their claims. Raises ValueError."""
-    if question.filename is not None:
-        wish = wishes.of_file(view, question.filename)
+    if question.filename:
+        wish = wishes.of_file(view, question.filename, text)
         return f"pods with {wish.name}", wish.claims
     claims = (class_claim(question.device_class, question.count),)
     problem = problem_of(view, claims)

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from typing import Annotated, Any
 
 import typer
 
+from app.cli import options
 from app.cli.lines import answer_lines
+from app.cli.source import Source
+from app.cli.statuses import FAILED, YES
 
 
+@options.asks_cluster
 def selector(
+    source: Source,
     expression: Annotated[str | None, typer.Argument(help="the CEL expression", show_default=False)] = None,
     slices: Annotated[
-        str | None,
-        typer.Option("--slice", metavar="FILE|-", help="ResourceSlices (YAML or JSON) instead of those of the cluster"),
-    ] = None,
+        str,
+        typer.Option(
+            "--slice", metavar="FILE", help="ResourceSlices of this file instead; - is standard input",
+            show_default=False,
+        ),
+    ] = "",
     batch: Annotated[
         bool, typer.Option("--batch", help="JSON lines in and out: name, expression, gates, device → name, result")
     ] = False,
     list_attributes: Annotated[bool, typer.Option(help="turn on the feature gate DRAListTypeAttributes")] = False,
-    kubeconfig: Annotated[str, typer.Option(help="kubeconfig file", show_default=False)] = "",
-    context: Annotated[str, typer.Option(help="context of the kubeconfig", show_default=False)] = "",
-) -> None:
-    """Try a device selector on ResourceSlices.
+    output: options.Output = "text",
+) -> None:  # fmt: skip
+    """Which devices does this selector match, and why not the others?
+
+    Tried on the ResourceSlices of the cluster, or of a file.
 
     Exit status: 0 when a device matches, 1 when none does, 2 when the selector does not compile or fails for a device.
     """
@@ -31,9 +41,12 @@ def selector(
         raise typer.Exit(_batch())
     if expression is None:
         raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
-    from app.cli.trials import show_trials
+    from app.cli.trials import Question, answer
 
-    raise typer.Exit(show_trials(expression, slices, list_attributes, kubeconfig, context))
+    question = Question(
+        expression=expression, slices=slices, list_attributes=list_attributes, output=output, source=source
+    )
+    raise typer.Exit(asyncio.run(answer(question)))
 
 
 def _batch() -> int:
@@ -42,4 +55,4 @@ def _batch() -> int:
     def complain(name: str, problem: str) -> dict[str, Any]:
         return {"name": name, "result": "error", "message": problem}
 
-    return 1 if answer_lines(sys.stdin.buffer, sys.stdout.buffer, answer, complain) else 0
+    return FAILED if answer_lines(sys.stdin.buffer, sys.stdout.buffer, answer, complain) else YES

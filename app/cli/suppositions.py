@@ -1,25 +1,19 @@
-"""The answer of `whatif`: read the cluster, suppose, print. Loads the client and the compiler: import it then."""
+"""The answer of `whatif`: suppose, and say it. Loads the client and the compiler: import it when needed."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
-import typer
-import yaml
 
-from app.api.decoding import DecodeError
-from app.api.errors import ApiError
-from app.cli.complaint import complain, note
+from app.cli.answers import Answer, answered, judging
+from app.cli.asking import ask, complaining
+from app.cli.cluster import Snapshot
 from app.cli.diagnoses import known
 from app.cli.drafts import drafts
-from app.cli.output import written
+from app.cli.options import Form
 from app.cli.source import Source
-from app.kube.credentials import CredentialsError
+from app.cli.statuses import NO, YES
 from app.scheduling.whatif.asking import what_if
 from app.scheduling.whatif.changes import Changes
-
-FITTING, LACKING, FAILED = 0, 1, 2
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,30 +25,30 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     without: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
     namespace: str = ""
-    output: Literal["text", "json", "yaml"] = "text"
+    output: Form = "text"
     scheduler_names: str = ""
     source: Source = Source()
 
 
+@complaining
 async def answer(question: Question) -> int:
     """Print the answer. The exit status."""
     namespace = question.namespace or question.source.namespace()
     schedulers = frozenset(filter(None, question.scheduler_names.split(",")))
-    try:
+    with judging():
+        drawn = drafts(question.filename, namespace) if question.filename else None
         added = tuple(map(added_node, question.added))
-        asked = drafts(question.filename, namespace) if question.filename else None
-        snapshot = await question.source.read()
-        if question.pod:
-            asked = [known(snapshot, question.pod, namespace)]
-        gone = tuple(known(snapshot, name, namespace).pod.metadata.key for name in question.without)
-        changes = Changes(added=added, without=gone, drained=question.drained)
-        found = what_if(snapshot.view(schedulers=schedulers), changes, asked)
-    except (ApiError, CredentialsError, DecodeError, OSError, ValueError, yaml.YAMLError) as problem:
-        complain(problem)
-        return FAILED
-    typer.echo(found.text() if question.output == "text" else written(found, question.output))
-    note(snapshot.cluster.problems)
-    return FITTING if all(outcome.node for outcome in found.outcomes) and not found.left_out else LACKING
+
+    def answering(snapshot: Snapshot) -> Answer:
+        with judging():
+            asked = [known(snapshot, question.pod, namespace)] if question.pod else drawn
+            gone = tuple(known(snapshot, name, namespace).pod.metadata.key for name in question.without)
+            changes = Changes(added=added, without=gone, drained=question.drained)
+            found = what_if(snapshot.view(schedulers=schedulers), changes, asked)
+        status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
+        return answered(found, question.output, found.text, status)
+
+    return await ask(question.source, answering)
 
 
 def added_node(text: str) -> tuple[str, int]:

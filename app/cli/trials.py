@@ -1,70 +1,101 @@
-"""A selector tried on ResourceSlices, as a table. Loads the compiler and the client: import it when needed."""
+"""The answer of `selector`: try it on ResourceSlices, and say it. Loads the compiler: import it when needed."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections import Counter
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
+import msgspec
+import typer
 import yaml
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from app.api.decoding import DecodeError, convert
+from app.api.decoding import convert
 from app.api.resource import ResourceSlice
 from app.cel import CelCompileError, CelGates, compile_selector
 from app.cel.trial import Trial, try_selector
-from app.cli.cluster import list_slices
+from app.cli.answers import UnanswerableError, answered, judging
+from app.cli.asking import complaining
+from app.cli.cluster import read_slices
+from app.cli.colours import is_coloured
+from app.cli.columns import table, terminal_width
+from app.cli.drafts import text_of
+from app.cli.options import Form
+from app.cli.source import Source
+from app.cli.statuses import FAILED, NO, YES
 from app.plurals import counted
 
-MATCHED, UNMATCHED, FAILED = 0, 1, 2
+_WORDS: Final = {True: "yes", False: "no", None: "error"}
+_COLOURS: Final = {"yes": typer.colors.GREEN, "error": typer.colors.RED}
 
 
-def show_trials(expression: str, source: str | None, list_attributes: bool, kubeconfig: str, context: str) -> int:
-    """Try the selector on the slices of a file, or of the cluster without `source`. Returns the exit status."""
-    errors = Console(stderr=True, soft_wrap=True)
-    gates = CelGates(list_attributes=list_attributes)
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked, as the flags of the command say it. `slices`: a file with them."""
+
+    expression: str
+    slices: str = ""
+    list_attributes: bool = False
+    output: Form = "text"
+    source: Source = Source()
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One device. `matches` is null when the selector fails for it; `place` is where."""
+
+    driver: str
+    pool: str
+    device: str
+    matches: bool | None
+    problem: str = ""
+    place: str = ""
+
+
+@complaining
+async def answer(question: Question) -> int:
+    """Print which devices match. The exit status."""
+    gates = CelGates(list_attributes=question.list_attributes)
     try:
-        program = compile_selector(expression, gates)
+        program = compile_selector(question.expression, gates)
     except CelCompileError as error:
-        errors.print(f"[red]the selector does not compile:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        return FAILED
-    try:
-        published = _read(source) if source else asyncio.run(list_slices(kubeconfig, context))
-    except (DecodeError, OSError, yaml.YAMLError, ValueError) as error:
-        errors.print(f"[red]the slices cannot be read:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
-        return FAILED
-    return _show(list(try_selector(program, published, gates)))
+        raise UnanswerableError(f"the selector does not compile: {error}") from None
+    with judging():
+        published = _written(question.slices) if question.slices else await read_slices(question.source)
+    trials = list(try_selector(program, published, gates))
+    counts = Counter(trial.matches for trial in trials)
+    status = FAILED if counts[None] else YES if counts[True] else NO
+    told = [Told(*trial.device, trial.matches, trial.problem, trial.place) for trial in trials]
+    found = answered({"devices": told}, question.output, lambda: "\n".join(_lines(trials, counts)), status)
+    typer.echo(found.text)
+    return found.status
 
 
-def _read(source: str) -> list[ResourceSlice]:
-    """All ResourceSlices of a file: several documents, and lists of objects, are fine."""
-    text = sys.stdin.read() if source == "-" else Path(source).read_text()
+def _written(file: str) -> list[ResourceSlice]:
+    """All ResourceSlices of a file: several documents, and lists of objects, are fine. Raises ValueError."""
     objects: list[Any] = []
-    for document in yaml.safe_load_all(text):
+    for document in yaml.safe_load_all(text_of(file)):
         if isinstance(document, dict) and isinstance(document.get("items"), list):
             objects.extend(document["items"])
         elif document is not None:
             objects.append(document)
     found = [item for item in objects if isinstance(item, dict) and item.get("kind") == "ResourceSlice"]
     if not found:
-        raise ValueError(f"{source}: there is no object of kind ResourceSlice in it")
+        raise ValueError(f"{file}: there is no object of kind ResourceSlice in it")
     return [convert(ResourceSlice, item) for item in found]
 
 
-def _show(trials: list[Trial]) -> int:
-    table = Table("DRIVER", "POOL", "DEVICE", "MATCHES", "WHY NOT", box=None, header_style="bold", pad_edge=False)
-    words = {True: "[green]yes[/]", False: "no", None: "[red]error[/]"}
-    for trial in trials:
-        table.add_row(*trial.device, words[trial.matches], escape(trial.problem))
-    console = Console()
-    console.print(table)
-    counts = Counter(trial.matches for trial in trials)
+def _lines(trials: Sequence[Trial], counts: Counter[bool | None]) -> Iterator[str]:
+    if trials:
+        head = ("DRIVER", "POOL", "DEVICE", "MATCHES", "WHY NOT")
+        rows = [(*trial.device, _WORDS[trial.matches], trial.problem) for trial in trials]
+        yield from table(head, rows, width=terminal_width(), paint=_paint)
+    for place, count in Counter(trial.place for trial in trials if trial.place).items():
+        yield f"It fails for {counted(count, 'device')} here:"
+        yield place
     devices = f"{counts[True]} of {counted(len(trials), 'device')} {'matches' if len(trials) == 1 else 'match'}"
-    console.print(f"{devices}, {counted(counts[None], 'error')}", highlight=False)
-    if counts[None]:
-        return FAILED
-    return MATCHED if counts[True] else UNMATCHED
+    yield f"{devices}, {counted(counts[None], 'error')}"
+
+
+def _paint(column: int, cell: str) -> str:
+    colour = _COLOURS.get(cell.strip()) if column == 3 and is_coloured(sys.stdout) else None
+    return typer.style(cell, fg=colour) if colour else cell

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ import yaml
 
 from app.allocation.plan import Failure
 from app.allocation.requests import prepare
+from app.api.core import Pod
 from app.api.decoding import convert
 from app.api.resource import ResourceClaim
 from app.scheduling.claims import Refusal
@@ -19,11 +19,9 @@ from app.scheduling.judgement import Subject, subject_of
 from app.scheduling.view import View
 
 
-def of_pod(view: View, key: str) -> Wish:
+def of_pod(view: View, pod: Pod) -> Wish:
     """Raises ValueError for a pod that waits for nothing, and for one that cannot be decided on."""
-    pod = view.pods.named(*key.split("/", 1))
-    if pod is None:
-        raise ValueError(f"pod {key} is not known: it does not exist, or has finished")
+    key = pod.metadata.key
     if pod.spec.node_name:
         raise ValueError(f"pod {key} is bound to node {pod.spec.node_name}: it needs no room")
     subject = subject_of(view, pod)
@@ -37,11 +35,13 @@ def of_pod(view: View, key: str) -> Wish:
     return Wish(f"pod {key}", subject.claims.pending, pod)
 
 
-def of_file(view: View, file: Path) -> Wish:
-    """Raises ValueError for a file without claims, and for claims that cannot be decided on."""
+def of_file(view: View, file: str, text: str) -> Wish:
+    """`text` is what stands in the file. Raises ValueError for a file without claims, and for claims that cannot be
+    decided on.
+    """
     try:
-        documents = [found for found in yaml.safe_load_all(file.read_text()) if found]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+        documents = [found for found in yaml.safe_load_all(text) if found]
+    except yaml.YAMLError as problem:
         raise ValueError(f"{file}: {problem}") from None
     written = [convert(ResourceClaim, _claim(file, found)) for found in documents]
     claims = tuple(msgspec.structs.replace(claim, spec=defaulted(claim.spec)) for claim in written)
@@ -53,7 +53,7 @@ def of_file(view: View, file: Path) -> Wish:
     return Wish(", ".join(f"claim {claim.metadata.name}" for claim in claims), claims)
 
 
-def _claim(file: Path, document: Any) -> dict[str, Any]:
+def _claim(file: str, document: Any) -> dict[str, Any]:
     """The ResourceClaim of a document, under a UID of its own. Raises ValueError."""
     kind = document.get("kind") if isinstance(document, dict) else None
     if kind not in ("ResourceClaim", "ResourceClaimTemplate") or not isinstance(document.get("spec"), dict):

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
-import aiohttp
 import pytest
 import yaml
 
-from app.cli.compact import ADVISED, FAILED, IN_VAIN, report
+from app.cli import relocations, rooms
 from app.cli.headroom import MOST
-from app.cli.rooms import ROOM, Question, answer
 from app.cli.source import Source
-from app.embedded import EmbeddedAPIServer
+from app.cli.statuses import FAILED, NO, YES
 from app.embedded.hardware import GPU_DRIVER
 from tests.support.service.world import Json, World
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    """Three nodes with two GPUs each; on each node a pod has one of them."""
-    async with EmbeddedAPIServer(seed=1) as api, aiohttp.ClientSession() as session:
-        made = World(api, session)
-        made.populate()
-        template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "pause"}]}}
-        made.store.create(
-            {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": "d", "namespace": "default"},
-                "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "d"}}, "template": template},
-            }
-        )
-        for number in range(3):
-            run(made, f"p{number}", made.nodes[number])
-        yield made
+def world(world: World) -> World:
+    """On each node a pod has a GPU."""
+    template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "pause"}]}}
+    world.store.create(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "d", "namespace": "default"},
+            "spec": {"replicas": 0, "selector": {"matchLabels": {"app": "d"}}, "template": template},
+        }
+    )
+    for number in range(3):
+        run(world, f"p{number}", world.nodes[number])
+    return world
 
 
 def run(world: World, name: str, node: str) -> None:
@@ -50,31 +45,26 @@ def run(world: World, name: str, node: str) -> None:
         "schedulerName": "dra-scheduler", "nodeName": node, "containers": [{"name": "c", "image": "pause"}],
         "resourceClaims": [{"name": "gpu", "resourceClaimName": name}],
     }  # fmt: skip
-    pod = world.store.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    published = next(item for item in world.store.list("resourceslices") if item["spec"]["nodeName"] == node)["spec"]
-    result = {
-        "request": "gpu", "driver": published["driver"], "pool": published["pool"]["name"],
-        "device": published["devices"][0]["name"],
-    }  # fmt: skip
-    claim = world.stored("resourceclaims", name)
-    claim["status"] = {
-        "allocation": {"devices": {"results": [result]}},
-        "reservedFor": [{"resource": "pods", "name": name, "uid": pod["metadata"]["uid"]}],
-    }
-    world.store.update(claim, subresource="status")
+    world.store.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    world.allocate(name, name, node)
 
 
-@pytest.fixture
-def kubeconfig(world: World, tmp_path: Path) -> str:
-    return str(world.api.write_kubeconfig(tmp_path / "kubeconfig"))
+async def report(
+    source: Source, pod: str, file: Path | None = None, schedulers: tuple[str, ...] | None = (), **more: Any
+) -> int:
+    """The exit status of the command."""
+    filename = str(file) if file is not None else ""
+    return await relocations.answer(
+        relocations.Question(pod=pod, filename=filename, schedulers=schedulers, source=source, **more)
+    )
 
 
 async def test_a_pending_pod_is_told_whom_to_evict(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.claim("big", count=2)
     world.pod("big", "big")
-    assert await report("default/big", None, ["dra-scheduler"], "", kubeconfig, "") == ADVISED
+    assert await report(source, "default/big", None, ("dra-scheduler",)) == YES
     first, second, *_ = world.nodes
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
@@ -86,33 +76,33 @@ async def test_a_pending_pod_is_told_whom_to_evict(
 
 
 async def test_pods_of_another_scheduler_than_that_of_the_pod_stay(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.claim("big", count=2)
     stored = world.pod("big", "big")
     assert stored["spec"].get("schedulerName", "default-scheduler") == "default-scheduler"
-    assert await report("default/big", None, [], "", kubeconfig, "") == IN_VAIN
+    assert await report(source, "default/big", None, ()) == NO
     out = capsys.readouterr().out
     assert out.startswith("no moves make room for pod default/big\nnot to be moved:\n")
     assert "3 pods: scheduled by dra-scheduler (default/p0, default/p1, default/p2)" in out
-    assert await report("default/big", None, None, "", kubeconfig, "") == ADVISED
+    assert await report(source, "default/big", None, None) == YES
 
 
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
 async def test_a_claim_in_a_file_is_made_room_for(
-    world: World, kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+    world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     exactly = {"deviceClassName": GPU_DRIVER, "allocationMode": "ExactCount", "count": 2}
     spec: Json = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
     document = {"kind": kind, "metadata": {"name": "wanted"}, "spec": {"spec": spec} if "Temp" in kind else spec}
     file = tmp_path / "claim.yaml"
     file.write_text(yaml.safe_dump(document))
-    assert await report("", file, [], "", kubeconfig, "") == ADVISED
+    assert await report(source, "", file, ()) == YES
     assert capsys.readouterr().out.startswith(f"to make room for claim wanted on {world.nodes[0]}, evict 1 pod")
 
 
 async def test_a_budget_is_named_and_its_pod_stays(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.store.create(
         {
@@ -124,37 +114,35 @@ async def test_a_budget_is_named_and_its_pod_stays(
     )
     world.claim("big", count=2)
     world.pod("big", "big")
-    assert await report("default/big", None, None, "", kubeconfig, "") == ADVISED
+    assert await report(source, "default/big", None, None) == YES
     out = capsys.readouterr().out
     assert f"1. default/p1: {world.nodes[1]} -> " in out
     assert "1 pod: disruption budget default/careful allows no eviction (default/p0)" in out
 
 
 async def test_headroom_counts_again_after_the_moves(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    question = Question(
-        device_class=GPU_DRIVER, count=2, after_compaction=True, limit=MOST, source=Source(kubeconfig=kubeconfig)
-    )
-    assert await answer(question) == ROOM
+    question = rooms.Question(device_class=GPU_DRIVER, count=2, after_compaction=True, limit=MOST, source=source)
+    assert await rooms.answer(question) == YES
     out = capsys.readouterr().out
     assert out.startswith(f"pods with 2 devices of class {GPU_DRIVER}: 0 more pods fit on 3 nodes.\nAfter 1 move (")
     assert "1 more pod fits, on 1 of 3 nodes." in out
 
 
 async def test_without_a_wish_devices_are_made_whole(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await report("", None, [], "", kubeconfig, "") == IN_VAIN
+    assert await report(source, "", None, ()) == NO
     assert capsys.readouterr().out == "no move leaves more devices whole\n"
 
 
 async def test_what_fits_already_needs_no_move(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.claim("small")
     world.pod("small", "small")
-    assert await report("default/small", None, [], "", kubeconfig, "") == ADVISED
+    assert await report(source, "default/small", None, ()) == YES
     assert capsys.readouterr().out.startswith("pod default/small fits without a move on 3 nodes: ")
 
 
@@ -164,7 +152,6 @@ async def test_what_fits_already_needs_no_move(
         ("default/none", "", "pod default/none is not known: it does not exist, or has finished"),
         ("default/p0", "", "pod default/p0 is bound to node"),
         ("default/alone", "", "pod default/alone has claims that are allocated already, extended resources, or no"),
-        ("default/p0", "{}", "a pod and --filename are two questions: ask one of them"),
         ("", "---", "has no ResourceClaim and no ResourceClaimTemplate"),
         ("", "kind: Pod", "Pod is no ResourceClaim and no ResourceClaimTemplate with a spec"),
         ("", "kind: ResourceClaim\nspec: {devices: {requests: [{name: r}]}}", "request r"),
@@ -172,12 +159,12 @@ async def test_what_fits_already_needs_no_move(
     ],
 )
 async def test_a_question_that_cannot_be_answered_says_why(
-    world: World, kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, content: str,
+    world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, content: str,
     problem: str,
 ) -> None:  # fmt: skip
     world.pod("alone")
     file = tmp_path / "claim.yaml"
     file.write_text(content)
-    assert await report(key, file if content else None, [], "", kubeconfig, "") == FAILED
+    assert await report(source, key, file if content else None, ()) == FAILED
     said = capsys.readouterr()
     assert (said.out, problem in said.err) == ("", True), said.err

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from typer.testing import CliRunner
 
 from app.cli.headroom import MOST
 from app.cli.main import app
-from app.cli.rooms import FAILED, FULL, ROOM, Question, answer
+from app.cli.rooms import Question, answer
 from app.cli.source import Source
-from app.embedded import EmbeddedAPIServer
+from app.cli.statuses import FAILED, NO, YES
 from app.embedded.hardware import GPU_DRIVER
 from app.scheduling.headroom import DECISIONS
 from tests.support.patience import LONGEST
 from tests.support.service.world import World, serve
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    """Three nodes with two GPUs each."""
-    async with EmbeddedAPIServer(seed=1) as api, aiohttp.ClientSession() as session:
-        made = World(api, session)
-        made.populate()
-        yield made
-
-
-@pytest.fixture
-def source(world: World, tmp_path: Path) -> Source:
-    return Source(kubeconfig=str(world.api.write_kubeconfig(tmp_path / "kubeconfig")))
 
 
 def about(source: Source, name: str = GPU_DRIVER, **more: Any) -> Question:
@@ -48,12 +32,12 @@ async def test_the_command_says_what_the_service_says(
         status, told = await world.get(f"{service.insight_url}/insight/headroom?class={GPU_DRIVER}&count=2")
     assert (status, told["fits"], told["nodes"]) == (200, 3, 3)
     capsys.readouterr()
-    assert await answer(about(source, count=2, output="json")) == ROOM
+    assert await answer(about(source, count=2, output="json")) == YES
     assert json.loads(capsys.readouterr().out) == {"now": told}
 
 
 async def test_the_answer_is_a_few_lines(world: World, source: Source, capsys: pytest.CaptureFixture[str]) -> None:
-    assert await answer(about(source)) == ROOM
+    assert await answer(about(source)) == YES
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
         f"pods with 1 device of class {GPU_DRIVER}: 6 more pods fit, on 3 of 3 nodes.",
@@ -70,14 +54,14 @@ async def test_a_claim_in_a_file_is_asked_about(
         "kind: ResourceClaim\nmetadata: {name: pair}\n"
         f"spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: {GPU_DRIVER}, count: 2}}}}]}}}}\n"
     )
-    assert await answer(Question(filename=file, limit=MOST, source=source)) == ROOM
+    assert await answer(Question(filename=str(file), limit=MOST, source=source)) == YES
     assert capsys.readouterr().out.startswith("pods with claim pair: 3 more pods fit, on 3 of 3 nodes.")
 
 
 async def test_when_nothing_fits_and_nobody_can_move_both_are_said(
     source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await answer(about(source, count=3, after_compaction=True)) == FULL
+    assert await answer(about(source, count=3, after_compaction=True)) == NO
     out = capsys.readouterr().out
     assert out.startswith(f"pods with 3 devices of class {GPU_DRIVER}: 0 more pods fit on 3 nodes.\nNo moves would ")
 

@@ -109,4 +109,4 @@ def test_selectors_are_answered_in_batches() -> None:
         ("never", "reject"),
         ("line 3", "error"),
     ]
-    assert result.exit_code == 1
+    assert result.exit_code == 2

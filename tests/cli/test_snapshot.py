@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import aiohttp
 import msgspec
 import pytest
 
 from app.api.decoding import DecodeError
 from app.api.resource import ResourceClaim
-from app.cli import compact, diagnoses, rooms
+from app.cli import diagnoses, relocations, rooms
 from app.cli.counts import Question, add_up, list_devices
 from app.cli.headroom import MOST
-from app.cli.snapshot import FAILED, WRITTEN, take
+from app.cli.snapshot import take
 from app.cli.snapshotfile import FORMAT, KIND, load
 from app.cli.source import Source
-from app.embedded import EmbeddedAPIServer
+from app.cli.statuses import FAILED, YES
 from app.embedded.hardware import GPU_DRIVER
 from app.kube import resources
 from app.kube.resources import resource_claims
@@ -30,24 +29,21 @@ PARAMETERS = {"sharing": "MPS"}
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    """Three nodes with two GPUs each; a pod has one of them, another waits, and a claim cannot be read."""
-    async with EmbeddedAPIServer(seed=1) as api, aiohttp.ClientSession() as session:
-        made = World(api, session)
-        made.populate()
-        opaque = {"driver": GPU_DRIVER, "parameters": PARAMETERS}
-        made.store.create(
-            {
-                "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "tuned"},
-                "spec": {"config": [{"opaque": opaque}]},
-            }
-        )  # fmt: skip
-        made.claim("held")
-        made.claim("big", count=3)
-        made.store.create(secretive("p", "held", node=made.nodes[1]))
-        made.store.create(secretive("waits", "big"))
-        hold(made)
-        yield made
+def world(world: World) -> World:
+    """A pod has a GPU of the second node, and another waits."""
+    opaque = {"driver": GPU_DRIVER, "parameters": PARAMETERS}
+    world.store.create(
+        {
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "tuned"},
+            "spec": {"config": [{"opaque": opaque}]},
+        }
+    )  # fmt: skip
+    world.claim("held")
+    world.claim("big", count=3)
+    world.store.create(secretive("p", "held", node=world.nodes[1]))
+    world.store.create(secretive("waits", "big"))
+    world.allocate("held", "p", world.nodes[1])
+    return world
 
 
 def secretive(name: str, claim: str, node: str = "") -> Json:
@@ -62,38 +58,15 @@ def secretive(name: str, claim: str, node: str = "") -> Json:
     }  # fmt: skip
 
 
-def hold(world: World) -> None:
-    """The claim has the first device of the second node."""
-    published = next(item for item in world.store.list("resourceslices") if item["spec"]["nodeName"] == world.nodes[1])
-    spec, pod, claim = published["spec"], world.stored("pods", "p"), world.stored("resourceclaims", "held")
-    result = {
-        "request": "gpu", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": spec["devices"][0]["name"]
-    }  # fmt: skip
-    claim["status"] = {
-        "allocation": {"devices": {"results": [result]}},
-        "reservedFor": [{"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}],
-    }
-    world.store.update(claim, subresource="status")
-
-
-@pytest.fixture
-def kubeconfig(world: World, tmp_path: Path) -> str:
-    return str(world.api.write_kubeconfig(tmp_path / "kubeconfig"))
-
-
 Ask = Callable[[Source], Awaitable[int]]
 
 
 def why(source: Source) -> Awaitable[int]:
-    return diagnoses.answer(
-        diagnoses.Question(
-            pod="waits", everything=True, namespace="default", kubeconfig=source.kubeconfig, file=source.file
-        )
-    )
+    return diagnoses.answer(diagnoses.Question(pod="waits", everything=True, namespace="default", source=source))
 
 
 def moves(source: Source) -> Awaitable[int]:
-    return compact.report("default/waits", None, None, "", source.kubeconfig, "", source.file)
+    return relocations.answer(relocations.Question(pod="default/waits", schedulers=None, source=source))
 
 
 COMMANDS: dict[str, Ask] = {
@@ -109,13 +82,13 @@ COMMANDS: dict[str, Ask] = {
 
 @pytest.mark.parametrize("name", ["cluster.json", "cluster.json.gz"])
 async def test_every_command_says_the_same_of_the_file_as_of_the_cluster(
-    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     file = tmp_path / name
-    assert await take(file, kubeconfig, "", without_parameters=True) == WRITTEN
+    assert await take(file, source, without_parameters=True) == YES
     assert capsys.readouterr().out.startswith(f"{file}: ")
     for command, ask in COMMANDS.items():
-        status = await ask(Source(kubeconfig=kubeconfig))
+        status = await ask(source)
         live = capsys.readouterr()
         assert live.out, command
         assert (await ask(Source(file=str(file))), capsys.readouterr()) == (status, live), command
@@ -123,10 +96,10 @@ async def test_every_command_says_the_same_of_the_file_as_of_the_cluster(
 
 @pytest.mark.parametrize("without", [False, True])
 async def test_secrets_of_pods_are_not_in_the_file_and_parameters_only_when_they_may(
-    kubeconfig: str, tmp_path: Path, without: bool
+    source: Source, tmp_path: Path, without: bool
 ) -> None:
     file = tmp_path / "cluster.json.gz"
-    assert await take(file, kubeconfig, "", without_parameters=without) == WRITTEN
+    assert await take(file, source, without_parameters=without) == YES
     text = gzip.decompress(file.read_bytes()).decode()
     assert SECRET not in text
     assert "dra-extender.dev/placement" in text
@@ -139,7 +112,7 @@ async def test_secrets_of_pods_are_not_in_the_file_and_parameters_only_when_they
 
 
 async def test_what_cannot_be_read_cannot_be_read_from_the_file_either(
-    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decode(data: bytes | msgspec.Raw) -> ResourceClaim:
         claim = resource_claims("v1").decode(data)
@@ -151,9 +124,9 @@ async def test_what_cannot_be_read_cannot_be_read_from_the_file_either(
     file = tmp_path / "cluster.json"
     with monkeypatch.context() as patch:
         patch.setattr(resources, "resource_claims", lambda version: unreadable)
-        assert await take(file, kubeconfig, "") == WRITTEN
+        assert await take(file, source) == YES
         capsys.readouterr()
-        status = await list_devices(Question(source=Source(kubeconfig=kubeconfig)))
+        status = await list_devices(Question(source=source))
     live = capsys.readouterr()
     assert "note: ResourceClaim default/held: cannot be read: spec: nonsense" in live.err
     assert "default/held (unreadable)" in live.out
@@ -189,7 +162,7 @@ async def test_a_file_and_a_cluster_are_two_sources(tmp_path: Path, capsys: pyte
 
 
 async def test_a_file_that_cannot_be_written_is_said(
-    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert await take(tmp_path / "missing" / "file", kubeconfig, "") == FAILED
+    assert await take(tmp_path / "missing" / "file", source) == FAILED
     assert "No such file" in capsys.readouterr().err

@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
-import aiohttp
 import pytest
 
 from app.cli.source import Source
-from app.cli.suppositions import FAILED, FITTING, LACKING, Question, added_node, answer
-from app.embedded import EmbeddedAPIServer
+from app.cli.statuses import FAILED, NO, YES
+from app.cli.suppositions import Question, added_node, answer
 from tests.support.service.world import World
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    """Three nodes with two GPUs each; a pod waits for two of them and another for three."""
-    async with EmbeddedAPIServer(seed=1) as api, aiohttp.ClientSession() as session:
-        made = World(api, session)
-        made.populate()
-        for name, count in (("two", 2), ("three", 3)):
-            made.claim(name, count)
-            made.pod(name, name)
-        yield made
-
-
-@pytest.fixture
-def source(world: World, tmp_path: Path) -> Source:
-    return Source(kubeconfig=str(world.api.write_kubeconfig(tmp_path / "kubeconfig")))
+def world(world: World) -> World:
+    """A pod waits for two GPUs and another for three."""
+    for name, count in (("two", 2), ("three", 3)):
+        world.claim(name, count)
+        world.pod(name, name)
+    return world
 
 
 async def test_all_that_wait_are_asked_about_and_nothing_is_written(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = world.store.list("nodes"), world.store.list("resourceclaims")
-    assert (
-        await answer(Question(added=(f"like={world.nodes[0]}",), drained=(world.nodes[0],), source=source)) == LACKING
-    )
+    assert await answer(Question(added=(f"like={world.nodes[0]}",), drained=(world.nodes[0],), source=source)) == NO
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"With 1 more node: {world.nodes[0]}-like-1."
     assert lines[1:3] == ["1 pod would still not fit:", "  default/three: 3 nodes lack the devices"]
@@ -47,9 +34,7 @@ async def test_all_that_wait_are_asked_about_and_nothing_is_written(
 
 async def test_one_pod_is_asked_about(world: World, source: Source, capsys: pytest.CaptureFixture[str]) -> None:
     drained = tuple(world.nodes[:2])
-    assert (
-        await answer(Question(pod="two", namespace="default", drained=drained, output="json", source=source)) == FITTING
-    )
+    assert await answer(Question(pod="two", namespace="default", drained=drained, output="json", source=source)) == YES
     (outcome,) = json.loads(capsys.readouterr().out)["outcomes"]
     assert outcome == {
         "pod": "default/two", "verdict": "fits", "displaced": False, "now": world.nodes[0], "node": world.nodes[2],

@@ -8,34 +8,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import pytest
 import yaml
 
 from app.api.core import Node
 from app.api.decoding import DecodeError
-from app.api.resource import FINALIZER, ResourceClaim
-from app.cli.diagnoses import FAILED, PLACEABLE, REFUSED, Question, answer
-from app.embedded import EmbeddedAPIServer
+from app.api.resource import ResourceClaim
+from app.cli.diagnoses import Question, answer
+from app.cli.source import Source
+from app.cli.statuses import FAILED, NO, YES
 from app.kube import resources
 from app.kube.resources import NODES, resource_claims
 from app.service.service import Service
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import Json, World, serve
-
-
-@pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with EmbeddedAPIServer(seed=1) as api, aiohttp.ClientSession() as session:
-        made = World(api, session)
-        made.populate()
-        yield made
-
-
-@pytest.fixture
-def kubeconfig(world: World, tmp_path: Path) -> str:
-    return str(world.api.write_kubeconfig(tmp_path / "kubeconfig"))
 
 
 @asynccontextmanager
@@ -45,9 +32,9 @@ async def serving(world: World) -> AsyncIterator[Service]:
         yield service
 
 
-async def report(pod: str, kubeconfig: str, *nodes: str, **more: Any) -> int:
+async def report(pod: str, source: Source, *nodes: str, **more: Any) -> int:
     """The exit status of the command."""
-    return await answer(Question(pod=pod, kubeconfig=kubeconfig, nodes=nodes, **more))
+    return await answer(Question(pod=pod, source=source, nodes=nodes, **more))
 
 
 async def told_by_service(world: World, pod: str, capsys: pytest.CaptureFixture[str]) -> Json:
@@ -61,28 +48,6 @@ async def told_by_service(world: World, pod: str, capsys: pytest.CaptureFixture[
     return found
 
 
-def first_slice(world: World) -> Json:
-    """What the first node publishes; store it again to change it."""
-    (first, *_) = (item for item in world.store.list("resourceslices") if item["spec"]["nodeName"] == world.nodes[0])
-    return world.stored("resourceslices", first["metadata"]["name"], "")
-
-
-def allocate(world: World, claim: str, device: str, pod: str) -> None:
-    """The claim as another allocator left it: it has this device of the first node, reserved for the pod."""
-    stored = world.stored("resourceclaims", claim)
-    stored["metadata"]["finalizers"] = [FINALIZER]
-    world.store.update(stored)
-    stored = world.stored("resourceclaims", claim)
-    spec = first_slice(world)["spec"]
-    result = {"request": "gpu", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": device}
-    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [world.nodes[0]]}]}
-    stored["status"] = {
-        "allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [here]}},
-        "reservedFor": [{"resource": "pods", "name": pod, "uid": world.stored("pods", pod)["metadata"]["uid"]}],
-    }
-    world.store.update(stored, subresource="status")
-
-
 def reach(world: World, pod: str, phase: str) -> None:
     """The pod gets to this phase."""
     stored = world.stored("pods", pod)
@@ -91,17 +56,17 @@ def reach(world: World, pod: str, phase: str) -> None:
 
 
 async def test_the_command_says_what_the_service_says(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world.claim("big", count=3)
     world.pod("p", "big")
     told = await told_by_service(world, "p", capsys)
     assert told["summary"] == "claim big: 3 devices asked for, a node has at most 2"
-    assert await report("default/p", kubeconfig, output="json") == REFUSED
+    assert await report("default/p", source, output="json") == NO
     assert json.loads(capsys.readouterr().out) == told
-    assert await report("default/p", kubeconfig, output="yaml") == REFUSED
+    assert await report("default/p", source, output="yaml") == NO
     assert yaml.safe_load(capsys.readouterr().out) == told
-    assert await report("default/p", kubeconfig) == REFUSED
+    assert await report("default/p", source) == NO
     assert capsys.readouterr().out.splitlines() == [
         "Pod default/p fits none of 3 nodes.",
         "Why: claim big: 3 devices asked for, a node has at most 2.",
@@ -114,10 +79,10 @@ async def test_the_command_says_what_the_service_says(
     [("p", {"namespace": "default"}), ("pod/p", {}), ("pods/p", {}), ("p", {}), ("default/p", {"namespace": "other"})],
 )
 async def test_a_pod_is_named_in_the_ways_of_kubectl(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str], given: str, more: Json
+    world: World, source: Source, capsys: pytest.CaptureFixture[str], given: str, more: Json
 ) -> None:
     world.pod("p")
-    assert await report(given, kubeconfig, **more) == PLACEABLE
+    assert await report(given, source, **more) == YES
     assert capsys.readouterr().out.startswith("Pod default/p fits 3 of 3 nodes: ")
 
 
@@ -128,10 +93,10 @@ def set_namespace(kubeconfig: Path, namespace: str) -> None:
 
 
 async def test_the_namespace_is_that_of_the_context(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    set_namespace(Path(kubeconfig), "elsewhere")
-    assert await report("p", kubeconfig) == FAILED
+    set_namespace(Path(source.kubeconfig), "elsewhere")
+    assert await report("p", source) == FAILED
     assert "pod elsewhere/p is not known" in capsys.readouterr().err
 
 
@@ -154,15 +119,15 @@ spec: {spec: {devices: {requests: [{name: r, deviceClassName: CLASS, count: COUN
 """
 
 
-@pytest.mark.parametrize(("count", "status"), [(1, PLACEABLE), (2, REFUSED)])
+@pytest.mark.parametrize(("count", "status"), [(1, YES), (2, NO)])
 async def test_a_pod_is_asked_about_before_it_is_applied(
-    world: World, kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int, status: int
+    world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int, status: int
 ) -> None:
     (device_class, *_) = (item["metadata"]["name"] for item in world.store.list("deviceclasses"))
     file = tmp_path / "pod.yaml"
     file.write_text(DRAFT.replace("CLASS", device_class).replace("COUNT", str(count)))
-    assert await report("", kubeconfig, filename=str(file)) == status
-    assert ("ask claim t for at most 1 device" in capsys.readouterr().out) == (status == REFUSED)
+    assert await report("", source, filename=str(file)) == status
+    assert ("ask claim t for at most 1 device" in capsys.readouterr().out) == (status == NO)
     assert world.store.list("pods") == []
 
 
@@ -171,37 +136,37 @@ async def test_a_pod_is_asked_about_before_it_is_applied(
     [("kind: Service", "there is no object of kind Pod"), ("kind: Pod\nmetadata: 3", "metadata"), ("a: [", "while")],
 )
 async def test_a_file_without_a_pod_that_can_be_read_is_refused(
-    kubeconfig: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
+    source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
 ) -> None:
     file = tmp_path / "pod.yaml"
     file.write_text(text)
-    assert await report("", kubeconfig, filename=str(file)) == FAILED
+    assert await report("", source, filename=str(file)) == FAILED
     assert problem in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("phase", "status"), [("Running", PLACEABLE), ("Succeeded", REFUSED)])
+@pytest.mark.parametrize(("phase", "status"), [("Running", YES), ("Succeeded", NO)])
 async def test_a_shared_claim_that_a_pod_runs_with_may_be_joined_when_its_device_is_gone(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str], phase: str, status: int
+    world: World, source: Source, capsys: pytest.CaptureFixture[str], phase: str, status: int
 ) -> None:
     for claim, pod in (("shared", "first"), ("other", "second")):
         world.claim(claim)
         world.pod(pod, claim, node=world.nodes[0])
-    first = first_slice(world)
+    first = world.published(world.nodes[0])
     gone, left = (device["name"] for device in first["spec"]["devices"])
-    allocate(world, "shared", gone, "first")
-    allocate(world, "other", left, "second")
+    world.allocate("shared", "first", world.nodes[0], gone)
+    world.allocate("other", "second", world.nodes[0], left)
     reach(world, "first", phase)
     first["spec"]["devices"] = first["spec"]["devices"][1:]
     first["spec"]["pool"]["generation"] += 1
     world.store.update(first)
     world.pod("joins", "shared")
     told = await told_by_service(world, "joins", capsys)
-    assert await report("default/joins", kubeconfig, output="json") == status
+    assert await report("default/joins", source, output="json") == status
     assert json.loads(capsys.readouterr().out) == told
 
 
 async def test_an_object_that_cannot_be_read_is_named_with_what_to_do(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    world: World, source: Source, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decode(data: bytes | msgspec.Raw) -> Node:
         node = NODES.decode(data)
@@ -214,7 +179,7 @@ async def test_an_object_that_cannot_be_read_is_named_with_what_to_do(
     world.claim("c")
     world.pod("p", "c")
     told = await told_by_service(world, "p", capsys)
-    assert await report("default/p", kubeconfig, output="json") == PLACEABLE
+    assert await report("default/p", source, output="json") == YES
     said = capsys.readouterr()
     assert json.loads(said.out) == told
     (note,) = said.err.splitlines()
@@ -223,7 +188,7 @@ async def test_an_object_that_cannot_be_read_is_named_with_what_to_do(
 
 
 async def test_a_claim_that_cannot_be_read_keeps_its_devices(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    world: World, source: Source, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def decode(data: bytes | msgspec.Raw) -> ResourceClaim:
         claim = resource_claims("v1").decode(data)
@@ -234,27 +199,27 @@ async def test_a_claim_that_cannot_be_read_keeps_its_devices(
     for claim, pod in (("broken", "holder"), ("both", "p")):
         world.claim(claim, count=2)
         world.pod(pod, claim)
-    allocate(world, "broken", first_slice(world)["spec"]["devices"][0]["name"], "holder")
+    world.allocate("broken", "holder", world.nodes[0], world.published(world.nodes[0])["spec"]["devices"][0]["name"])
     unreadable = msgspec.structs.replace(resource_claims("v1"), decode=decode)
     monkeypatch.setattr(resources, "resource_claims", lambda version: unreadable)
     told = await told_by_service(world, "p", capsys)
     assert told["fits"] == 2
-    assert await report("default/p", kubeconfig, world.nodes[0]) == REFUSED
+    assert await report("default/p", source, world.nodes[0]) == NO
     assert "1 of 2 is in use" in capsys.readouterr().out
-    assert await report("default/p", kubeconfig, output="json") == PLACEABLE
+    assert await report("default/p", source, output="json") == YES
     said = capsys.readouterr()
     assert json.loads(said.out) == told
     assert "note: ResourceClaim default/broken: cannot be read: spec: nonsense" in said.err
 
 
 async def test_an_object_that_cannot_be_used_is_named_with_what_to_do(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str]
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = first_slice(world)
+    first = world.published(world.nodes[0])
     first["spec"]["pool"]["resourceSliceCount"] = 2
     world.store.update(first)
     world.pod("p")
-    assert await report("default/p", kubeconfig) == PLACEABLE
+    assert await report("default/p", source) == YES
     (note,) = capsys.readouterr().err.splitlines()
     assert note.startswith(f"note: ResourceSlice {first['metadata']['name']}: pool ")
     assert "its devices are left out until the numbers agree" in note
@@ -263,24 +228,24 @@ async def test_an_object_that_cannot_be_used_is_named_with_what_to_do(
 @pytest.mark.parametrize(
     ("pod", "node", "problem"),
     [
-        ("default/none", "", "pod default/none is not known: it does not exist, or has finished; the argument is NAME"),
+        ("default/none", "", "pod default/none is not known: it does not exist, or has finished; name it NAME"),
         ("default/ended", "", "pod default/ended is not known: it does not exist, or has finished"),
         ("default/p", "none", "node none is not known"),
     ],
 )
 async def test_a_question_about_what_does_not_exist_says_so(
-    world: World, kubeconfig: str, capsys: pytest.CaptureFixture[str], pod: str, node: str, problem: str
+    world: World, source: Source, capsys: pytest.CaptureFixture[str], pod: str, node: str, problem: str
 ) -> None:
     world.pod("p")
     world.pod("ended")
     reach(world, "ended", "Succeeded")
-    assert await report(pod, kubeconfig, *([node] if node else [])) == FAILED
+    assert await report(pod, source, *([node] if node else [])) == FAILED
     assert capsys.readouterr().err.startswith(f"dra-extender: {problem}")
 
 
 @pytest.mark.parametrize(("gates", "file"), [("", "nowhere"), ("Nonsense=true", "")])
 async def test_a_question_that_cannot_be_answered_has_a_status_of_its_own(
-    kubeconfig: str, capsys: pytest.CaptureFixture[str], gates: str, file: str
+    source: Source, capsys: pytest.CaptureFixture[str], gates: str, file: str
 ) -> None:
-    assert await report("default/p", file or kubeconfig, gates=gates) == FAILED
+    assert await report("default/p", Source(gates=gates, kubeconfig=file or source.kubeconfig)) == FAILED
     assert capsys.readouterr().err.startswith("dra-extender: ")

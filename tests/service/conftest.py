@@ -6,21 +6,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import pytest
 
-from app.embedded import EmbeddedAPIServer
 from app.service.service import Service
 from app.service.settings import load
 from tests.support.patience import LONGEST
-from tests.support.service.world import StartService, World
+from tests.support.service.world import StartService, World, populated
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    async with EmbeddedAPIServer(seed=1) as api, aiohttp.ClientSession() as session:
-        made = World(api, session)
-        made.populate()
+    async with populated() as made:
         yield made
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator
 from typing import Literal
 
 import pytest
@@ -15,15 +13,7 @@ from app.service import logs
 SECRET = "token-of-a-service-account"
 
 
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Logging is set up per process: leave it as it was."""
-    before, root = structlog.get_config(), logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    structlog.configure(**before)
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("restored_logs")
 
 
 def stumble() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 import aiohttp
 
+from app.api.resource import FINALIZER
 from app.embedded import EmbeddedAPIServer
 from app.embedded.hardware import GPU_DRIVER, gpus, manifest, node, slices
 from app.service.service import Service
@@ -66,6 +68,27 @@ class World:
             }
         )
 
+    def published(self, node: str) -> Json:
+        """The slice of the node; store it again to change it."""
+        name = next(s["metadata"]["name"] for s in self.store.list("resourceslices") if s["spec"]["nodeName"] == node)
+        return self.stored("resourceslices", name, "")
+
+    def allocate(self, claim: str, pod: str, node: str, device: str = "") -> None:
+        """The claim as another allocator left it: it has this device of the node, or its first, for the pod."""
+        stored = self.stored("resourceclaims", claim)
+        stored["metadata"]["finalizers"] = [FINALIZER]
+        self.store.update(stored)
+        stored = self.stored("resourceclaims", claim)
+        spec = self.published(node)["spec"]
+        device = device or spec["devices"][0]["name"]
+        result = {"request": "gpu", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": device}
+        here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+        stored["status"] = {
+            "allocation": {"devices": {"results": [result]}, "nodeSelector": {"nodeSelectorTerms": [here]}},
+            "reservedFor": [{"resource": "pods", "name": pod, "uid": self.stored("pods", pod)["metadata"]["uid"]}],
+        }
+        self.store.update(stored, subresource="status")
+
     def stored(self, plural: str, name: str, namespace: str = "default") -> Json:
         found = self.store.get(plural, name, namespace)
         assert found is not None
@@ -89,6 +112,15 @@ class World:
     async def get(self, url: str) -> tuple[int, Any]:
         async with self._session.get(url) as reply:
             return reply.status, await (reply.json() if "json" in reply.content_type else reply.text())
+
+
+@asynccontextmanager
+async def populated() -> AsyncIterator[World]:
+    """Three nodes with two GPUs each, and nothing else."""
+    async with EmbeddedAPIServer(seed=1) as api, aiohttp.ClientSession() as session:
+        made = World(api, session)
+        made.populate()
+        yield made
 
 
 class StartService(Protocol):

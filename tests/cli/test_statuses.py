@@ -1,0 +1,121 @@
+"""Exit statuses of the commands: 0 yes, 1 no, 2 a question that cannot be answered; asked of a file, as processes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from app.cli.main import app
+from app.cli.snapshot import take
+from app.cli.source import Source
+from app.cli.statuses import FAILED, NO, YES
+from app.embedded.hardware import GPU_DRIVER
+from app.version import VERSION
+from tests.support.service.world import World
+
+
+@pytest.fixture
+async def file(world: World, source: Source, tmp_path: Path) -> str:
+    """Pods `small` and `big` wait for one GPU and for three; `alone` has none; `held` has one of the second node."""
+    for name, count in (("small", 1), ("big", 3), ("held", 1)):
+        world.claim(name, count)
+        world.pod(name, name, node=world.nodes[1] if name == "held" else "")
+    world.pod("alone")
+    world.allocate("held", "held", world.nodes[1])
+    file = tmp_path / "cluster.json.gz"
+    assert await take(file, source) == YES
+    return str(file)
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, list(words))
+
+
+ASKED = [
+    ("why small", YES),
+    ("why pod/small", YES),
+    ("why default/small", YES),
+    ("why big", NO),
+    ("why nobody", FAILED),
+    ("why small --placement best", FAILED),
+    ("why", FAILED),
+    ("why small -f pod.yaml", FAILED),
+    ("explain big", NO),
+    ("devices", YES),
+    ("devices --state tainted", NO),
+    ("devices --node nowhere", FAILED),
+    ("top namespaces", YES),
+    ("top namespaces -n elsewhere", NO),
+    ("top pods", FAILED),
+    (f"headroom {GPU_DRIVER} --count 2", YES),
+    (f"headroom {GPU_DRIVER} --count 3", NO),
+    ("headroom gqu", FAILED),
+    ("whatif small", YES),
+    ("whatif big", NO),
+    ("whatif --drain nowhere", FAILED),
+    ("compact small", YES),
+    ("compact pod/small", YES),
+    ("compact big", NO),
+    ("compact held", FAILED),
+    ("compact big -f claim.yaml", FAILED),
+    ("audit", YES),
+    ("workload", YES),
+    ("selector true", YES),
+    ("selector false", NO),
+    ("selector device.nonsense", FAILED),
+    ("selector device.attributes['gpu.example.com'].modle=='x'", FAILED),
+    ("selector", FAILED),
+    ("unheard-of", FAILED),
+    ("devices --feature-gates Nonsense=true", FAILED),
+]
+
+
+@pytest.mark.parametrize(("words", "status"), ASKED)
+def test_the_status_is_the_answer(file: str, words: str, status: int) -> None:
+    command, *more = words.split()
+    found = run("replay", file, command, *more)
+    assert found.exit_code == status, found.output
+    asked = run(command, *more, "--from", file)
+    assert (asked.exit_code, asked.stdout) == (status, found.stdout)
+    assert not re.search(r"Traceback|None\b|NoneType|\bdict\b|\bstr\b|\bint\b", found.output), found.output
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "why big", "devices", "top", "top namespaces -n elsewhere", f"headroom {GPU_DRIVER}", "whatif", "compact big",
+        "compact small", "audit", "selector true",
+    ],
+)  # fmt: skip
+def test_every_answer_can_be_had_for_programs(file: str, words: str, output: str) -> None:
+    told = run("replay", file, *words.split(), "-o", output)
+    assert told.exit_code == run("replay", file, *words.split()).exit_code
+    loaded = json.loads(told.stdout) if output == "json" else yaml.safe_load(told.stdout)
+    assert isinstance(loaded, dict)
+
+
+def test_a_file_says_what_is_in_it(file: str) -> None:
+    found = run("replay", file)
+    assert found.exit_code == YES
+    assert [line.strip() for line in found.stdout.splitlines()][1:] == [
+        "3 nodes", "4 pods", "1 device class", "3 resource slices", "3 resource claims",
+        f"Ask it, for example: dra-extender replay {file} top nodes",
+    ]  # fmt: skip
+    assert f"by dra-extender {VERSION}" in found.stdout
+
+
+def test_a_file_that_is_not_there_is_a_question_that_cannot_be_answered() -> None:
+    found = run("replay", "/nowhere")
+    assert (found.exit_code, "No such file" in found.stderr) == (FAILED, True)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["version"]])
+def test_the_version_is_printed(words: list[str]) -> None:
+    found = run(*words)
+    assert (found.exit_code, found.stdout) == (YES, f"{VERSION}\n")
