@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 Place = Literal[
     "selector", "bind", "verb", "chores", "inventory", "object", "watch", "credentials", "metrics", "controller",
-    "apiserver", "workers", "diagnosis",
+    "apiserver", "workers", "diagnosis", "feed",
 ]  # fmt: skip
 
 PLACES: Final[dict[Place, str]] = {
@@ -31,6 +31,7 @@ PLACES: Final[dict[Place, str]] = {
     "apiserver": "a request to the embedded API server",
     "workers": "asking a worker process; the question is asked anew when a pod needs the answer",
     "diagnosis": "saying why a pod waits; it is said again after its next refusal",
+    "feed": "finding out what the page shows; it is found out again a moment later",
 }
 """Where errors may be outlived, and what becomes of the work."""
 

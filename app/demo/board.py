@@ -75,6 +75,7 @@ class Header(msgspec.Struct, frozen=True):
     api: str
     cluster: str
     service: str
+    page: str
     kubeconfig: str
     commands: tuple[str, ...]
 
@@ -197,6 +198,7 @@ def screen(header: Header, shown: Sequence[Row], log: Sequence[str], *, width: i
     top = [
         Text.assemble(("dra-extender demo", "bold"), "   ", header.cluster, "   API server ", header.api),
         Text(header.service, style="dim"),
+        Text.assemble("the page, in a browser: ", (header.page, "cyan")),
         Text(),
     ]
     bottom = [

@@ -100,7 +100,7 @@ class Show:
         options = self._options
         kubeconfig = cluster.server.write_kubeconfig(directory / "kubeconfig")
         companion = Companion(service_command(cluster.url, listen), directory / "service.log", self._note)
-        header = self._header(cluster, kubeconfig, companion)
+        header = self._header(cluster, f"http://{listen}/", kubeconfig, companion)
         supervision = asyncio.create_task(companion.run())
         applying = asyncio.create_task(self._apply(cluster, f"http://{listen}"))
         try:
@@ -119,7 +119,7 @@ class Show:
         size = f"{counted(options.nodes, 'node')} with {counted(options.devices, 'GPU')} each"
         self._note(f"embedded cluster of {size}: {cluster.url}")
         await _ready(service, options.timeout)
-        self._note("the service is ready")
+        self._note(f"the service is ready; its page, for a browser: {service}/")
         await cluster.schedule_with(service)
         for name in FIRST_SAMPLES if options.with_samples else ():
             self._note(f"applying {_short(samples() / name)}.yaml")
@@ -194,9 +194,9 @@ class Show:
                 live.update(board.screen(current, shown, list(self._log), width=width, height=height), refresh=True)
                 await asyncio.sleep(_FRAME)
 
-    def _header(self, cluster: EmbeddedCluster, kubeconfig: Path, companion: Companion) -> Header:
+    def _header(self, cluster: EmbeddedCluster, page: str, kubeconfig: Path, companion: Companion) -> Header:
         size = f"{counted(self._options.nodes, 'node')} × {counted(self._options.devices, 'GPU')}"
-        return Header(cluster.url, size, "", _short(kubeconfig), commands(companion.pid))
+        return Header(cluster.url, size, "", page, _short(kubeconfig), commands(companion.pid))
 
     def _service_line(self, cluster: EmbeddedCluster, companion: Companion) -> str:
         made = cluster.scheduler.extenders.made if cluster.scheduler is not None else {}

@@ -19,6 +19,7 @@ from app.http.clients import Clients
 from app.http.forwarding import Forwarding
 from app.http.health import Health, health_router
 from app.http.metrics import Metrics
+from app.http.page.files import page_files
 from app.http.protocol import PROBES
 from app.http.readers import Guard, Readers
 from app.http.verbs import Terms, Verbs, make_verbs
@@ -48,8 +49,8 @@ def create_app(
     forwarding: Forwarding | None = None,
 ) -> Application:
     """The application of the verbs' address; with `health` and `insight` it serves those too. `clients` may call the
-    verbs, `readers` read everything else but the probes: without them, all. `forwarding` asks the leader where this
-    replica does not lead.
+    verbs, `readers` read everything else but the probes and the files of the page: without them, all. `forwarding`
+    asks the leader where this replica does not lead.
     """
     app = _application("extender verbs")
     made = make_verbs(verbs, Terms(unavailable, metrics, max_body, clients or Clients(), forwarding))
@@ -60,7 +61,7 @@ def create_app(
         "/scheduler/bind": made.bind,
         "/advisor/prioritize": made.advise,
     }
-    _guard(app, readers, PROBES)
+    _guard(app, readers, PROBES | page_files().keys())
     if health is not None:
         app.include_router(health_router(health, metrics))
     for router in insight:
@@ -71,11 +72,11 @@ def create_app(
 def create_insight_app(
     health: Health, metrics: Metrics, insight: Iterable[APIRouter] = (), readers: Readers | None = None
 ) -> FastAPI:
-    """The application of a separate address for probes, metrics and insight. `readers` may read what is no probe:
-    without it, all.
+    """The application of a separate address for probes, metrics and insight. `readers` may read what is neither
+    a probe nor a file of the page: without it, all.
     """
     app = _application("insight")
-    _guard(app, readers, PROBES)
+    _guard(app, readers, PROBES | page_files().keys())
     app.include_router(health_router(health, metrics))
     for router in insight:
         app.include_router(router)

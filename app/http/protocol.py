@@ -32,6 +32,9 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     probe_connections: int = 16
 
 
+HANG_UP = "hang_up"
+"""Under this key the state of a request has what cuts its connection off, for an answer that nobody takes."""
+
 PROBES = frozenset({"/livez", "/readyz"})
 """What kubelet asks. Its paths are open to everybody, and are answered beyond the cap of connections."""
 
@@ -66,6 +69,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["state"][CLIENT_NAMES] = self._client_names
+        self.scope["state"][HANG_UP] = self._give_up
         self._header_bytes = 0
         self._expect_within(self.limits.request_seconds)
 

@@ -6,6 +6,7 @@ Promises: one model per answer, in `/openapi.json`; nothing is decided here.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -155,7 +156,14 @@ class Inventory(BaseModel):
     next: str = Field(description="pass it as `after` to get the next page; empty: this was the last")
 
 
+ProblemKind = Literal["object", "unfinished", "conflict", "permission"]
+
+
 class Problem(BaseModel):
+    kind: ProblemKind = Field(
+        description="object: one that cannot be used; unfinished: something that could not be taken back; "
+        "conflict: claims that hold what others hold; permission: one that the service lacks"
+    )
     object: str = Field(description="kind and name")
     problem: str
     what_to_do: str

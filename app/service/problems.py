@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from app.devices.audit import Violation
 from app.devices.problems import Problem as ObjectProblem
 from app.devices.readonly import ReadOnlyCluster
-from app.http.reports import Problem
+from app.http.reports import Problem, ProblemKind
 
 
 def problems(
@@ -21,18 +21,19 @@ def problems(
     missing_permissions: Iterable[str],
 ) -> Iterator[Problem]:
     """All of them, in this order."""
-    yield from map(_object, cluster.problems)
-    yield from map(_object, not_taken_back)
+    yield from (_of_object(found, "object") for found in cluster.problems)
+    yield from (_of_object(found, "unfinished") for found in not_taken_back)
     yield from map(_conflict, violations)
     yield from map(_missing_permission, missing_permissions)
 
 
-def _object(found: ObjectProblem) -> Problem:
-    return Problem(object=str(found.object), problem=found.what, what_to_do=found.advice)
+def _of_object(found: ObjectProblem, kind: ProblemKind) -> Problem:
+    return Problem(kind=kind, object=str(found.object), problem=found.what, what_to_do=found.advice)
 
 
 def _conflict(violation: Violation) -> Problem:
     return Problem(
+        kind="conflict",
         object=f"{violation.kind} {violation.subject}",
         problem=f"{violation.detail} (claims: {', '.join(violation.claims)})",
         what_to_do="delete the pods of all but one of these claims, and find out which other allocator wrote them",
@@ -41,6 +42,7 @@ def _conflict(violation: Violation) -> Problem:
 
 def _missing_permission(permission: str) -> Problem:
     return Problem(
+        kind="permission",
         object="the service's account",
         problem=f"the API server does not allow it: {permission}",
         what_to_do="grant it, as manifests/rbac does",

@@ -19,6 +19,8 @@ from app.http.crowds import Crowds
 from app.http.forwarding import Forwarding
 from app.http.insight.router import insight_router
 from app.http.metrics import Metrics
+from app.http.page.feed import Feed
+from app.http.page.routes import page_router
 from app.http.readers import Readers
 from app.kube.client import KubeClient
 from app.kube.reviews import Reviews
@@ -60,6 +62,7 @@ class Service:
         self.status = Status(elects=settings.leader_election, forwards=bool(settings.advertise))
         self.gate = Gate(self.status)
         self.insight = Insight(self.status)
+        self.feed = Feed(self.insight)
         self.health = Health(self.status, self.gate)
         self._own_process = own_process
         self._listeners = Listeners(settings, Crowds(self.metrics))
@@ -138,6 +141,7 @@ class Service:
             await self._running.supervision.hand_over(min(HANDOVER_SECONDS, self.settings.shutdown_grace / 2))
         await asyncio.sleep(max(0.0, started + self.settings.shutdown_linger - clock()))
         self.gate.close()
+        await self.feed.close()
         await self._listeners.stop_verbs(max(0.0, deadline - clock()))
         if self._running is not None:
             await self._running.supervision.drain(max(0.0, deadline - clock()))
@@ -150,6 +154,7 @@ class Service:
         self.gate.close()
         if self._running is not None:
             await self._running.client.close()
+        await self.feed.close()
         await self._end()
         await self._listeners.kill()
 
@@ -166,7 +171,7 @@ class Service:
 
     def _applications(self, client: KubeClient, forwarding: Forwarding | None) -> tuple[FastAPI, FastAPI | None]:
         """That of the verbs, and that of insight where it has an address of its own."""
-        router = insight_router(self.insight)
+        routers = (insight_router(self.insight), page_router(self.feed))
         separate = bool(self.settings.insight_listen)
         readers = Readers(Reviews(client)) if self.settings.insight_authorization else None
         verbs = create_app(
@@ -176,8 +181,8 @@ class Service:
             max_body=self.settings.max_body,
             clients=Clients(self.settings.client_names),
             health=None if separate else self.health,
-            insight=() if separate else (router,),
+            insight=() if separate else routers,
             readers=readers,
             forwarding=forwarding,
         )
-        return verbs, create_insight_app(self.health, self.metrics, (router,), readers) if separate else None
+        return verbs, create_insight_app(self.health, self.metrics, routers, readers) if separate else None

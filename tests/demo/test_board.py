@@ -6,6 +6,7 @@ import re
 from io import StringIO
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console, RenderableType
 
@@ -20,7 +21,14 @@ MESSAGE = (
     "preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
 )
 REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": MESSAGE}
-HEADER = Header("http://127.0.0.1:1", "4 nodes", "service: process 7", ".demo/kubeconfig", ("kubectl get pods -A",))
+HEADER = Header(
+    api="http://127.0.0.1:1",
+    cluster="4 nodes",
+    service="service: process 7",
+    page="http://127.0.0.1:2/",
+    kubeconfig=".demo/kubeconfig",
+    commands=("kubectl get pods -A",),
+)
 
 
 def pod(phase: str = "Pending", node: str = "", *conditions: dict[str, str], **meta: Any) -> FullPod:
@@ -161,6 +169,6 @@ def test_the_screen_fits_the_terminal_and_always_says_how_to_go_on(
 
 
 def test_a_comment_that_does_not_fit_is_left_out_rather_than_cut() -> None:
-    header = Header("http://127.0.0.1:1", "4 nodes", "", ".demo/kubeconfig", ("kubectl get pods -A  # all of them",))
+    header = msgspec.structs.replace(HEADER, commands=("kubectl get pods -A  # all of them",))
     wide, narrow = (rendered(board.screen(header, [], [], width=width, height=24), width) for width in (80, 30))
     assert "  kubectl get pods -A  # all of them" in wide and "  kubectl get pods -A" in narrow

@@ -38,6 +38,13 @@ from tests.support.simulation.world import Service, World, replay
 PODS = ("bound", "sharing", "starting", "refused", "waiting", "plain", "placed")
 NODES = ("n1", "n2", "n3", "n4")
 OF_PODS = ("/insight/explain", "/insight/diagnosis")
+DEVICE = {"driver": DRIVER, "pool": "n1", "device": "a"}
+QUERIES: dict[str, dict[str, str]] = {
+    **{path: {"pod": "default/plain"} for path in OF_PODS},
+    "/insight/headroom": {"class": "gpu"},
+    "/insight/device": DEVICE,
+}
+"""What has to be asked for, by path."""
 SHARED = {
     "name": "shared",
     "allowMultipleAllocations": True,
@@ -158,9 +165,9 @@ def test_whatever_is_asked_answers_conform(case: Any) -> None:
 def test_who_may_not_read_gets_an_answer_that_conforms(headers: dict[str, str], want: int) -> None:
     guarded = application(busy, Readers(Suspicious()))
     protected = [path for path in after if path not in PROBES]
-    assert len(protected) == 9
+    assert len(protected) == 10
     for path in protected:
-        query = {"pod": "default/plain"} if path in OF_PODS else {"class": "gpu"} if path.endswith("headroom") else {}
+        query = QUERIES.get(path, {})
         if path in ASKED_BY_POST:
             case = after[path]["POST"].Case(headers=headers, body={})
         else:
@@ -230,3 +237,10 @@ def test_the_headroom_of_a_real_class_conforms(query: dict[str, Any]) -> None:
 )
 def test_what_would_be_of_real_pods_and_nodes_conforms(body: dict[str, Any]) -> None:
     assert after["/insight/whatif"]["POST"].Case(body=body).call_and_validate().status_code == 200
+
+
+@given(pool=st.sampled_from(NODES), device=st.sampled_from(["a", "b", "shared"]))
+def test_the_details_of_real_devices_conform(pool: str, device: str) -> None:
+    case = after["/insight/device"]["GET"].Case(query=DEVICE | {"pool": pool, "device": device})
+    there = (pool, device) in {("n1", "a"), ("n1", "b"), ("n2", "a"), ("n3", "shared")}
+    assert case.call_and_validate().status_code == (200 if there else 404)

@@ -64,12 +64,14 @@ def contents(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
-def test_the_wheel_holds_the_package_and_the_samples_of_the_demo(wheel: Path) -> None:
+def test_the_wheel_holds_the_package_its_page_and_the_samples_of_the_demo(wheel: Path) -> None:
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "app").rglob("*.py")}
     samples = ROOT / "manifests" / "samples"
     copied = {f"app/embedded/samples/{path.relative_to(samples)}" for path in samples.rglob("*.yaml")}
+    page = {str(path.relative_to(ROOT)) for path in (ROOT / "app" / "http" / "page" / "static").iterdir()}
     in_app = {name for name in contents(wheel) if name.startswith("app/")}
-    assert in_app == modules | copied | {"app/py.typed", "app/embedded/apiserver/fieldnumbers.json"}
+    assert len(page) > 10
+    assert in_app == modules | copied | page | {"app/py.typed", "app/embedded/apiserver/fieldnumbers.json"}
 
 
 def test_the_sdist_makes_the_same_wheel(wheel: Path, unpacked: Path, tmp_path: Path) -> None:

@@ -180,6 +180,7 @@ async def test_problems_name_the_object_and_what_to_do(world: World, start_servi
                 await asyncio.sleep(0.01)
     unreadable, incomplete, denied = found["problems"]
     assert unreadable == {
+        "kind": "object",
         "object": "ResourceSlice broken",
         "problem": "cannot be read: spec.devices: nonsense",
         "what_to_do": "its devices are left out: the driver that publishes it has to correct or delete it",

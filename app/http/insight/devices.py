@@ -10,6 +10,7 @@ from fastapi import APIRouter, HTTPException, Query, Response
 from app.devices.readonly import ReadOnlyCluster
 from app.http.insight.desk import UNANSWERED, Desk, NodeNames, answering, encoded, find_nodes
 from app.http.reports import Inventory, NodeReport, node_report
+from app.scheduling.census.details import DeviceDetails, detailing
 from app.scheduling.census.report import Census, State
 from app.scheduling.census.taking import Asked, taking
 from app.scheduling.headroom import DECISIONS, Headroom, class_claim, class_words, measuring, problem_of
@@ -22,9 +23,10 @@ MOST_WANTED: Final = 32
 
 
 def router(desk: Desk) -> APIRouter:
-    """`/devices`, `/headroom` and `/inventory`."""
+    """`/devices`, `/device`, `/headroom` and `/inventory`."""
     found = APIRouter()
     _add_devices(found, desk)
+    _add_device(found, desk)
     _add_headroom(found, desk)
     _add_inventory(found, desk)
     return found
@@ -56,6 +58,20 @@ def _add_devices(router: APIRouter, desk: Desk) -> None:
         if missing:
             raise HTTPException(404, missing)
         return encoded(await desk.answer(taking(view, asked, limit=limit, after=after)))
+
+
+def _add_device(router: APIRouter, desk: Desk) -> None:
+    @router.get("/device", response_class=Response, responses=answering(DeviceDetails, "the device"))
+    async def device(
+        driver: Annotated[str, Query(description="its driver")],
+        pool: Annotated[str, Query(description="its pool")],
+        name: Annotated[str, Query(alias="device", description="its name")],
+    ) -> Response:
+        """One device: what is published of it, in what state it is, and who holds it."""
+        found = await desk.answer(detailing(desk.view, (driver, pool, name)))
+        if found is None:
+            raise HTTPException(404, f"device {driver}/{pool}/{name} is not known")
+        return encoded(found)
 
 
 def _add_headroom(router: APIRouter, desk: Desk) -> None:

@@ -7,7 +7,7 @@ nobody; when the state changes between steps, pools are told as they are when th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -82,7 +82,7 @@ def census(view: View, asked: Asked = EVERYTHING) -> Census:
 
 def taking(view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, after: str = "") -> Steps[Census]:
     """A page with the devices of `limit` pools, or of all; those that come after the pool `after` (driver/pool)."""
-    inventory, classes = view.cluster.inventory, _Classes(view)
+    inventory, classes = view.cluster.inventory, ClassMembers(view)
     sight, start = _Sight(inventory, asked.nodes), _pool_id(after)
     found: list[CountedDevice] = []
     told: list[PoolID] = []
@@ -93,22 +93,30 @@ def taking(view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, a
         if limit is not None and (len(told) >= limit or len(found) >= MOST_DEVICES):
             return _page(found, classes, "/".join(told[-1]))
         told.append(id)
-        problem = _problem(published, view.features)
-        for item in with_devices(tuple(published.newest()), view.features):
-            models = published.block(item).models
-            yield from classes.learn(models)
-            pool = _PoolCount(published, view.ledger, view.features, problem)
-            for device, model in zip(item.spec.devices, models, strict=True):
-                node = item.spec.node_name or device.node_name or ""
-                if sight.sees(node, (*id, device.name)):
-                    counted = pool.device(device, model.traits, node, classes.of(model))
-                    if asked.wants(counted):
-                        found.append(counted)
-            yield
+        devices = yield from counting(view, published, classes, sight.sees)
+        found.extend(device for device in devices if asked.wants(device))
     return _page(found, classes)
 
 
-def _page(found: Sequence[CountedDevice], classes: _Classes, next: str = "") -> Census:
+def counting(
+    view: View, published: PublishedPool, classes: ClassMembers, sees: Callable[[str, DeviceID], bool] | None = None
+) -> Steps[list[CountedDevice]]:
+    """The devices of one pool, a slice at a step; with `sees` (node, device) only some of them."""
+    found: list[CountedDevice] = []
+    problem = _problem(published, view.features)
+    for item in with_devices(tuple(published.newest()), view.features):
+        models = published.block(item).models
+        yield from classes.learn(models)
+        pool = _PoolCount(published, view.ledger, view.features, problem)
+        for device, model in zip(item.spec.devices, models, strict=True):
+            node = item.spec.node_name or device.node_name or ""
+            if sees is None or sees(node, (*published.id, device.name)):
+                found.append(pool.device(device, model.traits, node, classes.of(model)))
+        yield
+    return found
+
+
+def _page(found: Sequence[CountedDevice], classes: ClassMembers, next: str = "") -> Census:
     return Census(devices=tuple(found), totals=totals_of(found), next=next, complete=classes.complete)
 
 
@@ -148,7 +156,7 @@ class _Sight:
         return not self._nodes or node in self._nodes or device in self._devices
 
 
-class _Classes:
+class ClassMembers:
     """Which classes a device belongs to, by its model."""
 
     def __init__(self, view: View) -> None:

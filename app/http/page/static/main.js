@@ -1,0 +1,152 @@
+// @ts-check
+/** The page: what the feed tells goes to the model, and from there, once per frame, to what is shown. */
+import { Details } from "./details.js";
+import { byId, counted } from "./dom.js";
+import { follow } from "./feed.js";
+import { parse } from "./filter.js";
+import { Grid, work } from "./grid.js";
+import { showHeadroom } from "./headroom.js";
+import { Model } from "./model.js";
+import { Overview } from "./overview.js";
+import { Pods } from "./pods.js";
+import { showProblems } from "./problems.js";
+import { signIn } from "./session.js";
+import { theme } from "./theme.js";
+
+let model = new Model();
+/** What a new connection tells from the beginning; it takes the place of the model when it has told everything. */
+/** @type {Model | null} */
+let coming = null;
+let known = false;
+let skew = 0;
+let membership = -1;
+let anew = true;
+/** @type {import("./model.js").Row[]} */
+let sorted = [];
+let scheduled = false;
+
+const grid = new Grid(byId("scroller"), byId("grid"), (row, device) => void details.open(row, device));
+const details = new Details(() => {
+  grid.mark("");
+  grid.focusAgain();
+});
+const pods = new Pods();
+const overview = new Overview((state) => {
+  const words = filter.value.split(/\s+/).filter((/** @type {string} */ word) => word && !word.startsWith("state:"));
+  const had = filter.value.includes(`state:${state}`);
+  filter.value = [...words, ...(had ? [] : [`state:${state}`])].join(" ");
+  again();
+});
+const filter = byId("filter");
+const sort = byId("sort");
+
+/** Numbers that tests and measurements read. */
+const measured = { messages: 0, frames: 0, lastFrame: 0, work };
+Object.assign(globalThis, { measured });
+
+function schedule() {
+  if (scheduled) return;
+  scheduled = true;
+  requestAnimationFrame(() => {
+    scheduled = false;
+    const started = performance.now();
+    show();
+    measured.frames += 1;
+    measured.lastFrame = performance.now() - started;
+  });
+}
+
+/** Everything may look different. */
+function again() {
+  anew = true;
+  schedule();
+}
+
+function show() {
+  const { dirty, news } = model;
+  model.dirty = new Set();
+  model.news = new Set();
+  if (anew || membership !== model.membership || (dirty.size && sort.value !== "name")) {
+    sorted = model.sorted(sort.value);
+    membership = model.membership;
+  }
+  const test = parse(filter.value);
+  if (anew || dirty.size) {
+    const rows = test ? sorted.filter((row) => row.devices.some((device) => test(row, device))) : sorted;
+    grid.test = test;
+    grid.cordoned = model.nodes.cordoned;
+    grid.show(rows, dirty, anew);
+    tell(rows.length);
+    void details.refresh();
+  }
+  if (anew || dirty.size || news.has("nodes") || news.has("pods") || news.has("status")) overview.show(model, filter.value);
+  if (anew || news.has("pod") || news.has("pods") || news.has("why")) pods.show(model, Date.now() + skew);
+  if (anew || news.has("problems")) showProblems(model);
+  if (anew || news.has("room")) showHeadroom(model);
+  if (anew || news.has("status")) status();
+  anew = false;
+}
+
+/** @param {number} rows */
+function tell(rows) {
+  const all = model.rows.size;
+  byId("shown").textContent = rows === all ? counted(all, "node") : `${rows.toLocaleString("en")} of ${counted(all, "node")}`;
+  const empty = byId("empty");
+  empty.hidden = rows > 0;
+  byId("scroller").hidden = rows === 0;
+  empty.textContent = all ? "No device matches the filter." : known && model.status.complete ? "No devices: no driver has published a ResourceSlice." : "Counting devices …";
+}
+
+function status() {
+  const banner = byId("banner");
+  banner.hidden = !model.status.unknown;
+  banner.textContent = model.status.unknown ? `Nothing can be said about the cluster yet: ${model.status.unknown}` : "";
+  tell(grid.rows.length);
+}
+
+filter.addEventListener("input", again);
+sort.addEventListener("change", again);
+byId("sign-in").addEventListener("click", () => location.reload());
+addEventListener("keydown", (event) => {
+  if (event.key === "/" && !(event.target instanceof HTMLInputElement)) {
+    event.preventDefault();
+    filter.focus();
+  }
+});
+setInterval(() => pods.show(model, Date.now() + skew), 5000);
+setInterval(() => void details.refresh(), 5000);
+
+theme();
+again();
+void follow({
+  hello(resumed, now) {
+    skew = Date.parse(now) - Date.now();
+    coming = resumed ? null : known ? new Model() : model;
+  },
+  parts(put, drop, behind) {
+    measured.messages += 1;
+    const target = coming ?? model;
+    for (const part of put) target.put(part);
+    for (const key of drop) target.drop(key);
+    if (coming && coming !== model && !behind && (coming.status.complete || coming.status.unknown)) {
+      model = coming;
+      anew = true;
+    }
+    if (coming === model) coming = null;
+    known = true;
+    schedule();
+  },
+  live(live, detail) {
+    const shown = byId("live");
+    shown.dataset.live = live;
+    shown.textContent = { connecting: "connecting …", live: "live", waiting: `not live: ${detail}`, refused: "not allowed" }[live];
+    document.body.classList.toggle("stale", live === "waiting" || live === "refused");
+  },
+  async refused(refused) {
+    const given = await signIn(refused.message);
+    if (!given) {
+      byId("live").textContent = "not signed in";
+      await new Promise(() => {}); // until "Token …" loads the page anew
+    }
+  },
+});

@@ -1,0 +1,37 @@
+// @ts-check
+/** What is wrong in the cluster, and what to do: conflicts first, they concern devices that are given away twice. */
+import { byId, element, fill } from "./dom.js";
+
+/** @typedef {import("./model.js").Model} Model */
+
+const KINDS = [
+  ["conflict", "Conflicts"],
+  ["permission", "Permissions"],
+  ["unfinished", "Not taken back yet"],
+  ["object", "Objects that cannot be used"],
+];
+
+/** @param {Model} model */
+export function showProblems(model) {
+  const { total, problems, known } = model.problems;
+  const pane = byId("problems");
+  const title = element("h2", { id: "problems-title" }, total ? `Problems (${total.toLocaleString("en")})` : "Problems");
+  if (!total) {
+    fill(pane, title, element("p", { class: "soft" }, known ? "None: no conflict, no unusable object, no missing permission." : "Looking …"));
+    return;
+  }
+  fill(
+    pane,
+    title,
+    ...KINDS.flatMap(([kind, words]) => {
+      const found = problems.filter((/** @type {any} */ problem) => problem.kind === kind);
+      return found.length ? [element("h3", {}, words), element("ul", { class: `problems ${kind}` }, ...found.map(item))] : [];
+    }),
+    total > problems.length && element("p", { class: "soft" }, `The first ${problems.length} are shown.`),
+  );
+}
+
+/** @param {any} problem */
+function item(problem) {
+  return element("li", {}, element("b", {}, problem.object), element("p", {}, problem.problem), element("p", { class: "soft" }, problem.what_to_do));
+}

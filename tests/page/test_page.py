@@ -1,0 +1,304 @@
+"""The page in a browser: what it shows is what the cluster has, live; everybody can use it; and nobody can abuse it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, expect
+
+from tests.support.embedded.manifests import claim_manifest, pod_manifest
+from tests.support.flows.flow import Flow
+from tests.support.page.browser import Scheme, Shown, showing
+from tests.support.patience import LONGEST, until
+
+pytestmark = pytest.mark.slow
+
+GPU = "gpu.example.com"
+expect.set_options(timeout=1000 * LONGEST)
+
+
+def url(flow: Flow) -> str:
+    assert flow.service is not None
+    return flow.service.insight_url + "/"
+
+
+async def run(flow: Flow, name: str, **request: Any) -> None:
+    """A pod with a claim of its name; it runs when this returns."""
+    await wait(flow, name, **request)
+    await until(lambda: flow.cluster.running("default", name), f"{name} running")
+
+
+async def wait(flow: Flow, name: str, **request: Any) -> None:
+    """A pod with a claim of its name."""
+    await flow.cluster.apply([claim_manifest(name, **request), pod_manifest(name, claims={"gpu": name})])
+
+
+async def told(flow: Flow) -> dict[tuple[str, str], str]:
+    """State by node and device, as `/insight/devices` says it."""
+    async with aiohttp.ClientSession() as session, session.get(f"{url(flow)}insight/devices") as reply:
+        return {(device["node"], device["name"]): device["state"] for device in (await reply.json())["devices"]}
+
+
+async def seen(page: Page) -> dict[tuple[str, str], str]:
+    """The same as the page shows it."""
+    cells: Sequence[Sequence[str]] = await page.eval_on_selector_all(
+        "[role=gridcell]",
+        "cells => cells.map(cell => [cell.closest('[role=row]').dataset.row, ...cell.ariaLabel.split(/, | by /)])",
+    )
+    return {(row.removeprefix("node "), device): state for row, device, state, *_ in cells}
+
+
+def cell(shown: Shown, node: str, device: str) -> Any:
+    return shown.page.locator(f'[data-row="node {node}"]').get_by_role("gridcell", name=device)
+
+
+# --- what it shows
+
+
+async def test_the_grid_shows_what_the_api_says(flow: Flow, browser: Browser) -> None:
+    await run(flow, "pair", count=2, allocationMode="ExactCount")
+    async with showing(browser, url(flow)) as shown:
+        await expect(shown.page.locator(".cell.used[role=gridcell]")).to_have_count(2)
+        assert await seen(shown.page) == await told(flow)
+        assert len(await seen(shown.page)) == 8
+        await expect(shown.page.get_by_role("grid")).to_have_attribute("aria-rowcount", "2")
+        await expect(shown.page.locator(".numbers")).to_contain_text("25%")
+
+
+async def test_a_taint_appears_while_somebody_looks(flow: Flow, browser: Browser) -> None:
+    async with showing(browser, url(flow)) as shown:
+        await expect(cell(shown, "node-1", "gpu-2")).to_have_accessible_name("gpu-2, free")
+        (published,) = (
+            item for item in flow.cluster.store.list("resourceslices") if item["spec"]["nodeName"] == "node-1"
+        )
+        changed = json.loads(json.dumps(published))
+        changed["spec"]["devices"][2]["taints"] = [{"key": "maintenance", "value": "fan", "effect": "NoSchedule"}]
+        flow.cluster.store.update(changed)
+        await expect(cell(shown, "node-1", "gpu-2")).to_have_accessible_name("gpu-2, tainted")
+        await cell(shown, "node-1", "gpu-2").click()
+        await expect(shown.page.locator("#details")).to_contain_text("maintenance=fan:NoSchedule")
+
+
+async def test_a_pod_waits_its_remedy_is_applied_it_runs_and_the_page_shows_all_of_it(
+    flow: Flow, browser: Browser
+) -> None:
+    async with showing(browser, url(flow)) as shown:
+        await wait(flow, "greedy", count=5, allocationMode="ExactCount")
+        pod = shown.page.locator('[data-pod="default/greedy"]')
+        await expect(pod.locator(".summary")).to_have_text("claim greedy: 5 devices asked for, a node has at most 4")
+        await expect(pod.locator(".remedy").first).to_contain_text("at most 4 devices instead of 5")
+        await flow.cluster.delete("pods", "greedy", "default")
+        await flow.cluster.delete("resourceclaims", "greedy", "default")
+        await until(lambda: flow.cluster.store.get("resourceclaims", "greedy", "default") is None)
+        await run(flow, "greedy", count=4, allocationMode="ExactCount")
+        await expect(pod).to_have_count(0)
+        await expect(shown.page.locator(".cell.used[role=gridcell]")).to_have_count(4)
+
+
+async def test_details_have_attributes_and_holders_with_commands(flow: Flow, browser: Browser) -> None:
+    await run(flow, "train")
+    async with showing(browser, url(flow)) as shown:
+        await shown.page.locator(".cell.used[role=gridcell]").click()
+        details = shown.page.locator("#details")
+        await expect(details).to_contain_text("default/train")
+        await expect(details).to_contain_text("GPU-MODEL")
+        await expect(details.locator("pre").first).to_have_text("kubectl describe resourceclaim train -n default")
+        await expect(details.locator("pre").nth(1)).to_have_text("kubectl describe pod train -n default")
+
+
+async def test_problems_and_room_are_shown(flow: Flow, browser: Browser) -> None:
+    async with showing(browser, url(flow)) as shown:
+        await expect(shown.page.locator("#headroom")).to_contain_text("8 pods")
+        await expect(shown.page.locator("#problems")).to_contain_text("None")
+
+
+async def test_the_filter_leaves_what_was_asked_for(flow: Flow, browser: Browser) -> None:
+    await run(flow, "train")
+    async with showing(browser, url(flow)) as shown:
+        await expect(shown.page.locator("[role=row]")).to_have_count(2)
+        await shown.page.locator("#filter").fill("namespace:default")
+        await expect(shown.page.locator("[role=row]")).to_have_count(1)
+        await expect(shown.page.locator("[role=gridcell]:not(.other)")).to_have_count(1)
+        await shown.page.locator("#filter").fill("state:tainted")
+        await expect(shown.page.locator("#empty")).to_have_text("No device matches the filter.")
+        await shown.page.locator("#filter").fill("")
+        await expect(shown.page.locator("[role=row]")).to_have_count(2)
+
+
+async def test_the_page_says_when_it_is_not_live_and_comes_back(flow: Flow, browser: Browser) -> None:
+    async with showing(browser, url(flow)) as shown:
+        live = shown.page.locator("#live")
+        await expect(live).to_have_text("live")
+        await flow.kill()
+        await expect(live).to_contain_text("not live")
+        await expect(shown.page.locator("[role=gridcell]")).to_have_count(8)
+        await flow.start()
+        await expect(live).to_have_text("live")
+
+
+# --- who uses it
+
+
+async def test_arrow_keys_walk_and_enter_opens_details(flow: Flow, browser: Browser) -> None:
+    async with showing(browser, url(flow)) as shown:
+        page = shown.page
+        await expect(page.locator("[role=gridcell]")).to_have_count(8)
+
+        async def focused() -> str:
+            found: str = await page.evaluate(
+                "[document.activeElement.closest('[role=row]')?.dataset.row, document.activeElement.ariaLabel].join()"
+            )
+            return found
+
+        assert await page.locator("[role=gridcell][tabindex='0']").count() == 1
+        await page.locator("#sort").focus()
+        await page.keyboard.press("Tab")
+        walk = [("", "1", 0), ("ArrowRight", "1", 1), ("ArrowDown", "2", 1), ("End", "2", 3), ("ArrowRight", "2", 3),
+                ("ArrowUp", "1", 3), ("Home", "1", 0), ("Control+End", "2", 3), ("Control+Home", "1", 0)]  # fmt: skip
+        for key, node, device in walk:
+            if key:
+                await page.keyboard.press(key)
+            assert await focused() == f"node node-{node},gpu-{device}, free", key
+            assert await page.locator("[role=gridcell][tabindex='0']").count() == 1
+        await page.keyboard.press("ArrowRight")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#details h2")).to_have_text("gpu-1")
+        await page.keyboard.press("Escape")
+        await expect(page.locator("#details")).to_be_hidden()
+        assert await focused() == "node node-1,gpu-1, free"
+
+
+async def test_the_focus_stays_where_it_is_when_devices_change(flow: Flow, browser: Browser) -> None:
+    async with showing(browser, url(flow)) as shown:
+        await expect(shown.page.locator("[role=gridcell]")).to_have_count(8)
+        await cell(shown, "node-1", "gpu-3").focus()
+        await run(flow, "all", allocationMode="All")
+        await expect(shown.page.locator(".cell.used[role=gridcell]")).to_have_count(4)
+        assert await shown.page.evaluate("document.activeElement.ariaLabel.split(',')[0]") == "gpu-3"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+async def test_axe_finds_nothing(flow: Flow, browser: Browser, scheme: Scheme, width: int) -> None:
+    await run(flow, "pair", count=2, allocationMode="ExactCount")
+    await wait(flow, "greedy", count=5, allocationMode="ExactCount")
+    async with showing(browser, url(flow), width=width, scheme=scheme) as shown:
+        await expect(shown.page.locator(".remedy").first).to_be_visible()
+        await shown.page.locator(".pods summary").first.click()
+        for step in ("closed", "open"):
+            found = await Axe().run(shown.page)
+            assert found.violations_count == 0, f"{step}: {found.generate_report()}"
+            await shown.page.locator(".cell.used[role=gridcell]").first.click()
+            await expect(shown.page.locator("#details")).to_contain_text("default/pair")
+        assert await shown.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+# --- who might abuse it
+
+HOSTILE = "<img src=x onerror=alert(1)>'; rm -rf ~ #"
+
+
+def hostile_feed() -> str:
+    """What the service would send if the API server took any name."""
+    row: list[Any] = [HOSTILE, "used", 100.0, 0, 1, 9, [f"{HOSTILE}/{HOSTILE}"]]
+    counter = {"name": HOSTILE, "used": HOSTILE, "of": HOSTILE, "percent": 50}
+    names = {"driver": HOSTILE, "pool": HOSTILE, "node": HOSTILE}
+    part: dict[str, Any] = {
+        **names,
+        "devices": [row],
+        "classes": [[HOSTILE]],
+        "counters": [counter],
+        "problem": HOSTILE,
+    }
+    remedy: dict[str, Any] = {
+        "text": HOSTILE,
+        "short": HOSTILE,
+        "yaml": HOSTILE,
+        "nodes": 1,
+        "example": HOSTILE,
+        "changes": [],
+    }
+    problem = {"kind": "conflict", "object": HOSTILE, "problem": HOSTILE, "what_to_do": HOSTILE}
+    put: list[dict[str, Any]] = [
+        {"kind": "status", "key": "status", "unknown": "", "complete": True},
+        {"kind": "nodes", "key": "nodes", "count": 1, "cordoned": [HOSTILE]},
+        {"kind": "devices", "key": "devices\na", "part": part},
+        {"kind": "pods", "key": "pods", "total": 1},
+        {"kind": "pod", "key": "pod\nu", "uid": "u", "namespace": HOSTILE, "name": HOSTILE, "created": HOSTILE},
+        {"kind": "why", "key": "why\nu", "uid": "u", "state": "refused", "summary": HOSTILE, "remedies": [remedy] * 2},
+        {"kind": "room", "key": "room\nc", "name": HOSTILE, "fits": 1, "nodes": 1, "of": 1, "complete": True},
+        {"kind": "problems", "key": "problems", "total": 1, "problems": [problem]},
+    ]
+    hello = {"resumed": False, "now": "2026-01-01T00:00:00Z"}
+    parts = {"put": put, "drop": [], "behind": 0}
+    return f"event: hello\ndata: {json.dumps(hello)}\n\nevent: parts\ndata: {json.dumps(parts)}\n\n"
+
+
+def hostile_details() -> dict[str, Any]:
+    holding: dict[str, Any] = {"claim": f"{HOSTILE}/{HOSTILE}", "pods": [HOSTILE], "consumed": {HOSTILE: HOSTILE}}
+    amount = {"name": HOSTILE, "used": HOSTILE, "of": HOSTILE, "percent": 50}
+    device: dict[str, Any] = {
+        "state": "used",
+        "node": HOSTILE,
+        "driver": HOSTILE,
+        "pool": HOSTILE,
+        "classes": [HOSTILE],
+    }
+    device |= {"problem": HOSTILE, "holders": [holding], "capacity": [amount], "counters": [amount]}
+    taint = {"key": HOSTILE, "value": HOSTILE, "effect": HOSTILE, "since": HOSTILE}
+    texts: dict[str, Any] = {
+        "slice": HOSTILE,
+        "nodes": HOSTILE,
+        "attributes": {HOSTILE: HOSTILE},
+        "capacity": {HOSTILE: HOSTILE},
+    }
+    return {"device": device, "taints": [taint], **texts}
+
+
+async def test_hostile_names_are_text_wherever_they_stand(flow: Flow, browser: Browser) -> None:
+    """Whatever the API server lets through: the feed is replaced by one in which every name is hostile."""
+    context = await browser.new_context()
+    page = await context.new_page()
+    alerts: list[str] = []
+    page.on("dialog", lambda dialog: alerts.append(dialog.message))
+    shown = Shown(page)
+    stream = {"body": hostile_feed(), "headers": {"Content-Type": "text/event-stream"}}
+    await page.route("**/insight/events", lambda route: route.fulfill(**stream))
+    await page.route("**/insight/device?*", lambda route: route.fulfill(json=hostile_details()))
+    await page.goto(url(flow))
+    await page.get_by_role("gridcell").click()
+    await expect(page.locator("#details h3")).to_have_count(5)
+    await expect(page.locator(".summary")).to_have_text(HOSTILE)
+    await expect(page.locator("#problems li b")).to_have_text(HOSTILE)
+    quoted = HOSTILE.replace("'", "'\\''")
+    await expect(page.locator("#details pre").first).to_have_text(
+        f"kubectl describe resourceclaim '{quoted}' -n '{quoted}'"
+    )
+    assert await page.locator("main img").count() == 0
+    assert (alerts, shown.complaints) == ([], [])
+    await context.close()
+
+
+async def test_the_console_has_nothing_to_complain_about(flow: Flow, browser: Browser) -> None:
+    await run(flow, "train")
+    async with showing(browser, url(flow)) as shown:
+        await shown.page.locator(".cell.used[role=gridcell]").click()
+        await expect(shown.page.locator("#details")).to_contain_text("default/train")
+        await shown.page.locator("#theme").click()
+        await expect(shown.page.locator("html")).to_have_attribute("data-theme", "dark")
+        assert shown.complaints == []
+
+
+async def test_the_page_changes_nothing(flow: Flow, browser: Browser) -> None:
+    methods: set[str] = set()
+    async with showing(browser, url(flow)) as shown:
+        shown.page.on("request", lambda request: methods.add(request.method))
+        await expect(shown.page.locator("[role=gridcell]")).to_have_count(8)
+        await shown.page.locator("[role=gridcell]").first.click()
+        await expect(shown.page.locator("#details")).to_contain_text("Attributes")
+    assert methods <= {"GET"}

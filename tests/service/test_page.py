@@ -1,0 +1,215 @@
+"""The page and its feed, of a running service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+import aiohttp
+import pytest
+
+from app.http.page import feed, stream
+from app.http.page.files import HEADERS, page_files
+from app.service.service import Service
+from tests.support.patience import until
+from tests.support.service.events import listening
+from tests.support.service.world import StartService, World
+
+
+async def get(service: Service, path: str, **headers: str) -> tuple[int, Any, bytes]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(service.insight_url + path, headers=headers) as reply,
+    ):
+        return reply.status, reply.headers, await reply.read()
+
+
+# --- files
+
+
+async def test_every_file_comes_with_a_policy_and_its_type(service: Service) -> None:
+    for path, file in page_files().items():
+        status, headers, content = await get(service, path)
+        assert (status, headers["Content-Type"], content) == (200, file.media_type, file.content)
+        assert {name: headers[name] for name in HEADERS} == HEADERS
+
+
+async def test_a_file_that_a_browser_has_is_not_sent_again(service: Service) -> None:
+    _, headers, _ = await get(service, "/page/main.js")
+    status, again, content = await get(service, "/page/main.js", **{"If-None-Match": headers["ETag"]})
+    assert (status, content, again["ETag"]) == (304, b"", headers["ETag"])
+
+
+async def test_files_are_open_and_what_is_in_the_cluster_is_not(start_service: StartService) -> None:
+    for separate in ("", "127.0.0.1:0"):
+        async with start_service(insight_authorization=True, insight_listen=separate) as service:
+            assert {(await get(service, path))[0] for path in page_files()} == {200}
+            for path in ("/insight/events", "/insight/device?driver=a&pool=b&device=c", "/page/", "/page/other.js"):
+                assert (await get(service, path))[0] == 401
+            assert service.feed.following is None
+
+
+# --- the feed
+
+
+async def test_a_reader_hears_of_everything_and_then_of_what_changes(world: World, service: Service) -> None:
+    async with listening(service) as events:
+        await events.whole()
+        assert events.hello["resumed"] is False
+        devices = events.devices()
+        assert (len(devices), set(devices.values())) == (6, {"free"})
+        assert events.parts["nodes"]["count"] == 3
+        pod = world.pod("p", "c")
+        world.claim("c")
+        await until(lambda: service.insight.view.ledger.get("default", "c"))
+        assert await world.bind(service, pod, world.nodes[0]) == ""
+        heard = len(events.messages)
+        await events.until(lambda: "used" in events.devices().values())
+        told = [part for message in events.messages[heard:] for part in message["put"] if part["kind"] == "devices"]
+        assert {part["part"]["node"] for part in told} == {world.nodes[0]}, "other nodes have not changed"
+        assert [row[6] for part in told for row in part["part"]["devices"] if row[1] == "used"][-1] == ["default/c"]
+
+
+async def test_a_pod_that_waits_is_told_with_what_would_help(world: World, service: Service) -> None:
+    async with listening(service) as events:
+        await events.whole()
+        world.claim("c", count=3)
+        uid = world.pod("p", "c")["metadata"]["uid"]
+        await events.until(lambda: f"why\n{uid}" in events.parts)
+        pod, why = events.parts[f"pod\n{uid}"], events.parts[f"why\n{uid}"]
+        assert (pod["namespace"], pod["name"]) == ("default", "p")
+        assert "3 devices asked for" in why["summary"]
+        assert why["remedies"][0]["nodes"] == 3
+        world.store.delete("pods", "p", "default")
+        await events.until(lambda: f"pod\n{uid}" not in events.parts and f"why\n{uid}" not in events.parts)
+
+
+async def test_room_and_problems_are_told(world: World, service: Service) -> None:
+    async with listening(service) as events:
+        await events.until(lambda: {"room\ngpu.example.com", "problems"} <= events.parts.keys())
+        room = events.parts["room\ngpu.example.com"]
+        assert (room["fits"], room["nodes"], room["of"], room["complete"]) == (6, 3, 3, True)
+        assert events.parts["problems"]["total"] == 0
+
+
+async def test_before_the_cluster_is_known_readers_are_told_why(world: World, start_service: StartService) -> None:
+    world.api.access.policy = lambda attributes: attributes.resource != "nodes"
+    async with start_service(wait=False) as service, listening(service) as events:
+        await events.until(lambda: events.parts.get("status", {}).get("unknown"))
+        assert events.devices() == {}
+
+
+async def test_who_comes_back_hears_only_of_what_has_changed(world: World, service: Service) -> None:
+    async with listening(service) as events:
+        await events.until(lambda: "room\ngpu.example.com" in events.parts and "problems" in events.parts)
+        await events.whole()
+        known = events.id
+    world.claim("c")
+    pod = world.pod("p", "c")
+    await until(lambda: service.insight.view.ledger.get("default", "c"))
+    assert await world.bind(service, pod, world.nodes[1]) == ""
+    async with listening(service, known) as again:
+        await again.until(lambda: again.devices())
+        assert again.hello["resumed"] is True
+        nodes = {part["part"]["node"] for part in again.parts.values() if part["kind"] == "devices"}
+        assert nodes == {world.nodes[1]}
+
+
+@pytest.mark.parametrize("unknown", ["", "nonsense", "0123456789abcdef-3", "-", "a-99999999999999999999"])
+async def test_who_knows_nothing_of_this_feed_hears_of_everything(service: Service, unknown: str) -> None:
+    async with listening(service, unknown) as events:
+        await events.whole()
+        assert (events.hello["resumed"], len(events.devices())) == (False, 6)
+
+
+async def test_nothing_is_counted_while_nobody_looks(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "LINGER", 0.0)
+
+    def is_counting() -> bool:
+        return service.feed.following is not None
+
+    assert not is_counting()
+    async with listening(service) as events:
+        await events.whole()
+        assert is_counting()
+    await until(lambda: not is_counting())
+    assert len(service.feed.board) == 0
+
+
+async def test_all_readers_share_one_census(service: Service) -> None:
+    async with listening(service) as first, listening(service) as second:
+        await first.whole()
+        await second.whole()
+        assert first.devices() == second.devices()
+        assert service.feed.following is not None
+        assert service.feed.following.taken == 3
+
+
+async def test_of_too_many_readers_the_last_ones_are_told_to_come_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "MOST_READERS", 1)
+    async with listening(service) as events:
+        await events.whole()
+        status, headers, _ = await get(service, "/insight/events")
+        assert (status, headers["Retry-After"]) == (503, "10")
+
+
+async def test_a_stream_ends_after_a_while_so_that_its_reader_is_judged_again(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "LIFE", 0.5)
+    async with listening(service) as events:
+        while await events.hear():
+            pass
+    assert events.devices()
+
+
+async def test_heartbeats_come_when_nothing_happens(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "BEAT", 0.01)
+    async with listening(service) as events:
+        await events.reply.content.readuntil(b": still here\n\n")
+
+
+async def test_who_takes_nothing_is_cut_off(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "PATIENCE", 0.2)
+    address = service.insight_url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1]))) as silent:
+        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        silent.sendall(b"GET /insight/events HTTP/1.1\r\nHost: here\r\n\r\n")
+        await until(lambda: service.feed.board.readers == 1)
+        for number in range(2_000):
+            service.feed.board.put(f"large {number}", b'{"key":"large","kind":"large","filler":"%b"}' % (b"x" * 10_000))
+        service.feed.board.ring()
+        await until(lambda: service.feed.board.readers == 0, "the end of the silent reader")
+
+
+async def test_a_service_that_stops_ends_its_streams(start_service: StartService) -> None:
+    async with start_service(shutdown_grace=60.0) as service:
+        async with listening(service) as events:
+            await events.whole()
+            stopping = asyncio.create_task(service.stop())
+            while await events.hear():
+                pass
+        await stopping
+    assert service.feed.board.readers == 0
+
+
+# --- details
+
+
+async def test_details_of_a_device_have_what_is_published_of_it(world: World, service: Service) -> None:
+    node = world.nodes[0]
+    status, _, content = await get(service, f"/insight/device?driver=gpu.example.com&pool={node}&device=gpu-0")
+    found: dict[str, Any] = json.loads(content)
+    assert status == 200
+    assert (found["device"]["state"], found["nodes"]) == ("free", f"node {node}")
+    assert found["attributes"]["model"] == "LATEST-GPU-MODEL"
+    assert "memory" in found["capacity"]
+
+
+async def test_a_device_that_is_not_there_has_no_details(service: Service) -> None:
+    status, _, content = await get(service, "/insight/device?driver=gpu.example.com&pool=none&device=gpu-0")
+    assert (status, content) == (404, b'{"detail":"device gpu.example.com/none/gpu-0 is not known"}')
