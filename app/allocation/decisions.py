@@ -17,12 +17,13 @@ from msgspec.structs import replace
 
 from app.allocation.allocator import Allocator
 from app.allocation.cache.lens import Focus, Lens, focus
-from app.allocation.cache.reduction import Reads, Reduction, reads_of
+from app.allocation.cache.reduction import Reduction, reads_of
 from app.allocation.cache.verdicts import Search, Table, Verdicts
 from app.allocation.choice import Chooser, least
 from app.allocation.contents import contents
 from app.allocation.explanation import explain
 from app.allocation.lane import FREE, SEARCHING, Exhausted, Lane, Waiting
+from app.allocation.looks import Reads
 from app.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
 from app.allocation.questions import Answer, Overrun, Searched, SearchQuestion
 from app.allocation.requests import Filter, PreparedClaims, Ready, class_names, filter_of, prepare

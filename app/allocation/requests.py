@@ -55,13 +55,14 @@ class Filter:
     `class_selectors` and `selectors` are expressions. Equal filters are one object, so what a filter says about a
     device is remembered under it. `compiled` is where the compiled selectors are kept, `begun` where they are until all
     of them are, and `reads` what they read, by expression: what one turn of a call has done, the next one can use.
+    `look` is made of all reads, and `answers` has what the filter says, by look.
 
     `room`: so many answers a device has to remember, at least, for claims with this filter among others.
     """
 
     __slots__ = (
-        "__weakref__", "begun", "capacity", "class_selectors", "compiled", "features", "reads", "room", "selectors",
-        "size", "tolerations",
+        "__weakref__", "answers", "begun", "capacity", "class_selectors", "compiled", "features", "look", "reads",
+        "room", "selectors", "size", "tolerations",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +80,8 @@ class Filter:
         self.compiled: Any = None
         self.begun: dict[Any, Any] = {}
         self.reads: dict[str, Any] = {}
+        self.look: Any = None
+        self.answers: dict[Any, Any] = {}
         self.room = REMEMBERED
         self.capacity: Mapping[str, Quantity] = dict(capacity) if capacity else _NO_CAPACITY
         compiled = sum(map(remembered_bytes, (*class_selectors, *selectors)))

@@ -1,8 +1,8 @@
 """Which devices a request may have at all: class and request selectors, node match, taints, capacity as a filter.
 
-Promises: an answer depends on the device's model and the filter only, so it is computed once per model and kept there;
-what a whole view answers is kept by the view. An error belongs to its device: whether anybody notices it is decided by
-the search, in the order in which it reaches devices.
+Promises: an answer depends on the device's model and the filter only, so it is computed once per model and kept there,
+and once for all models that look the same to the filter; what a whole view answers is kept by the view. An error
+belongs to its device: whether anybody notices it is decided by the search, in the order in which it reaches devices.
 
 Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (isSelectable, allocateDevice).
 """
@@ -17,13 +17,14 @@ from cachetools import LRUCache
 
 from app.allocation.capacity import Consumed, consumed
 from app.allocation.lane import FREE, Lane, Waiting
+from app.allocation.looks import Look, Reads
 from app.allocation.plan import Rule
 from app.allocation.questions import Compiled
 from app.allocation.requests import REMEMBERED_BYTES, Filter
 from app.allocation.taints import tolerated
 from app.api.features import FeatureGates
 from app.cel import CelCompileError, CelGates, DeviceView, Program
-from app.devices.models import DeviceModel
+from app.devices.models import REMEMBERED, DeviceModel
 from app.devices.nodeview import NodeView
 from app.devices.traits import Traits
 
@@ -113,7 +114,37 @@ def _candidates(view: NodeView, filter: Filter, lane: Lane) -> Candidates:
 def suitability(model: DeviceModel, filter: Filter, lane: Lane = FREE) -> Suitability:
     """What the filter says about the model; remembered by the model. Raises Exhausted and Waiting."""
     found: Suitability | None = model.memo.get(filter)
-    return found if found is not None else model.remember(filter, _suitability(model, filter, lane), filter.room)
+    return found if found is not None else model.remember(filter, _known(model, filter, lane), filter.room)
+
+
+def _known(model: DeviceModel, filter: Filter, lane: Lane) -> Suitability:
+    """As the filter remembers it of a device that looks the same, once it is known what its selectors read: of
+    thousands of devices with serial numbers each is new to a bind. Errors are worded for each device.
+    """
+    look = filter.look if filter.look is not None else _look(filter)
+    if look is None:
+        return _suitability(model, filter, lane)
+    seen = look.of(model)
+    found: Suitability | None = filter.answers.get(seen)
+    if found is None:
+        found = _suitability(model, filter, lane)
+        if found.objection is None:
+            if len(filter.answers) >= REMEMBERED:
+                filter.answers.clear()
+            filter.answers[seen] = found
+    return found
+
+
+def _look(filter: Filter) -> Look | None:
+    """None as long as the reads of some selector are not known, or are everything."""
+    reads: set[tuple[str, str]] = set()
+    for expression in (*filter.class_selectors, *filter.selectors):
+        found: Reads = filter.reads.get(expression)
+        if found is None:
+            return None
+        reads |= found
+    filter.look = look = Look(frozenset(reads))
+    return look
 
 
 def _suitability(model: DeviceModel, filter: Filter, lane: Lane) -> Suitability:

@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from app.allocation.cache.reduction import Reads, Reduction
+from app.allocation.cache.reduction import Reduction
 from app.allocation.lane import FREE, Lane
+from app.allocation.looks import Reads
 from app.api.core import Node
 from app.api.features import FeatureGates
 from app.devices.changes import ChangeLog

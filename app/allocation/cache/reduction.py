@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable
 from weakref import WeakValueDictionary
 
 from app.allocation.lane import FREE, Lane, Waiting
+from app.allocation.looks import DOMAIN, Look, Reads
 from app.allocation.questions import Compiled
 from app.allocation.requests import Filter
 from app.allocation.selection import cel_gates
@@ -19,11 +20,6 @@ from app.devices.belongings import Belongings
 from app.devices.models import DeviceModel
 from app.devices.nodes import SeenPool
 from app.devices.pools import Pool
-
-Reads = frozenset[tuple[str, str]] | None
-"""(domain, id) of the attributes that are read, ("*", domain) where only the domain's existence is; None: all."""
-
-DOMAIN = "*"
 
 
 def reads_of(filters: Iterable[Filter], attributes: Iterable[str], lane: Lane = FREE) -> Reads:
@@ -94,9 +90,7 @@ class Reduction:
     """See the module. The same shape is the same object for as long as somebody holds it."""
 
     def __init__(self, reads: Reads) -> None:
-        self._reads = reads
-        self._names: dict[str, tuple[str, ...]] = {}
-        self._domains = sorted(domain for kind, domain in reads or () if kind == DOMAIN)
+        self._look = Look(reads) if reads is not None else None
         self._representatives: WeakValueDictionary[Hashable, DeviceModel] = WeakValueDictionary()
         self._shapes: WeakValueDictionary[Hashable, Shape] = WeakValueDictionary()
         self._by_content: WeakValueDictionary[Hashable, Shape] = WeakValueDictionary()
@@ -117,42 +111,15 @@ class Reduction:
         models = pool.models
         known = self._by_content.get((models, localities, flags))
         if known is None:
-            looks = models if self._reads is None else tuple([self._look(self._reads, model) for model in models])
+            look = self._look
+            looks = models if look is None else tuple(map(look.of, models))
             known = self._shapes.get((looks, localities, flags))
             if known is None:
-                reduced = models if self._reads is None else map(self._representatives.setdefault, looks, models)
+                reduced = models if look is None else map(self._representatives.setdefault, looks, models)
                 listed = tuple(zip(reduced, localities or (0,) * len(models), strict=True))
                 known = self._shapes[looks, localities, flags] = Shape(listed, pool)
             self._by_content[models, localities, flags] = known
         return known
-
-    def _look(self, reads: Iterable[tuple[str, str]], model: DeviceModel) -> Hashable:
-        """Equal for devices that one of them can stand for."""
-        driver, attributes = model.traits.driver, model.traits.attributes
-        names = self._names.get(driver)
-        if names is None:
-            names = self._names[driver] = _published_names(reads, driver)
-        key: tuple[Hashable, ...] = (model.rest, *map(attributes.get, names))
-        if self._domains:
-            present = {_domain(name, driver) for name in attributes}
-            key = (*key, *(domain in present for domain in self._domains))
-        return key
-
-
-def _published_names(reads: Iterable[tuple[str, str]], driver: str) -> tuple[str, ...]:
-    """The names under which a driver can publish what is read: with the domain, or without it when it is the driver."""
-    names: set[str] = set()
-    for domain, identifier in reads:
-        if domain != DOMAIN:
-            names.add(f"{domain}/{identifier}")
-            if domain == driver:
-                names.add(identifier)
-    return tuple(sorted(names))
-
-
-def _domain(name: str, driver: str) -> str:
-    domain, slash, _ = name.partition("/")
-    return domain if slash else driver
 
 
 def _localities(pool: Pool) -> tuple[int, ...]:

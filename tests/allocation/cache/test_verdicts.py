@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from app.allocation import selection
+from app.allocation.lane import Lane
 from app.allocation.plan import Failure, Plan, Unfit
+from app.allocation.requests import Filter
 from app.api.core import Node
 from app.api.decoding import convert
 from app.api.resource import DeviceTaintRule
+from app.devices.models import DeviceModel
 from tests.support.allocation.manynodes import World, all_of, attributes, exactly, memory, selector, units, wanted
 
 Json = dict[str, Any]
@@ -68,6 +72,27 @@ class TestWork:
             world.take(f"c{count}", node, *(f"d{index}" for index in range(count)))
         assert world.ask(wanted(exactly()))[0] == ""
         assert world.decisions.searches == 1
+
+    def test_a_plan_on_any_node_evaluates_nothing_that_was_evaluated_on_devices_that_look_the_same(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world = World()
+        for node in range(20):
+            world.add_node(*(attributes(model="xy"[device % 2], serial=f"{node}-{device}") for device in range(4)))
+        asked = wanted(exactly(2, **MODEL_X))
+        world.ask(asked)
+        seen: list[str] = []
+        evaluated = selection._suitability
+
+        def count(model: DeviceModel, filter: Filter, lane: Lane) -> selection.Suitability:
+            seen.append(str(model.traits.attributes["serial"].value))
+            return evaluated(model, filter, lane)
+
+        monkeypatch.setattr(selection, "_suitability", count)
+        plan = world.decisions.plan([asked], "n7")
+        assert isinstance(plan, Plan)
+        assert [result.device for result in plan.allocations[0].devices.results] == ["d0", "d2"]
+        assert seen == []
 
     def test_serial_numbers_make_no_difference_unless_they_are_read(self) -> None:
         world = World()
