@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from time import perf_counter_ns
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from uuid import uuid4
 
 import typer
 
 from app.cli.lines import answer_lines
+from app.cli.statuses import FAILED, NO, YES
 
 
 def allocate(
@@ -19,16 +20,26 @@ def allocate(
 
     A scenario has `name`, `node`, `slices`, `classes`, `claims` (to be allocated together), and perhaps
     `allocatedClaims`, `taintRules` and `features` (the gates that are on; absent = all). The answer has `kind`
-    (allocated, unschedulable or error), `allocations`, `error`, `steps` and `micros`. The exit status is 1 when a line
-    could not be read.
+    (allocated, unschedulable or error), `allocations`, `error`, `steps` and `micros`.
+
+    Exit status: 0 when all was allocated, 1 when something was not, 2 when a line is no scenario, or names what is not
+    there.
     """
     from app.allocation.scenario import answer
 
+    status = YES
+
     def decided(case: dict[str, Any]) -> dict[str, Any]:
-        return answer(case, share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, reasons=explain)
+        nonlocal status
+        found = answer(case, share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, reasons=explain)
+        status = max(status, _STATUSES[found["kind"]])
+        return found
 
     unreadable = answer_lines(sys.stdin.buffer, sys.stdout.buffer, decided, _complain)
-    raise typer.Exit(1 if unreadable else 0)
+    raise typer.Exit(FAILED if unreadable else status)
+
+
+_STATUSES: Final = {"allocated": YES, "unschedulable": NO, "error": FAILED}
 
 
 def _complain(name: str, problem: str) -> dict[str, Any]:

@@ -144,14 +144,10 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="there is no kubectl")
 def test_kubectl_completes_the_plugin(tmp_path: Path) -> None:
-    called = {
-        "kubectl_complete-dra": "app.cli.completion import kubectl_complete",
-        "kubectl-dra": "app.cli.main import main",
-    }
-    for name, origin in called.items():
+    for name, entry in (("kubectl_complete-dra", "kubectl_complete"), ("kubectl-dra", "main")):
         script = tmp_path / name
-        entry = origin.split()[-1]
-        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "from {origin}; {entry}()" "$@"\n')
+        code = f"from app.cli.main import {entry}; {entry}()"
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$@"\n')
         script.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
