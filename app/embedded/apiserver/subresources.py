@@ -19,7 +19,7 @@ SUCCESS: JSON = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status":
 def bind(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, options: Options) -> None:
     """Assign a pod to a node: once, to a node that is named, if UID and resourceVersion (where given) are still right.
 
-    Annotations of the binding are merged into the pod in the same write.
+    Annotations of the binding are merged into the pod in the same write, and a nomination goes.
     """
     metadata, target = body.get("metadata") or {}, body.get("target") or {}
     if metadata.get("name") not in (None, "", name):
@@ -39,6 +39,7 @@ def bind(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, op
     conditions = new["status"].setdefault("conditions", [])
     conditions[:] = [c for c in conditions if c.get("type") != "PodScheduled"]
     conditions.append({key: value for key, value in condition.items() if value is not None})
+    new["status"].pop("nominatedNodeName", None)  # ClearingNominatedNodeNameAfterBinding
     if not options.dry_run:
         verbs.storage.put(pods.kind, new)
 

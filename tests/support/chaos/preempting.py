@@ -2,7 +2,7 @@
 
 - S11 nobody is evicted whom no stored nomination of a more important pod names: `judge` at every eviction.
 - L5 when peace has lasted, nobody waits who could preempt somebody, nothing is kept for anybody, and no pod says that
-  it is nominated: `check`.
+  it is nominated, but for those that have finished: `check`.
 - L6 nobody was evicted in vain, where nothing else went wrong (`calm`: one replica, no faults, no strangers, nobody
   meddles with claims or hardware): the preemptor of every victim is bound or gone, or a pod of higher priority than it
   was bound on the node after that: `check`.
@@ -118,7 +118,8 @@ class Preempting:
             return []
         wrong = [f"a nomination of {each.pod.metadata.name} has not ended" for each in service.extender.nominations]
         pods = self._api.all(Pod)
-        wrong += [f"{pod.metadata.name} says that it is nominated" for pod in pods if MARK in pod.metadata.annotations]
+        marked = [pod for pod in pods if MARK in pod.metadata.annotations and not pod.finished]
+        wrong += [f"{pod.metadata.name} says that it is nominated" for pod in marked]
         wrong += [text for pod in pods if not pod.spec.node_name for text in self._could_preempt(service, pod)]
         return wrong + self._in_vain() if self.calm else wrong
 

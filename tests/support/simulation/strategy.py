@@ -92,9 +92,9 @@ def with_pod_status(pod: Pod, patch: Mapping[str, Any]) -> Pod:
 
 
 def is_scheduled(pod: Pod) -> Pod:
-    """What a binding tells of the pod beside its node."""
+    """What a binding tells of the pod beside its node. A nomination goes with it."""
     told = Condition(type="PodScheduled", status="True", last_transition_time="2026-01-01T00:00:00Z")
-    return with_pod_status(pod, {"conditions": [to_builtins(told)]})
+    return with_pod_status(pod, {"conditions": [to_builtins(told)], "nominatedNodeName": ""})
 
 
 def _refuse(wrong: bool, why: str) -> None:

@@ -1,0 +1,51 @@
+"""For whom nothing is lost by a nomination, as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.api.core import Pod
+from app.api.decoding import convert
+from app.scheduling.planning.eligibility import objection
+
+REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
+TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
+
+
+def made(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any) -> Pod:
+    return convert(Pod, {"metadata": {"name": "p", "uid": "u", **meta}, "spec": spec, "status": status or {}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({}, None),
+        ({"nodeSelector": {"zone": "a"}, "priority": 7}, None),
+        ({"affinity": {"nodeAffinity": {REQUIRED: TERMS}}}, None),
+        ({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "projected": {}}]}, None),
+        ({"nodeName": "n1"}, "bound"),
+        ({"schedulingGates": [{"name": "later"}]}, "gated"),
+        ({"schedulingGroup": {"podGroupName": "g"}}, "group"),
+        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volumes"),
+        ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, "volumes"),
+        ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "affinity to other pods"),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "affinity to other pods"),
+        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]}, "topology spread"),
+        ({"affinity": {"nodeAffinity": {PREFERRED: [{"weight": 1, "preference": {}}]}}}, "prefers"),
+        ({"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {}}]}}}, "prefers"),
+        ({"affinity": {"podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": {}}]}}}, "prefers"),
+        ({"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]}, "prefers"),
+    ],
+)
+def test_pods_that_lose_something_or_cannot_be_judged_are_left_alone(spec: dict[str, Any], why: str | None) -> None:
+    assert objection(made(spec)) == why
+    assert objection(made(spec), preferring=True) == (None if why == "prefers" else why)
+
+
+def test_pods_that_are_going_or_are_nominated_already_are_left_alone() -> None:
+    assert objection(made({}, deletionTimestamp="2026-01-01T00:00:00Z")) == "leaving"
+    assert objection(made({}, {"phase": "Failed"})) == "leaving"
+    assert objection(made({}, {"nominatedNodeName": "n1"})) == "nominated"

@@ -1,0 +1,102 @@
+"""What nodes have left counts pods that are there and pods that are expected."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from app.api.core import Node, Pod, PodStatus
+from app.api.decoding import convert
+from app.scheduling.noderules import Wants
+from app.scheduling.planning.occupancy import Occupancy
+from app.scheduling.planning.targets import OLD_SECONDS, RENEWED_SECONDS, TargetLists, Targets
+from tests.support.simulation.objects import make_node
+from tests.support.simulation.virtualtime import VirtualClock
+
+NODE = make_node("n1", cpu="8", memory="8Gi", pods="3")
+
+
+def pod(name: str, cpu: str = "3", **spec: Any) -> Pod:
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+    return convert(Pod, {"metadata": {"name": name, "uid": name}, "spec": {"containers": [container], **spec}})
+
+
+def fits(occupancy: Occupancy, wanting: Pod, node: Node = NODE) -> bool:
+    return not occupancy.keeps_away(Wants(wanting), node)
+
+
+def test_bound_and_expected_pods_count_until_they_are_gone() -> None:
+    occupancy = Occupancy()
+    occupancy.put(pod("a", nodeName="n1"))
+    occupancy.expect(pod("b"), "n1")
+    assert not fits(occupancy, pod("c"))
+    assert fits(occupancy, pod("c", "2"))
+    occupancy.give_up("b")
+    assert fits(occupancy, pod("c"))
+    occupancy.drop("a")
+    assert fits(occupancy, pod("c", "8"))
+
+
+def test_a_pod_does_not_count_against_itself() -> None:
+    occupancy = Occupancy()
+    occupancy.expect(pod("b", "8"), "n1")
+    assert fits(occupancy, pod("b", "8"))
+
+
+def test_a_pod_that_is_bound_where_it_was_expected_stays() -> None:
+    occupancy = Occupancy()
+    occupancy.expect(pod("a", "8"), "n1")
+    occupancy.put(pod("a", "8"))
+    assert not fits(occupancy, pod("c"))
+    occupancy.put(pod("a", "8", nodeName="n1"))
+    occupancy.give_up("a")
+    assert not fits(occupancy, pod("c"))
+    finished = PodStatus(phase="Failed")
+    occupancy.put(msgspec.structs.replace(pod("a", "8", nodeName="n1"), status=finished))
+    assert fits(occupancy, pod("c"))
+
+
+def test_a_pod_that_is_bound_elsewhere_counts_there() -> None:
+    occupancy = Occupancy()
+    occupancy.expect(pod("a", "8"), "n1")
+    occupancy.put(pod("a", "8", nodeName="n2"))
+    assert fits(occupancy, pod("c"))
+    assert not fits(occupancy, pod("c"), make_node("n2", cpu="8", pods="9"))
+
+
+def test_nodes_that_kube_scheduler_would_rather_not_take_are_left_out() -> None:
+    taint = {"key": "old", "effect": "PreferNoSchedule"}
+    body = {"metadata": {"name": "n1"}, "spec": {"taints": [taint]}, "status": {"allocatable": {"cpu": "8"}}}
+    node = convert(Node, body)
+    assert not fits(Occupancy(), pod("a"), node)
+    assert fits(Occupancy(), pod("a", tolerations=[{"operator": "Exists"}]), node)
+
+
+def test_equal_nodes_take_turns_and_better_ones_come_first() -> None:
+    targets = Targets(["a", "b", "c", "d"], {"c": 2, "d": 2})
+    taken = []
+    for _ in range(3):
+        name = next(targets.first())
+        taken.append(name)
+        targets.used(name)
+    assert taken == ["c", "d", "c"]
+    targets.drop("c")
+    targets.drop("d")
+    assert (targets.best(), len(targets)) == (["a", "b"], 2)
+
+
+async def test_nodes_are_looked_for_anew_when_none_are_left_and_there_may_be_more() -> None:
+    clock = VirtualClock()
+    lists = TargetLists(clock)
+    assert lists.get("kind", 1) is None
+    targets = lists.put("kind", ["a"], {}, 1)
+    assert lists.get("kind", 2) is targets
+    targets.drop("a")
+    assert lists.get("kind", 2) is targets
+    await asyncio.sleep(RENEWED_SECONDS)
+    assert lists.get("kind", 1) is targets
+    assert lists.get("kind", 2) is None
+    await asyncio.sleep(OLD_SECONDS)
+    assert lists.get("kind", 1) is None

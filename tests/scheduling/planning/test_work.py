@@ -1,0 +1,121 @@
+"""What nominated pods cost does not grow with the cluster, and plans never contradict each other: counted."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from functools import partial
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.api.core import Pod
+from app.api.extender import ExtenderArgs
+from app.api.resource import DeviceID, ResourceClaim
+from app.scheduling.planning.planner import LOOK_SECONDS, WAIT_SECONDS
+from tests.support.counting import calls
+from tests.support.scheduling.planning import ALWAYS, nominated, waiting, with_devices
+from tests.support.simulation.world import Service, World, replay
+
+
+async def filter_calls(world: World, nodes: int) -> int:
+    """Functions called by a filter call for the one node where the pod is nominated, after the first such calls."""
+    world.add(*with_devices(**{f"n{number}": 2 for number in range(nodes)}))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    for name in "abc":
+        world.add(*waiting(name))
+    await world.settle(2.0)
+    for name in "ab":
+        pod = world.api.pod(name)
+        assert await service.bind(pod, (await service.filter(pod, pod.status.nominated_node_name)).NodeNames[0]) == ""
+    await world.settle(0.5)
+    pod = world.api.pod("c")
+    args = ExtenderArgs(Pod=pod, NodeNames=(pod.status.nominated_node_name,))
+    found = service.extender.filter(args)
+
+    def drive() -> None:
+        with pytest.raises(StopIteration) as end:
+            found.send(None)
+        assert end.value.value.NodeNames == [pod.status.nominated_node_name]
+
+    return calls(drive)
+
+
+def test_filter_for_one_node_costs_the_same_in_clusters_of_500_and_5000_nodes() -> None:
+    counted: list[int] = []
+
+    async def story(world: World, nodes: int) -> None:
+        counted.append(await filter_calls(world, nodes))
+
+    replay(partial(story, nodes=500))
+    replay(partial(story, nodes=5_000))
+    few, many = counted
+    assert many == few
+    assert few < 400
+
+
+MOVES = st.lists(
+    st.tuples(
+        st.sampled_from(["pod", "pod", "bind", "stranger", "delete", "wait"]), st.integers(1, 2), st.integers(0, 2)
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(MOVES, st.integers(0, 2**16))
+def test_plans_name_no_device_twice_and_what_does_not_fit_is_withdrawn_in_time(
+    moves: list[tuple[str, int, int]], seed: int
+) -> None:
+    replay(lambda world: _play(world, moves, random.Random(seed)))
+
+
+async def _play(world: World, moves: list[tuple[str, int, int]], dice: random.Random) -> None:
+    world.add(*with_devices(n1=3, n2=2, n3=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    for number, (move, count, priority) in enumerate(moves):
+        pods = [pod for pod in world.api.all(Pod) if not pod.spec.node_name]
+        if move == "pod":
+            world.add(*waiting(f"p{number}", priority, count=count))
+        elif move == "bind" and pods:
+            await service.bind(dice.choice(pods), dice.choice(["n1", "n2", "n3"]))
+        elif move == "stranger":
+            world.add(*waiting(f"s{number}", count=count))
+            await service.bind(world.api.pod(f"s{number}"), "n1")
+        elif move == "delete" and world.api.all(Pod):
+            world.api.delete_pod(dice.choice(world.api.all(Pod)).metadata.name)
+        else:
+            await asyncio.sleep(dice.choice([0.05, 0.3, 3.0]))
+        await asyncio.sleep(0.03)
+        assert _twice(service) == []
+    for _ in range(10):
+        await asyncio.sleep(0.2)
+        assert _twice(service) == []
+    await asyncio.sleep(LOOK_SECONDS + 2 * WAIT_SECONDS)
+    held = {device for claim in world.api.all(ResourceClaim) for device in _devices(claim.allocation)}
+    assert not held & set(_planned(service))
+    assert set(nominated(world)) <= {hint.uid.removeprefix("uid-") for hint in service.extender.hints}
+
+
+def _planned(service: Service) -> Counter[DeviceID]:
+    view = service.extender.view
+    found: Counter[DeviceID] = Counter()
+    for hint in service.extender.hints:
+        for claim, allocation in hint.plan.planned if hint.plan is not None else ():
+            known = view.ledger.by_uid(claim.metadata.uid)
+            if known is not None and known.allocation is None and view.ledger.held(claim.metadata.uid) is None:
+                found.update(_devices(allocation))
+    return found
+
+
+def _twice(service: Service) -> list[DeviceID]:
+    return [device for device, number in _planned(service).items() if number > 1]
+
+
+def _devices(allocation: object) -> list[DeviceID]:
+    results = getattr(getattr(allocation, "devices", None), "results", ())
+    return [result.id for result in results]
