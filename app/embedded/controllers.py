@@ -14,9 +14,19 @@ from app.embedded.driver import Driver, Fabric
 from app.embedded.eviction import EvictionController
 from app.embedded.informer import Informer
 from app.embedded.kubelet import Kubelet
-from app.embedded.objects import DEPLOYMENTS, PODS, ClaimTemplate, Deployment, FullPod, claim_templates
+from app.embedded.objects import (
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    ClaimTemplate,
+    Deployment,
+    FullPod,
+    ReplicaSet,
+    claim_templates,
+)
 from app.embedded.podclaims import known_names
 from app.embedded.replicas import ReplicaController
+from app.embedded.rollouts import RolloutController
 from app.kube.client import KubeClient
 from app.kube.discovery import Served
 from app.kube.events import EventRecorder
@@ -42,25 +52,27 @@ class Controllers:
         )
         templates: Informer[ClaimTemplate] = Informer(client, claim_templates(served.version))
         deployments: Informer[Deployment] = Informer(client, DEPLOYMENTS)
+        sets: Informer[ReplicaSet] = Informer(client, REPLICA_SETS, indexes={"owner": owner_of})
         self._informers: list[Informer[FullPod] | Informer[ResourceClaim] | Informer[ResourceSlice]] = [
             self.pods,
             self.claims,
             self.slices,
         ]
-        self._more = [templates, deployments, *((self.rules,) if self.rules is not None else ())]
+        self._more = [templates, deployments, sets, *((self.rules,) if self.rules is not None else ())]
         claim_events = EventRecorder(client, "embedded", controller="resource_claim")
         kubelet_events = EventRecorder(client, "embedded", controller="kubelet")
         taint_events = EventRecorder(client, "embedded", controller="device-taint-eviction")
         self.recorders = (claim_events, kubelet_events, taint_events)
         self.claim_controller = ClaimController(client, self.pods, self.claims, templates, claim_events)
-        self.replicas = ReplicaController(client, deployments, self.pods)
+        self.rollouts = RolloutController(client, deployments, sets)
+        self.replicas = ReplicaController(client, sets, self.pods)
         self.kubelet = Kubelet(client, self.pods, self.claims, kubelet_events)
         self.eviction = EvictionController(client, self.pods, self.claims, self.slices, self.rules, taint_events)
         self.fabric = Fabric(driver, self.claims, delay=fabric_delay)
 
     async def run(self) -> None:
         """Run until cancelled."""
-        actors = (self.claim_controller, self.replicas, self.kubelet, self.eviction, self.fabric)
+        actors = (self.claim_controller, self.rollouts, self.replicas, self.kubelet, self.eviction, self.fabric)
         async with asyncio.TaskGroup() as group:
             for informer in self.informers:
                 group.create_task(informer.run())
@@ -74,7 +86,7 @@ class Controllers:
 
     def idle(self) -> bool:
         """True when nothing is left to do for what they know. What waits for its time does not count."""
-        actors = (self.claim_controller, self.replicas, self.kubelet, self.eviction, self.fabric)
+        actors = (self.claim_controller, self.rollouts, self.replicas, self.kubelet, self.eviction, self.fabric)
         return all(actor.queue.idle() for actor in actors)
 
     async def synced(self) -> None:

@@ -49,15 +49,56 @@ class LabelSelector(Object, frozen=True, gc=False):
     match_labels: dict[str, str] = msgspec.field(default_factory=dict)
 
 
+class RollingUpdate(Object, frozen=True, gc=False):
+    """Pods, or a percentage of those that are wanted."""
+
+    max_surge: int | str = "25%"
+    max_unavailable: int | str = "25%"
+
+
+class DeploymentStrategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate = RollingUpdate()
+
+
 class DeploymentSpec(Object, frozen=True):
     replicas: int = 1
     selector: LabelSelector = LabelSelector()
     template: PodTemplate = PodTemplate()
+    strategy: DeploymentStrategy = DeploymentStrategy()
+    revision_history_limit: int = 10
+    paused: bool = False
 
 
 class Deployment(Object, frozen=True):
     metadata: ObjectMeta
     spec: DeploymentSpec = DeploymentSpec()
+
+
+class ReplicaSetSpec(Object, frozen=True):
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+
+
+class ReplicaSetStatus(Object, frozen=True, gc=False):
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+
+
+class ReplicaSet(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+def controlled_by(kind: str, owner: ObjectMeta) -> dict[str, object]:
+    """The reference to a controller of apps/v1, for what it makes."""
+    return {
+        "apiVersion": "apps/v1", "kind": kind, "name": owner.name, "uid": owner.uid, "controller": True,
+        "blockOwnerDeletion": True,
+    }  # fmt: skip
 
 
 class ClaimTemplateSpec(Object, frozen=True):
@@ -84,6 +125,10 @@ def _deployment(data: bytes | msgspec.Raw) -> Deployment:
     return decode(Deployment, bytes(data))
 
 
+def _replica_set(data: bytes | msgspec.Raw) -> ReplicaSet:
+    return decode(ReplicaSet, bytes(data))
+
+
 def _claim_template(data: bytes | msgspec.Raw) -> ClaimTemplate:
     return decode(ClaimTemplate, bytes(data))
 
@@ -91,6 +136,8 @@ def _claim_template(data: bytes | msgspec.Raw) -> ClaimTemplate:
 PODS: Resource[FullPod] = Resource("", "v1", "pods", "Pod", _pod, namespaced=True)
 NODES: Resource[FullNode] = Resource("", "v1", "nodes", "Node", _node)
 DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deployment", _deployment, namespaced=True)
+
+REPLICA_SETS: Resource[ReplicaSet] = Resource("apps", "v1", "replicasets", "ReplicaSet", _replica_set, namespaced=True)
 
 
 def claim_templates(version: str) -> Resource[ClaimTemplate]:

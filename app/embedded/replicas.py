@@ -1,28 +1,22 @@
-"""Deployments, as far as sets of equal pods need them: the wanted number of pods, made from the template.
+"""ReplicaSets: the wanted number of pods, made from the template; pods that end or are deleted are replaced.
 
-Without ReplicaSets and rolling updates: pods belong to the Deployment itself, and a changed template applies to pods
-that are made from then on. Pods that end or are deleted are replaced.
+Rules: Kubernetes 1.36, pkg/controller/replicaset, without the ranking of pods by node.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from app.api.decoding import encode
 from app.api.errors import ConflictError, NotFoundError
-from app.api.times import format_time
 from app.embedded.informer import Informer
-from app.embedded.objects import Deployment, FullPod
+from app.embedded.objects import FullPod, ReplicaSet, controlled_by
 from app.embedded.workqueue import WorkQueue
 from app.kube.client import KubeClient
-
-HASH_LABEL = "pod-template-hash"
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -32,14 +26,10 @@ class Plan(msgspec.Struct, frozen=True):
     delete: tuple[FullPod, ...]
 
 
-def plan(deployment: Deployment, pods: Sequence[FullPod]) -> Plan:
+def plan(owner: ReplicaSet, pods: Sequence[FullPod]) -> Plan:
     """Compare wanted with existing pods; those that are worth least go first: not bound, then not running, newest."""
-    alive = [
-        pod
-        for pod in pods
-        if pod.metadata.deletion_timestamp is None and pod.status.phase not in ("Succeeded", "Failed")
-    ]
-    surplus = len(alive) - deployment.spec.replicas
+    alive = [pod for pod in pods if pod.metadata.deletion_timestamp is None and not pod.finished]
+    surplus = len(alive) - owner.spec.replicas
     if surplus <= 0:
         return Plan(-surplus, ())
     worth = sorted(
@@ -49,80 +39,55 @@ def plan(deployment: Deployment, pods: Sequence[FullPod]) -> Plan:
     return Plan(0, tuple(worth[:surplus]))
 
 
-def replica(deployment: Deployment) -> dict[str, Any]:
+def replica(owner: ReplicaSet) -> dict[str, Any]:
     """One pod of the set, ready to be encoded."""
-    template = deployment.spec.template
-    owner = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "name": deployment.metadata.name,
-        "uid": deployment.metadata.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    # The hash names what the pods were made from, as the one of a ReplicaSet does.
-    mark = hashlib.sha256(bytes(template.spec)).hexdigest()[:10]
+    template = owner.spec.template
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "generateName": f"{deployment.metadata.name}-{mark}-",
-            "namespace": deployment.metadata.namespace,
-            "labels": template.metadata.labels | {HASH_LABEL: mark},
+            "generateName": f"{owner.metadata.name}-",
+            "namespace": owner.metadata.namespace,
+            "labels": dict(template.metadata.labels),
             "annotations": dict(template.metadata.annotations),
-            "ownerReferences": [owner],
+            "ownerReferences": [controlled_by("ReplicaSet", owner.metadata)],
         },
         "spec": template.spec,
     }
 
 
-def status(deployment: Deployment, pods: Sequence[FullPod], now: str) -> dict[str, Any]:
-    """The Deployment's status for these pods."""
-    alive = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+def status(owner: ReplicaSet, pods: Sequence[FullPod]) -> dict[str, Any]:
+    """The status of the set for these pods."""
+    alive = [pod for pod in pods if pod.metadata.deletion_timestamp is None and not pod.finished]
     ready = sum(1 for pod in alive if pod.status.phase == "Running")
-    wanted = deployment.spec.replicas
-    enough = ready >= wanted
     return {
-        "observedGeneration": deployment.metadata.generation,
+        "observedGeneration": owner.metadata.generation,
         "replicas": len(alive),
-        "updatedReplicas": len(alive),
+        "fullyLabeledReplicas": len(alive),
         "readyReplicas": ready,
         "availableReplicas": ready,
-        "unavailableReplicas": max(wanted - ready, 0),
-        "conditions": [
-            {
-                "type": "Available",
-                "status": "True" if enough else "False",
-                "reason": "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-                "message": "Deployment has minimum availability."
-                if enough
-                else "Deployment does not have minimum availability.",
-                "lastUpdateTime": now,
-                "lastTransitionTime": now,
-            }
-        ],
     }
 
 
 class ReplicaController:
-    """Keeps Deployments at their number of pods. `run` never returns."""
+    """Keeps ReplicaSets at their number of pods. `run` never returns."""
 
-    def __init__(self, client: KubeClient, deployments: Informer[Deployment], pods: Informer[FullPod]) -> None:
+    def __init__(self, client: KubeClient, sets: Informer[ReplicaSet], pods: Informer[FullPod]) -> None:
         """`pods` must have the index "owner"."""
         self._client = client
-        self._deployments = deployments
+        self._sets = sets
         self._pods = pods
         self._reported: dict[str, dict[str, Any]] = {}
-        self.queue = WorkQueue("deployment", self._sync)
-        deployments.subscribe(self._deployment_changed)
+        self.queue = WorkQueue("replicaset", self._sync)
+        sets.subscribe(self._set_changed)
         pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await asyncio.gather(self._deployments.synced.wait(), self._pods.synced.wait())
+        await asyncio.gather(self._sets.synced.wait(), self._pods.synced.wait())
         await self.queue.run()
 
-    def _deployment_changed(self, old: Deployment | None, new: Deployment | None) -> None:
+    def _set_changed(self, old: ReplicaSet | None, new: ReplicaSet | None) -> None:
         if new is not None:
             self.queue.add(new.metadata.key)
         elif old is not None:
@@ -131,21 +96,21 @@ class ReplicaController:
     def _pod_changed(self, old: FullPod | None, new: FullPod | None) -> None:
         pod = new or old
         owner = pod.metadata.controller if pod is not None else None
-        if pod is not None and owner is not None and owner.kind == "Deployment":
+        if pod is not None and owner is not None and owner.kind == "ReplicaSet":
             self.queue.add(f"{pod.metadata.namespace}/{owner.name}")
 
     async def _sync(self, key: str) -> None:
-        deployment = self._deployments.objects.get(key)
-        if deployment is None or deployment.metadata.deletion_timestamp is not None:
+        owner = self._sets.objects.get(key)
+        if owner is None or owner.metadata.deletion_timestamp is not None:
             return
-        todo = plan(deployment, self._pods.find("owner", deployment.metadata.uid))
+        todo = plan(owner, self._pods.find("owner", owner.metadata.uid))
         resource = self._pods.resource
         for _ in range(todo.create):
-            reply = await self._client.create(resource.path(deployment.metadata.namespace), encode(replica(deployment)))
+            reply = await self._client.create(resource.path(owner.metadata.namespace), encode(replica(owner)))
             self._pods.observe(resource.decode(reply))
         for pod in todo.delete:
             await self._delete(pod)
-        await self._report(deployment)
+        await self._report(owner)
 
     async def _delete(self, pod: FullPod) -> None:
         path = self._pods.resource.path(pod.metadata.namespace, pod.metadata.name)
@@ -154,16 +119,13 @@ class ReplicaController:
         except (NotFoundError, ConflictError):
             return
 
-    async def _report(self, deployment: Deployment) -> None:
-        now = format_time(datetime.now(UTC))
-        wanted = status(deployment, self._pods.find("owner", deployment.metadata.uid), now)
-        core = {key: value for key, value in wanted.items() if key != "conditions"}
-        if self._reported.get(deployment.metadata.uid) == core:
+    async def _report(self, owner: ReplicaSet) -> None:
+        wanted = status(owner, self._pods.find("owner", owner.metadata.uid))
+        if self._reported.get(owner.metadata.uid) == wanted:
             return
-        path = self._deployments.resource.path(deployment.metadata.namespace, deployment.metadata.name, "status")
-        body = encode({"metadata": {"uid": deployment.metadata.uid}, "status": wanted})
+        path = self._sets.resource.path(owner.metadata.namespace, owner.metadata.name, "status")
         try:
-            await self._client.patch(path, body)
+            await self._client.patch(path, encode({"metadata": {"uid": owner.metadata.uid}, "status": wanted}))
         except NotFoundError:
             return
-        self._reported[deployment.metadata.uid] = core
+        self._reported[owner.metadata.uid] = wanted

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from app.api.decoding import convert
+from app.api.errors import ConflictError
 from app.embedded import replicas
 from app.embedded.cluster import EmbeddedCluster
-from app.embedded.objects import Deployment, FullPod
+from app.embedded.objects import FullPod, ReplicaSet
 
 
 def deployment(count: int) -> dict[str, Any]:
@@ -28,6 +30,10 @@ def deployment(count: int) -> dict[str, Any]:
     }
 
 
+def owner(count: int) -> ReplicaSet:
+    return convert(ReplicaSet, {"metadata": {"name": "d"}, "spec": {"replicas": count}})
+
+
 def pod(name: str, version: int, phase: str = "Pending", node: str = "", **meta: Any) -> FullPod:
     metadata = {"name": name, "resourceVersion": str(version), **meta}
     return convert(FullPod, {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": phase}})
@@ -39,25 +45,38 @@ def test_missing_pods_are_made_and_those_that_ended_replaced() -> None:
         pod("b", 2, "Succeeded", "n"),
         pod("c", 3, deletionTimestamp="2026-01-01T00:00:00Z"),
     ]
-    assert replicas.plan(convert(Deployment, deployment(3)), pods) == replicas.Plan(2, ())
+    assert replicas.plan(owner(3), pods) == replicas.Plan(2, ())
 
 
 def test_of_too_many_the_least_valuable_go() -> None:
     pods = [pod("runs", 1, "Running", "n"), pod("starts", 2, "Pending", "n"), pod("old", 3), pod("new", 4)]
-    plan = replicas.plan(convert(Deployment, deployment(1)), pods)
+    plan = replicas.plan(owner(1), pods)
     assert [gone.metadata.name for gone in plan.delete] == ["new", "old", "starts"]
 
 
 async def test_the_set_follows_its_size(cluster: EmbeddedCluster) -> None:
     await cluster.apply([deployment(3)])
     await cluster.wait_until(lambda: len(cluster.pods()) == 3)
-    (owner,) = {reference.name for found in cluster.pods() for reference in found.metadata.owner_references}
-    assert owner == "d"
+    (name,) = {reference.name for found in cluster.pods() for reference in found.metadata.owner_references}
+    (found,) = cluster.store.list("replicasets", "default")
+    assert found["metadata"]["name"] == name
+    assert found["metadata"]["ownerReferences"][0]["name"] == "d"
     await cluster.delete("pods", cluster.pods()[0].metadata.name, "default")
     await cluster.wait_until(lambda: len(cluster.pods()) == 3)
     path = "/apis/apps/v1/namespaces/default/deployments/d"
     await cluster.client.patch(path, msgspec.json.encode({"spec": {"replicas": 1}}))
     await cluster.wait_until(lambda: len(cluster.pods()) == 1)
+    await cluster.client.patch(f"{path}/scale", msgspec.json.encode({"spec": {"replicas": 2}}))
+    await cluster.wait_until(lambda: len(cluster.pods()) == 2)
+    scale = msgspec.json.decode(await cluster.client.get(f"{path}/scale"))
+    assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == ("Scale", {"replicas": 2}, "app=d")
+    old = scale["metadata"].pop("resourceVersion")
+    scale["spec"]["replicas"] = 1
+    await cluster.client.replace(f"{path}/scale", msgspec.json.encode(scale))
+    await cluster.wait_until(lambda: len(cluster.pods()) == 1)
+    scale["metadata"]["resourceVersion"] = old
+    with pytest.raises(ConflictError):
+        await cluster.client.replace(f"{path}/scale", msgspec.json.encode(scale))
 
     def status() -> dict[str, Any]:
         found = cluster.store.get("deployments", "d", "default") or {}

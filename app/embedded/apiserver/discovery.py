@@ -30,7 +30,10 @@ _SUBRESOURCE_VERBS: Final = ("get", "patch", "update")
 _SUBRESOURCES: Final[dict[str, JSON]] = {
     "binding": {"group": "", "version": "v1", "kind": "Binding"},
     "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
+    "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
 }
+_VERBS_BELOW: Final = {"scale": _SUBRESOURCE_VERBS}
+"""Of what is not only posted."""
 
 
 class Discovery:
@@ -113,7 +116,7 @@ class Discovery:
                     "namespaced": kind.namespaced,
                     **({"group": as_kind["group"], "version": as_kind["version"]} if as_kind["group"] else {}),
                     "kind": as_kind["kind"],
-                    "verbs": ["create"],
+                    "verbs": list(_VERBS_BELOW.get(name, ("create",))),
                 }
             )
         return listed
@@ -165,7 +168,11 @@ class Discovery:
         if kind.status:
             subresources.append({"subresource": "status", "responseKind": own, "verbs": list(_SUBRESOURCE_VERBS)})
         subresources += [
-            {"subresource": name, "responseKind": _SUBRESOURCES[name], "verbs": ["create"]}
+            {
+                "subresource": name,
+                "responseKind": _SUBRESOURCES[name],
+                "verbs": list(_VERBS_BELOW.get(name, ("create",))),
+            }
             for name in kind.subresources
         ]
         if subresources:

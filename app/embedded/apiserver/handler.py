@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from app.embedded.apiserver import discovery, reads, writes
+from app.embedded.apiserver import discovery, reads, scale, writes
 from app.embedded.apiserver.access import Access, Attributes
 from app.embedded.apiserver.audit import Audit, Served
 from app.embedded.apiserver.discovery import Discovery
@@ -144,6 +144,9 @@ class Handling:
         verb, verbs = call.info.verb, self._verbs
         if verb not in call.resource.kind.verbs:
             raise method_not_allowed()
+        if scale.is_meant(call) and verb in ("get", "update", "patch"):
+            answers = {"get": scale.get, "update": scale.update, "patch": scale.patch}
+            return answers[verb](verbs, call)
         if verb == "get":
             return reads.get(verbs, call)
         if verb == "list":

@@ -318,6 +318,34 @@ DEPLOYMENT: Final = Printer(
 )
 
 
+def _replica_set_row(obj: JSON, now: float) -> Row:
+    spec, status = obj.get("spec", {}), obj.get("status", {})
+    containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
+    return [
+        _name(obj),
+        spec.get("replicas", 0),
+        status.get("replicas", 0),
+        status.get("readyReplicas", 0),
+        _age(obj, now),
+        ",".join(c.get("name", "") for c in containers),
+        ",".join(c.get("image", "") for c in containers),
+        _labels((spec.get("selector") or {}).get("matchLabels")),
+    ]
+
+
+REPLICA_SET: Final = Printer(
+    (
+        NAME,
+        Column("Desired", "integer"),
+        Column("Current", "integer"),
+        Column("Ready", "integer"),
+        AGE,
+        *_wide("Containers", "Images", "Selector"),
+    ),
+    _replica_set_row,
+)
+
+
 def _budget_row(obj: JSON, now: float) -> Row:
     spec = obj.get("spec", {})
     least, most = spec.get("minAvailable", "N/A"), spec.get("maxUnavailable", "N/A")

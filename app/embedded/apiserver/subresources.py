@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.embedded.apiserver.options import Deletion, Options
 from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.statuses import (
@@ -83,6 +85,10 @@ def evict(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, o
             message = "Cannot evict pod as it would violate the pod's disruption budget."
             raise StatusError(429, "TooManyRequests", message, {"causes": [{"reason": "DisruptionBudget"}]})
     verbs.delete(pods, namespace, name, deletion_of(body.get("deleteOptions") or {}), options)
+
+
+POSTED: Final = {"binding": bind, "eviction": evict}
+"""By the name of the subresource."""
 
 
 def deletion_of(body: JSON) -> Deletion:

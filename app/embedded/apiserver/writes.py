@@ -23,7 +23,9 @@ def create(verbs: Verbs, call: Call) -> Answer:
         if info.subresource not in resource.kind.subresources:
             reads.require_subresource(call)
             raise method_not_allowed()
-        act = subresources.bind if info.subresource == "binding" else subresources.evict
+        act = subresources.POSTED.get(info.subresource)
+        if act is None:
+            raise method_not_allowed()
         act(verbs, resource, info.namespace, info.name, body, call.options)
         return document(subresources.SUCCESS, 201)
     if info.name:

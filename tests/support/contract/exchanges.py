@@ -65,6 +65,8 @@ PATHS: Mapping[str, str] = {
     "configmaps": "/api/v1/namespaces/${ns}/configmaps",
     "nodes": "/api/v1/nodes",
     "namespaces": "/api/v1/namespaces",
+    "deployments": "/apis/apps/v1/namespaces/${ns}/deployments",
+    "replicasets": "/apis/apps/v1/namespaces/${ns}/replicasets",
     "claims": f"{_RESOURCE}/namespaces/${{ns}}/resourceclaims",
     "templates": f"{_RESOURCE}/namespaces/${{ns}}/resourceclaimtemplates",
     "slices": f"{_RESOURCE}/resourceslices",

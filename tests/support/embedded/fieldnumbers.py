@@ -19,7 +19,7 @@ from app.embedded.apiserver import topology
 from app.embedded.apiserver.kinds import RESOURCE_VERSIONS, registry
 from app.embedded.apiserver.protobuf import TABLE, message_of
 
-OTHERS = (("v1", "Binding"), ("policy/v1", "Eviction"), ("v1", "DeleteOptions"))
+OTHERS = (("v1", "Binding"), ("autoscaling/v1", "Scale"), ("policy/v1", "Eviction"), ("v1", "DeleteOptions"))
 REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")
 
 _PACKAGE = re.compile(r"^package k8s\.io\.(?:api|apimachinery\.pkg\.apis|apimachinery\.pkg)\.([\w.]+);", re.MULTILINE)

@@ -63,7 +63,7 @@ def patch_object(
 
 def _patched(resource: Resource, current: JSON, patch: Any, content_type: str) -> JSON:
     if content_type == JSON_PATCH:
-        changed = _json_patched(current, patch)
+        changed = json_patched(current, patch)
     elif not isinstance(patch, dict):
         raise bad_request("error decoding patch: the patch must be an object")
     elif content_type == MERGE_PATCH:
@@ -75,7 +75,8 @@ def _patched(resource: Resource, current: JSON, patch: Any, content_type: str) -
     return changed
 
 
-def _json_patched(current: JSON, patch: Any) -> Any:
+def json_patched(current: JSON, patch: Any) -> Any:
+    """The document after the operations; raises 400 and 422."""
     if not isinstance(patch, list):
         raise bad_request("error decoding patch: a JSON patch is a list of operations")
     try:
