@@ -1,9 +1,9 @@
 """What the service counts, in the format of Prometheus.
 
 One table defines every metric: it makes the metrics, and `markdown_table` makes the reference in docs/metrics.md,
-which a test keeps current. What scheduling counts is defined in `app.scheduling.outcomes`. Labels are fixed texts,
-never names of objects, so the number of series does not grow with the cluster. Names follow the conventions of
-Prometheus: counters end in `_total`, units are base units and stand in the name.
+which a test keeps current. What scheduling counts is defined in `app.scheduling.outcomes`. Labels are fixed texts, or
+names of which so many are told at most (`app.service.stock`), so the number of series does not grow with the cluster.
+Names follow the conventions of Prometheus: counters end in `_total`, units are base units and stand in the name.
 """
 
 from __future__ import annotations
@@ -29,6 +29,13 @@ PREFIX = "dra_extender_"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0)
+
+_WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
+
+OTHER = "other"
+"""Stands for the names that are not told by themselves."""
+UNDIAGNOSED = "not diagnosed"
+"""Stands for the rule that refuses a pod, before it was found out."""
 
 VerbName = Literal["filter", "prioritize", "preempt", "bind", "advise"]
 VerbResult = Literal["ok", "error", "malformed", "forbidden", "forwarded", "unavailable", "broken"]
@@ -56,6 +63,7 @@ class Spec(msgspec.Struct, frozen=True):
     labels: tuple[str, ...] = ()
     read: bool = False
     values: tuple[tuple[str, str], ...] = ()
+    buckets: tuple[float, ...] = _BUCKETS
 
     @property
     def documentation(self) -> str:
@@ -78,6 +86,15 @@ def _read(name: str, type_: Literal["counter", "gauge"], help_: str, label: str 
 
 
 _OUTCOMES: tuple[Outcome[Any], ...] = (*outcomes.OUTCOMES, CROWDED_CONNECTIONS)
+
+_STATES: tuple[tuple[str, str], ...] = (
+    ("free", ""),
+    ("shared", "claims have shares of it"),
+    ("used", "a claim has it alone"),
+    ("blocked", "others have taken counters that it needs"),
+    ("tainted", "nobody has it, and a taint keeps pods away"),
+    ("unusable", "nothing is allocated of its pool, or of it"),
+)
 
 SPECS: tuple[Spec, ...] = (
     Spec("verb_duration_seconds", "histogram", "time from the headers of a verb's request to its answer", ("verb",)),
@@ -133,6 +150,44 @@ SPECS: tuple[Spec, ...] = (
         read=True,
         values=_pairs(CAUSES),
     ),
+    Spec(
+        "devices",
+        "gauge",
+        "devices that drivers publish, by driver (the 20 with the most; the rest is other) and state",
+        ("driver", "state"),
+        read=True,
+        values=_STATES,
+    ),
+    Spec(
+        "class_devices",
+        "gauge",
+        "devices that a class selects, by class (the 50 with the most devices; the rest is other) and state; a device "
+        "that several classes select counts for each; the states are those of devices",
+        ("device_class", "state"),
+        read=True,
+    ),
+    Spec(
+        "share_capacity",
+        "gauge",
+        "capacity of the devices that may be shared, are usable and have no taint, in its own unit (memory: bytes)",
+        ("driver", "capacity"),
+        read=True,
+    ),
+    Spec("share_capacity_free", "gauge", "the part of it that no claim has", ("driver", "capacity"), read=True),
+    Spec(
+        "pending_pods",
+        "gauge",
+        "pods that wait because they were refused, by the rule that refuses them, as the diagnosis calls it",
+        ("rule",),
+        read=True,
+        values=((UNDIAGNOSED, "it was not found out yet"),),
+    ),
+    Spec(
+        "device_wait_seconds",
+        "histogram",
+        "time from the creation of a pod that uses devices to its binding here, in whole seconds",
+        buckets=_WAITS,
+    ),
     _read("violations", "gauge", "conflicts between stored allocations, whichever allocator wrote them"),
     _read("violations_reported_total", "counter", "violations reported, short ones included"),
     _read("events_sent_total", "counter", "Kubernetes events written"),
@@ -155,7 +210,12 @@ class Reading(msgspec.Struct, frozen=True):
 
     name: str
     value: float
-    label: str = ""
+    label: str | tuple[str, ...] = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of all labels."""
+        return self.label if isinstance(self.label, tuple) else (self.label,) if self.label else ()
 
 
 class _Readings(Collector):
@@ -168,14 +228,14 @@ class _Readings(Collector):
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
         for reading in self._read():
             spec = _BY_NAME.get(reading.name)
-            if spec is None or not spec.read or bool(reading.label) != bool(spec.labels):
+            if spec is None or not spec.read or len(reading.labels) != len(spec.labels):
                 unexpected("metrics", ValueError(f"{reading.name} with label {reading.label!r} is not declared"))
                 continue
             family = families.get(spec.name)
             if family is None:
                 kind = GaugeMetricFamily if spec.type == "gauge" else CounterMetricFamily
                 family = families[spec.name] = kind(PREFIX + spec.name, spec.documentation, labels=spec.labels)
-            family.add_metric([reading.label] if spec.labels else [], reading.value)
+            family.add_metric(reading.labels, reading.value)
         yield from families.values()
 
 
@@ -205,6 +265,7 @@ class Metrics:
         self._steps = {step: histograms["bind_step_duration_seconds"].labels(step) for step in outcomes.STEPS}
         self._durations = {verb: histograms["verb_duration_seconds"].labels(verb) for verb in get_args(VerbName)}
         self._lag = histograms["event_loop_lag_seconds"]
+        self._waits = histograms["device_wait_seconds"]
 
     def read_from(self, read: Callable[[], Iterable[Reading]]) -> None:
         """Where the values of `read` metrics come from."""
@@ -225,6 +286,10 @@ class Metrics:
             unexpected("metrics", ValueError(f"bind_step_duration_seconds with step={step!r} is not declared"))
         else:
             series.observe(seconds)
+
+    def waited(self, seconds: float) -> None:
+        """A pod that uses devices was bound so long after it was created."""
+        self._waits.observe(seconds)
 
     def answered(self, verb: VerbName, result: VerbResult, seconds: float) -> None:
         """A verb was answered."""
@@ -247,7 +312,9 @@ class Metrics:
         return Counter(PREFIX + spec.name, spec.documentation, spec.labels, registry=self._registry)
 
     def _histogram(self, spec: Spec) -> Histogram:
-        return Histogram(PREFIX + spec.name, spec.documentation, spec.labels, registry=self._registry, buckets=_BUCKETS)
+        return Histogram(
+            PREFIX + spec.name, spec.documentation, spec.labels, registry=self._registry, buckets=spec.buckets
+        )
 
 
 def markdown_table() -> str:

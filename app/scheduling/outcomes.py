@@ -278,3 +278,6 @@ class Silent:
 
     def took(self, step: Step, seconds: float) -> None:
         """Nothing."""
+
+    def waited(self, seconds: float) -> None:
+        """Nothing."""

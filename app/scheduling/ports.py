@@ -150,3 +150,6 @@ class Observer(Protocol):
 
     def took(self, step: Step, seconds: float) -> None:
         """One more step of this kind is done and took that long."""
+
+    def waited(self, seconds: float) -> None:
+        """A pod that uses devices was bound so long after it was created."""

@@ -38,6 +38,8 @@ class _Told(msgspec.Struct):
     """What was said of a pod, when, and of which refusal."""
 
     generation: int
+    found: BindingRule = ""
+    """The rule that refuses it, told or not."""
     rule: BindingRule = ""
     note: Note | None = None
     at: float = -AGAIN
@@ -89,6 +91,11 @@ class Diagnoses:
         self._tell(pod, found, refused[pod.metadata.uid])
         return found
 
+    def rule(self, uid: str) -> BindingRule:
+        """The rule that refuses the pod, as it was found last; empty when nobody has looked."""
+        told = self._told.get(uid)
+        return told.found if told is not None else ""
+
     def _is_due(self, uid: str, generation: int) -> bool:
         told = self._told.get(uid)
         return told is None or told.generation != generation
@@ -100,7 +107,7 @@ class Diagnoses:
     def _tell(self, pod: Pod, found: Diagnosis, generation: int) -> None:
         uid, now, note = pod.metadata.uid, self._clock(), note_of(found)
         told = self._told.get(uid) or _Told(generation)
-        told.generation = generation
+        told.generation, told.found = generation, found.rule
         self._told[uid] = told
         if note is None or note == told.note or (found.rule == told.rule and now - told.at < AGAIN):
             return

@@ -33,6 +33,7 @@ from app.service.following import Following
 from app.service.memory import Memory
 from app.service.settings import Settings
 from app.service.sink import ClusterSink
+from app.service.stock import StockReadings
 from app.unexpected import unexpected
 from app.workers.pool import WorkerPool
 
@@ -65,6 +66,7 @@ class Engine:
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
         self.audit = Audit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
         self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.wakeups.pods, self._report_waiting)
+        self.stock = StockReadings(self.extender.view, lambda: self.extender.wakeups.pods, self.diagnoses.rule)
         self._diagnose = settings.diagnose and not settings.advise_only
         self._known = asyncio.Event()
         self._warm = False
@@ -84,6 +86,7 @@ class Engine:
         yield self._work()
         yield self._look_around()
         yield self._audit()
+        yield self._take_stock()
         if self._diagnose:
             yield self.diagnoses.run()
         yield self._memory.give_back()
@@ -145,6 +148,11 @@ class Engine:
         """Before everything was listed there is nothing to say."""
         await self._known.wait()
         await self.audit.run()
+
+    async def _take_stock(self) -> None:
+        """Before everything was listed the numbers would be wrong."""
+        await self._known.wait()
+        await self.stock.run()
 
     def _synced(self) -> None:
         self._known.set()

@@ -1,4 +1,4 @@
-"""The metrics that are read from the service when Prometheus asks, and cost nothing in between."""
+"""The metrics that are read from the service when Prometheus asks; what takes long is counted in between (`stock`)."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def _of_engine(engine: Engine) -> Iterator[Reading]:
     yield Reading("allocation_searches_total", engine.decisions.searches)
     yield Reading("worker_questions_open", engine.extender.open_questions)
     yield Reading("worker_starts_total", engine.workers.starts)
+    yield from engine.stock.readings()
     yield Reading("violations", len(engine.audit.current))
     yield Reading("violations_reported_total", engine.audit.reported)
     yield Reading("events_sent_total", engine.events.sent)

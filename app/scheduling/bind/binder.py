@@ -13,7 +13,9 @@ import asyncio
 
 from cachetools import TTLCache
 
+from app.api.core import Pod
 from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
+from app.api.times import parse_time
 from app.scheduling.bind import failure
 from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.attempt import Attempt
@@ -74,9 +76,11 @@ class Binder:
 
     async def _run(self, pod_uid: str, attempt: Attempt) -> str:
         started = self._view.clock.monotonic()
+        before = self._view.pods.get(pod_uid)
         try:
             error = await attempt.run()
             if not error:
+                self._note_wait(before or self._view.pods.get(pod_uid))
                 self._bound[pod_uid] = attempt.node
                 self._act.wakeups.settled(pod_uid)
             return error
@@ -88,6 +92,12 @@ class Binder:
             self._binding.pop(pod_uid, None)
             self._act.wakeups.ended(pod_uid)
             self._act.observer.took("bind", self._view.clock.monotonic() - started)
+
+    def _note_wait(self, pod: Pod | None) -> None:
+        """How long the pod, which had no node, has waited for its devices."""
+        created = parse_time(pod.metadata.creation_timestamp or "") if pod is not None else None
+        if pod is not None and created is not None and not pod.spec.node_name and self._view.uses_devices(pod):
+            self._act.observer.waited(max(0.0, (self._view.clock.wall() - created).total_seconds()))
 
     async def settle(self, seconds: float) -> None:
         """Wait until the binds that are under way have ended, for at most this long. They go on."""

@@ -7,6 +7,7 @@ nobody; when the state changes between steps, pools are told as they are when th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -86,9 +87,10 @@ def taking(view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, a
     sight, start = _Sight(inventory, asked.nodes), _pool_id(after)
     found: list[CountedDevice] = []
     told: list[PoolID] = []
-    for id in sorted(sight.pools()):
+    ids = sorted(sight.pools())
+    for id in ids[bisect_right(ids, start) :]:
         published = inventory.pools.get(id)
-        if published is None or id <= start or (asked.drivers and id[0] not in asked.drivers):
+        if published is None or (asked.drivers and id[0] not in asked.drivers):
             continue
         if limit is not None and (len(told) >= limit or len(found) >= MOST_DEVICES):
             return _page(found, classes, "/".join(told[-1]))

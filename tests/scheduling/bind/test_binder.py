@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from app.api.resource import FINALIZER
+from app.api.times import format_time
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.strategy import with_metadata
+from tests.support.simulation.virtualtime import START
 from tests.support.simulation.world import World
 
 
@@ -62,3 +66,18 @@ async def test_the_finalizers_of_others_stay(world: World, small: Objects) -> No
     world.api.put(with_metadata(world.api.claim("c"), finalizers=("example.com/other",)))
     assert await service.bind(world.api.pod("p"), "n1") == ""
     assert world.api.claim("c").metadata.finalizers == ("example.com/other", FINALIZER)
+
+
+async def test_a_bound_pod_with_claims_has_waited_since_it_was_created(world: World, small: Objects) -> None:
+    created = format_time(START - timedelta(seconds=90))
+    pods = [
+        with_metadata(make_pod(name, *claims), creation_timestamp=created) for name, claims in (("p", ["c"]), ("q", []))
+    ]
+    world.add(*small, make_claim("c"), *pods)
+    service = world.service()
+    for name in "pq":
+        assert await service.bind(world.api.pod(name), "n1") == ""
+    (waited,) = service.waits
+    assert 90 <= waited < 91, "q uses no devices"
+    assert await service.bind(world.api.pod("p"), "n1") == ""
+    assert len(service.waits) == 1, "a repeated bind has not waited once more"

@@ -142,6 +142,8 @@ class _Silent:
 
     def took(self, *args: Any) -> None: ...
 
+    def waited(self, *args: Any) -> None: ...
+
 
 class _Marks:
     """Instead of the module `uuid`: what marks claims is drawn at random, and here counted by the replica that runs."""
