@@ -143,7 +143,7 @@ async def test_counting_lets_others_go_on() -> None:
     task = asyncio.create_task(other())
     await StockReadings(view, lambda: (), lambda uid: "").count()
     task.cancel()
-    assert turns > 5
+    assert turns >= 5, "a turn for each pool"
 
 
 # --- the service
