@@ -20,10 +20,10 @@ Charge = tuple[tuple[int, int], ...]
 
 class CounterLayout:
     """The counters of all pools of a view, numbered. `charges[device]` is what a consuming device takes;
-    `names[number]` is (pool index, counter set, counter).
+    `names[number]` is (pool index, counter set, counter), `consumers[number]` who consumes how much of it.
     """
 
-    __slots__ = ("_pools", "_steps", "charges", "names")
+    __slots__ = ("_pools", "_steps", "charges", "consumers", "names")
 
     def __init__(self, view: NodeView) -> None:
         self.names: list[tuple[int, str, str]] = []
@@ -32,6 +32,10 @@ class CounterLayout:
         for index, pool in enumerate(view.pools):
             if pool.counters:
                 self._add_pool(view, index)
+        self.consumers: list[list[tuple[int, int]]] = [[] for _ in self.names]
+        for device, charge in self.charges.items():
+            for number, amount in charge:
+                self.consumers[number].append((device, amount))
         self._steps = self._thresholds()
 
     def _add_pool(self, view: NodeView, index: int) -> None:
@@ -55,12 +59,11 @@ class CounterLayout:
 
     def _thresholds(self) -> list[tuple[list[int], list[int]]]:
         """Per counter the demands in order, and the mask of the devices from each of them on."""
-        demands: list[dict[int, int]] = [{} for _ in self.names]
-        for device, charge in self.charges.items():
-            for number, amount in charge:
-                demands[number][amount] = demands[number].get(amount, 0) | 1 << device
         steps: list[tuple[list[int], list[int]]] = []
-        for found in demands:
+        for consumers in self.consumers:
+            found: dict[int, int] = {}
+            for device, amount in consumers:
+                found[amount] = found.get(amount, 0) | 1 << device
             amounts = sorted(found)
             masks = [0] * (len(amounts) + 1)
             for position in range(len(amounts) - 1, -1, -1):

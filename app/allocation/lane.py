@@ -70,6 +70,9 @@ class Lane:
 
     __slots__ = ()
 
+    used: int = 0
+    """Units of work that were counted: none where nothing limits them."""
+
     def spend(self, units: int) -> None:
         """Before work that cannot be interrupted, and is known to be small. Raises Exhausted and Waiting."""
 

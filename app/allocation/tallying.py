@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -46,7 +46,9 @@ VALUES: Final = 8
 """How many values are told of what a clause reads."""
 _MEBI: Final = 2**20 * 10**9
 WORK: Final = 10_000
-"""Units of work to word an error anew."""
+"""Units of work to word the errors of a node anew."""
+COUNTED: Final = 8
+"""Taints, amounts and counters that are looked at in a unit of work."""
 HELD: Final = 64
 """How many devices that somebody has are named."""
 
@@ -59,7 +61,7 @@ def tally(
     lane: Lane = FREE,
     work: Work | None = None,
 ) -> NodeTally:
-    """The tally of one node. Raises what the lane does, and TooMuch."""
+    """The tally of one node. Raises what the lane does, and TooMuch when not even the verdict is known by then."""
     told = explain(prepared, view, holdings, step_budget, lane, work)
     found = NodeTally(view.node, told.verdict, told.reason, stuck=told.stuck, pools=told.pools)
     if isinstance(prepared, Failure) or view.error:
@@ -67,8 +69,22 @@ def tally(
     try:
         task = Task(prepared, view, holdings, lane, work)
     except Failed:
-        return msgspec.structs.replace(found, requests=tuple(_static(prepared, view, lane)))
+        try:
+            return msgspec.structs.replace(found, requests=tuple(_static(prepared, view, lane, work)))
+        except TooMuch:
+            return found
+    except TooMuch:
+        return found
+    try:
+        return _counted(task, found)
+    except TooMuch:
+        return found
+
+
+def _counted(task: Task, found: NodeTally) -> NodeTally:
+    """With the counts. Raises what the lane does, and TooMuch."""
     taken = list(taken_away(task))
+    anew = Work(WORK)
     several = {item.option.request for item in taken if len(task.options[item.option.request]) > 1}
     plain = [item for item in taken if item.option.request not in several]
     union = 0
@@ -76,47 +92,58 @@ def tally(
         union |= item.left
     return msgspec.structs.replace(
         found,
-        requests=tuple(_request(task, item) for item in taken),
+        requests=tuple(_request(task, item, anew) for item in taken),
         constraints=tuple(_constraints(task, taken)),
         wanted=sum(item.option.need for item in plain),
         available=union.bit_count(),
     )
 
 
-def _static(prepared: PreparedClaims, view: NodeView, lane: Lane) -> Iterator[RequestTally]:
+def _static(prepared: PreparedClaims, view: NodeView, lane: Lane, work: Work | None) -> Iterator[RequestTally]:
     """What can be said where the search does not even begin."""
+    look = _Look(prepared, view, lane, work, Work(WORK))
     for request in prepared.requests:
         for ask in request.asks:
             masks: dict[Rule, int] = {}
             for device, rule in losses(view, ask.filter, lane):
                 masks[rule] = masks.get(rule, 0) | 1 << device
             left = view.all & ~sum(masks.values())
-            yield _tallied(prepared, request.claim, ask, view, masks, left, 0 if ask.all else ask.count, lane)
+            yield _tallied(look, request.claim, ask, masks, left, 0 if ask.all else ask.count)
 
 
-def _request(task: Task, taken: TakenAway) -> RequestTally:
+class _Look(NamedTuple):
+    """What all requests of a node share: `anew` is for wording errors."""
+
+    prepared: PreparedClaims
+    view: NodeView
+    lane: Lane
+    work: Work | None
+    anew: Work
+
+    def charge(self, units: int) -> None:
+        """Raises TooMuch."""
+        if self.work is not None:
+            self.work.charge(units)
+
+
+def _request(task: Task, taken: TakenAway, anew: Work) -> RequestTally:
     option, masks = taken.option, taken.by_rule
-    found = _tallied(task.prepared, option.claim, option.ask, task.view, masks, taken.left, option.need, task.lane)
+    look = _Look(task.prepared, task.view, task.lane, task.work, anew)
+    found = _tallied(look, option.claim, option.ask, masks, taken.left, option.need)
     held = masks.get("in use", 0) | masks.get("capacity", 0) | masks.get("counters", 0)
     devices = [Held(*device.id) for device in _devices(task.view, held)]
     capacities: tuple[CapacityTally, ...] = ()
     if masks.get("capacity"):
         offered = task.view.all & ~masks.get("class", 0) & ~masks.get("selector", 0)
+        look.charge(offered.bit_count() * max(1, len(option.ask.filter.capacity)) // COUNTED)
         capacities = tuple(_capacities(task, option.ask.filter, offered))
     counters = tuple(_counters(task, masks.get("counters", 0)))
     return msgspec.structs.replace(found, held=tuple(devices[:HELD]), capacities=capacities, counters=counters)
 
 
-def _tallied(
-    prepared: PreparedClaims,
-    claim: int,
-    ask: Ask,
-    view: NodeView,
-    masks: Mapping[Rule, int],
-    left: int,
-    need: int,
-    lane: Lane,
-) -> RequestTally:
+def _tallied(look: _Look, claim: int, ask: Ask, masks: Mapping[Rule, int], left: int, need: int) -> RequestTally:
+    prepared, view, lane = look.prepared, look.view, look.lane
+    look.charge(1 + len(view.devices) // COUNTED)
     others = masks.get("class", 0).bit_count()
     lost = tuple(Loss(rule, masks[rule].bit_count()) for rule in RULES if rule != "class" and masks.get(rule))
     looked = bool(masks.get("selector") or masks.get("error")) or others == len(view.devices)
@@ -131,8 +158,8 @@ def _tallied(
         losses=lost,
         left=left.bit_count(),
         clauses=tuple(_clauses(ask, view, masks, lane)) if looked else (),
-        taints=tuple(_taints(ask, view, masks.get("taint", 0))),
-        errors=tuple(_errors(ask, view, masks.get("error", 0), lane)),
+        taints=tuple(_taints(ask, look, masks.get("taint", 0))),
+        errors=tuple(_errors(ask, look, masks.get("error", 0))),
     )
 
 
@@ -206,7 +233,8 @@ def _read(reads: ReadSet, views: Sequence[tuple[DeviceView, int]]) -> tuple[str,
     return name, tuple(ValueTally(text, count) for text, count in counts.most_common(VALUES))
 
 
-def _errors(ask: Ask, view: NodeView, mask: int, lane: Lane) -> Iterator[ErrorTally]:
+def _errors(ask: Ask, look: _Look, mask: int) -> Iterator[ErrorTally]:
+    view, lane = look.view, look.lane
     first: dict[tuple[str, str], ErrorTally] = {}
     for index, device in enumerate(view.devices):
         if not mask >> index & 1:
@@ -222,15 +250,14 @@ def _errors(ask: Ask, view: NodeView, mask: int, lane: Lane) -> Iterator[ErrorTa
         else:
             texts = ask.filter.class_selectors if source == "class" else ask.filter.selectors
             expression = texts[objection.index]
-            problem, hint, key = _worded(expression, device.model, ask.filter, text)
+            problem, hint, key = _worded(expression, device.model, ask.filter, text, look.anew)
             found = ErrorTally(source, objection.index, expression, problem, "/".join(device.id), 1, hint, key)
             first[source, text] = found
     yield from first.values()
 
 
-def _worded(expression: str, model: DeviceModel, filter: Filter, text: str) -> tuple[str, str, str]:
+def _worded(expression: str, model: DeviceModel, filter: Filter, text: str, work: Work) -> tuple[str, str, str]:
     """(what is wrong, what to do, the missing name), as far as that is known here: `text` is what a worker said."""
-    work = Work(WORK)
     try:
         compile_selector(expression, cel_gates(filter.features), work).evaluate(model_view(model, filter), work)
     except CelRuntimeError as error:
@@ -245,11 +272,13 @@ def _worded(expression: str, model: DeviceModel, filter: Filter, text: str) -> t
 # --- the other rules --------------------------------------------------------------------------------------------------
 
 
-def _taints(ask: Ask, view: NodeView, mask: int) -> Iterator[TaintTally]:
+def _taints(ask: Ask, look: _Look, mask: int) -> Iterator[TaintTally]:
     counts: Counter[tuple[str, str, str]] = Counter()
-    for device in _devices(view, mask):
-        for taint in device.model.traits.taints:
-            if not any(tolerates(toleration, taint) for toleration in ask.tolerations):
+    for device in _devices(look.view, mask):
+        taints = device.model.traits.taints
+        look.charge(1 + len(taints) * (1 + len(ask.tolerations)) // COUNTED)
+        for taint in taints:
+            if not ask.tolerations or not any(tolerates(toleration, taint) for toleration in ask.tolerations):
                 counts[taint.key, taint.value, taint.effect] += 1
     for (key, value, effect), count in counts.most_common():
         yield TaintTally(key, value, effect, count)

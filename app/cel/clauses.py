@@ -18,6 +18,8 @@ _OPENING: Final = frozenset("([{")
 _CLOSING: Final = frozenset(")]}")
 _LOOSER: Final = frozenset(("||", "?"))
 _WAY: Final = re.compile(r"""device\.(?:attributes|capacity)\[(?:"[^"]*"|'[^']*')\]\.""")
+_DIGITS: Final = 20
+"""Of the longest number that there is."""
 _FLIPPED: Final = {"true": "false", "false": "true"}
 
 
@@ -79,7 +81,7 @@ def respelled(
             news = [(word, _quoted(word)) for word in others(content)]
         elif token.kind == "name" and before is not None and before.kind == ".":
             news = [(word, word) for word in others(token.text) if word.isidentifier()]
-        elif token.kind == "int":
+        elif token.kind == "int" and len(token.text) <= _DIGITS:
             news = [(str(number), str(number)) for number in numbers(int(token.text, 0)) if str(number) != token.text]
         elif token.kind in _FLIPPED:
             news = [(_FLIPPED[token.kind], _FLIPPED[token.kind])]

@@ -9,7 +9,7 @@ nodeports,noderesources}.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -18,8 +18,8 @@ import msgspec
 from app.api.core import Node, NodeSelector, Pod, Taint
 from app.api.podrequests import requested
 from app.api.quantity import Format, Quantity
-from app.api.restrictions import tolerates
-from app.devices.nodeselector import NodeSelectorError, parse
+from app.api.restrictions import Tolerations
+from app.devices.nodeselector import Matcher, NodeSelectorError, parse
 
 NodeRule = Literal[
     "node name", "cordoned", "node taint", "node selector", "node affinity", "host port", "pods", "cpu", "memory",
@@ -44,6 +44,9 @@ KEEPING_AWAY: Final = frozenset(("NoSchedule", "NoExecute"))
 _OWN_RULES: Final[Mapping[str, NodeRule]] = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral-storage"}
 _BYTES: Final = frozenset(("memory", "ephemeral-storage"))
 
+LABELS_OF_ONE: Final = ("kubernetes.io/hostname",)
+"""Labels in which all nodes differ."""
+
 Amounts = Mapping[str, int]
 """Resource to nano units."""
 
@@ -54,6 +57,8 @@ def amount_text(resource: str, nano: int) -> str:
     return Quantity(nano, Format.BINARY_SI if resource in _BYTES else Format.DECIMAL_SI).text
 
 
+ANY_ADDRESS: Final = "0.0.0.0"
+
 Port = tuple[str, str, int]
 """(IP, protocol, port of the node)"""
 
@@ -61,19 +66,20 @@ Port = tuple[str, str, int]
 def ports(pod: Pod) -> frozenset[Port]:
     """The ports of its node that the pod wants."""
     return frozenset(
-        (port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+        (port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
         for container in pod.spec.containers
         for port in container.ports
         if port.host_port > 0
     )
 
 
-def conflicting(wanted: frozenset[Port], taken: frozenset[Port]) -> Port | None:
-    """One of the wanted ports that is taken already: the wildcard address takes all addresses."""
-    for port in sorted(wanted):
-        for other in taken:
-            if port[1:] == other[1:] and (port[0] == other[0] or "0.0.0.0" in (port[0], other[0])):
-                return port
+def conflicting(wanted: Iterable[Port], taken: frozenset[Port]) -> Port | None:
+    """The first of the wanted ports that is taken already: the wildcard address takes all addresses."""
+    everywhere = {port[1:] for port in taken if port[0] == ANY_ADDRESS}
+    somewhere = {port[1:] for port in taken}
+    for port in wanted:
+        if port in taken or port[1:] in (somewhere if port[0] == ANY_ADDRESS else everywhere):
+            return port
     return None
 
 
@@ -85,10 +91,16 @@ class Wants:
     def __init__(self, pod: Pod, by_devices: frozenset[str] = frozenset()) -> None:
         self.pod = pod
         self.amounts: Amounts = requested(pod)
-        self.ports = ports(pod)
+        self.ports = sorted(ports(pod))
         self._by_devices = by_devices
+        self._tolerations = Tolerations(pod.spec.tolerations)
         self._tolerated: dict[Taint, bool] = {}
-        self._affinity = _required(pod)
+        required = _required(pod)
+        self._affinity = _matcher(required) if required is not None else None
+        self.by_name = self._affinity is not None or any(key in pod.spec.node_selector for key in LABELS_OF_ONE)
+        """True when the pod may tell nodes apart that differ in their names only."""
+        self.cost = 1 + (_size(required) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
+        """Units of work that one look at a node takes, about a microsecond each."""
 
     def obstacles(self, node: Node, used: Amounts, pods: int, taken: frozenset[Port]) -> Iterator[Obstacle]:
         """All that keeps the pod away. `used` by the `pods` pods that are there, which have `taken` ports."""
@@ -119,7 +131,7 @@ class Wants:
     def tolerates(self, taint: Taint) -> bool:
         known = self._tolerated.get(taint)
         if known is None:
-            known = any(tolerates(toleration, taint) for toleration in self.pod.spec.tolerations)
+            known = self._tolerations.tolerate(taint)
             self._tolerated[taint] = known
         return known
 
@@ -128,7 +140,7 @@ class Wants:
         for key, value in self.pod.spec.node_selector.items():
             if labels.get(key) != value:
                 yield Obstacle("node selector", key, value, labels.get(key, ""))
-        if self._affinity is not None and not _matches(self._affinity, node):
+        if self._affinity is not None and not self._affinity(node.metadata.name, labels):
             yield Obstacle("node affinity")
 
     def _room(self, node: Node, used: Amounts, pods: int) -> Iterator[Obstacle]:
@@ -151,11 +163,18 @@ def _required(pod: Pod) -> NodeSelector | None:
     return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
 
 
-def _matches(selector: NodeSelector, node: Node) -> bool:
+def _matcher(selector: NodeSelector) -> Matcher:
+    """What cannot be parsed matches nothing."""
     try:
-        return parse(selector)(node.metadata.name, node.metadata.labels)
+        return parse(selector)
     except NodeSelectorError:
-        return False
+        return lambda name, labels: False
+
+
+def _size(selector: NodeSelector | None) -> int:
+    """How many requirements and values there are."""
+    terms = selector.node_selector_terms if selector is not None else ()
+    return sum(1 + len(found.values) // 50 for term in terms for found in (*term.match_expressions, *term.match_fields))
 
 
 def taint_text(taint: Taint) -> str:

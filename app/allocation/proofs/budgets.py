@@ -24,8 +24,11 @@ class Budget:
         self.consuming = 0
         masks: dict[int, int] = defaultdict(int)
         if task.counters is not None:
-            for device, charge in task.counters.charges.items():
-                weight = sum(amount for number, amount in charge if number in numbers)
+            weights: dict[int, int] = defaultdict(int)
+            for number in numbers:
+                for device, amount in task.counters.consumers[number]:
+                    weights[device] += amount
+            for device, weight in weights.items():
                 if weight > 0 and not task.shareable >> device & 1:
                     masks[weight] |= 1 << device
                     self.consuming |= 1 << device

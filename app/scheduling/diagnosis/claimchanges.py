@@ -6,7 +6,8 @@ Promises: only what the claims and the devices suggest; whether it helps is deci
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
+from itertools import islice
+from typing import Final
 
 import msgspec
 
@@ -14,12 +15,30 @@ from app.allocation.tally import RequestTally
 from app.api.quantity import Quantity
 from app.api.resource import MAX_RESULTS, CapacityRequirements, DeviceConstraint, DeviceToleration, ResourceClaim
 from app.plurals import counted
-from app.scheduling.diagnosis.edits import Candidate, Family, Place, Target, as_yaml, places, swapped, with_devices
+from app.scheduling.diagnosis.edits import (
+    Candidate,
+    Families,
+    Family,
+    Place,
+    Target,
+    places,
+    swapped,
+    with_devices,
+)
+from app.scheduling.diagnosis.nearness import near, nearest_first
 from app.scheduling.diagnosis.report import NodeGroup
+from app.scheduling.pace import Made, Pace
 
 CLASSES = 8
 ATTRIBUTES = 12
 AMOUNTS = 16
+MAX_TOLERATIONS: Final = 16
+"""Of a request (DeviceTolerationsMaxLength)."""
+TAINTS = 64
+"""Sets of taints of which each is tolerated in turn."""
+PLACE: Final = 50
+CHANGE: Final = 20
+"""Units of work that a request takes, and a change of it."""
 
 Classes = Mapping[str, frozenset[str]]
 """By name the drivers whose devices a class selects, as far as that is known."""
@@ -38,16 +57,18 @@ def tallies(groups: Sequence[NodeGroup]) -> Tallies:
 
 
 def of_claim(
-    claim: ResourceClaim, target: Target, known: Tallies, classes: Classes, attributes: Sequence[str]
-) -> Iterator[Family]:
+    claim: ResourceClaim, target: Target, known: Tallies, classes: Classes, attributes: Sequence[str], pace: Pace
+) -> Families:
     """The families of one claim, but those of its selectors. `attributes`: full names of what devices have."""
     for place in places(claim, target):
         found = known.get((claim.metadata.key, place.name), ())
+        if pace.is_due(PLACE + len(found) + (MAX_RESULTS + len(place.source.tolerations)) * CHANGE):
+            yield None
         yield from _counts(place, found)
-        yield from _capacities(place, found)
-        yield from _tolerations(place, found)
-        yield from _classes(place, classes)
-    yield from _constraints(claim, target, attributes)
+        yield from _capacities(place, found, pace)
+        yield from _tolerations(place, found, pace)
+        yield from _classes(place, classes, pace)
+    yield from _constraints(claim, target, attributes, pace)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -78,9 +99,11 @@ def _count(place: Place, count: int, text: str) -> Candidate:
     return Candidate(said, f"count <= {count}", change, swapped(place.claim, claim))
 
 
-def _capacities(place: Place, found: Sequence[RequestTally]) -> Iterator[Family]:
+def _capacities(place: Place, found: Sequence[RequestTally], pace: Pace) -> Families:
     asked = place.source.capacity.requests if place.source.capacity is not None else {}
     for name, amount in asked.items():
+        if pace.is_due(sum(len(tally.capacities) for tally in found) + 3 * AMOUNTS * CHANGE):
+            yield None
         told = [capacity for tally in found for capacity in tally.capacities if capacity.name == name]
         texts = dict.fromkeys(text for capacity in told for text in capacity.amounts)
         amounts = sorted({Quantity.parse(text) for text in texts} | {Quantity.parse("1")}, reverse=True)
@@ -88,7 +111,7 @@ def _capacities(place: Place, found: Sequence[RequestTally]) -> Iterator[Family]
         if less:
             yield Family(11, less[-AMOUNTS:], monotone=place.alternative is None)
         others = [item.name for tally in found for item in tally.capacities if item.name not in asked]
-        for other in get_close_matches(name, list(dict.fromkeys(others)), 2):
+        for other in (yield from near(name, dict.fromkeys(others), pace, 2)):
             yield Family(1, [_renamed(place, name, other)])
         yield Family(14, [_renamed(place, name, "")])
 
@@ -122,14 +145,22 @@ def _renamed(place: Place, name: str, other: str) -> Candidate:
     )
 
 
-def _tolerations(place: Place, found: Sequence[RequestTally]) -> Iterator[Family]:
-    sets = dict.fromkeys(
-        tuple((taint.key, taint.value, taint.effect) for taint in tally.taints) for tally in found if tally.taints
-    )
-    singles = dict.fromkeys((taint,) for taints in sets for taint in taints)
-    candidates = [_toleration(place, taints) for taints in (*singles, *(taints for taints in sets if len(taints) > 1))]
-    if candidates:
-        yield Family(20, candidates)
+def _tolerations(place: Place, found: Sequence[RequestTally], pace: Pace) -> Families:
+    """Of one taint each, then of all that a node has: those that the fewest others stand beside first."""
+    sets: dict[tuple[tuple[str, str, str], ...], None] = {}
+    for tally in found:
+        if tally.taints:
+            sets[tuple((taint.key, taint.value, taint.effect) for taint in tally.taints)] = None
+        if pace.is_due(1 + len(tally.taints)):
+            yield None
+    room = MAX_TOLERATIONS - len(place.source.tolerations)
+    several = sorted((taints for taints in sets if 1 < len(taints) <= room), key=len)
+    singles = dict.fromkeys((taint,) for taints in sets for taint in taints if room > 0)
+    chosen = (*islice(singles, TAINTS), *several[:TAINTS])
+    if len(chosen) < len(singles) + len(several):
+        pace.complete = False
+    if chosen:
+        yield Family(20, Made(len(chosen), lambda index: _toleration(place, chosen[index])))
 
 
 def _toleration(place: Place, taints: Sequence[tuple[str, str, str]]) -> Candidate:
@@ -147,23 +178,31 @@ def _toleration(place: Place, taints: Sequence[tuple[str, str, str]]) -> Candida
         f"tolerate {said}",
         change,
         swapped(place.claim, place.written(tolerations=tolerations)),
-        as_yaml({"tolerations": more}),
+        {"tolerations": more},
     )
 
 
-def _classes(place: Place, known: Classes) -> Iterator[Family]:
+def _classes(place: Place, known: Classes, pace: Pace) -> Families:
     """Classes for devices of the same driver; all of them where the class has no devices."""
     now = place.source.device_class_name
     drivers = known.get(now)
-    classes = [name for name, found in known.items() if not drivers or not found or found & drivers]
-    near = get_close_matches(now, classes, CLASSES)
-    others = [*near, *(name for name in classes if name not in near)]
-    candidates = [(name, _class(place, name, near=name in near and now not in known)) for name in others if name != now]
-    misspelt = [found for name, found in candidates[:CLASSES] if now not in known and name in near]
+    classes: list[str] = []
+    for name, found in known.items():
+        if pace.is_due(1):
+            yield None
+        if name != now and (not drivers or not found or found & drivers):
+            classes.append(name)
+    close, others = yield from nearest_first(now, classes, pace, CLASSES)
+    if pace.is_due(CLASSES * CHANGE + len(classes) // 4):
+        yield None
+    misspelt = close if now not in known else []
     if misspelt:
-        yield Family(0, misspelt)
-    if candidates:
-        yield Family(40, [found for _, found in candidates[:CLASSES] if found not in misspelt])
+        yield Family(0, [_class(place, name, near=True) for name in misspelt])
+    rest = [name for name in others if name not in misspelt]
+    if len(rest) > CLASSES:
+        pace.complete = False
+    if rest:
+        yield Family(40, [_class(place, name, near=False) for name in rest[:CLASSES]])
 
 
 def _class(place: Place, name: str, *, near: bool) -> Candidate:
@@ -181,11 +220,12 @@ def _class(place: Place, name: str, *, near: bool) -> Candidate:
 # --- constraints ------------------------------------------------------------------------------------------------------
 
 
-def _constraints(claim: ResourceClaim, target: Target, attributes: Sequence[str]) -> Iterator[Family]:
+def _constraints(claim: ResourceClaim, target: Target, attributes: Sequence[str], pace: Pace) -> Families:
     for index, constraint in enumerate(claim.spec.devices.constraints):
         now = constraint.match_attribute or constraint.distinct_attribute or ""
-        near = get_close_matches(now, attributes, 3)
-        others = [*near, *(name for name in attributes if name not in near)]
+        _, others = yield from nearest_first(now, attributes, pace, 3)
+        if pace.is_due(ATTRIBUTES * CHANGE):
+            yield None
         candidates = [_compared(claim, target, index, constraint, name) for name in others[:ATTRIBUTES] if name != now]
         if candidates:
             yield Family(30, candidates)

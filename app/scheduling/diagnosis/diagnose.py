@@ -23,6 +23,7 @@ from app.scheduling.tenants import Tenants
 from app.scheduling.view import View
 
 EXAMPLES = 5
+PODS = 1_000
 MOST_ATTRIBUTES = 16
 
 
@@ -43,10 +44,13 @@ def diagnosing(
     """As `diagnose`, in steps of a few milliseconds. When the state changes between steps the answer is about both.
     `tenants`: the pods by node, where that is known.
     """
-    base = situation(view, pod, claims, tenants)
+    living = Tenants() if tenants is None else tenants
+    base = situation(view, pod, claims, living)
     if pod.spec.node_name:
         return _bound(base)
     pace = Pace(base.view)
+    if tenants is None:
+        yield from _added(living, list(view.pods), pace)
     known = sorted(view.cluster.nodes) if names is None else list(names)
     ground = yield from survey(base, known, pace, _attributes(base))
     whole = summary.of_pod(base)
@@ -72,6 +76,16 @@ def diagnosing(
         complete=pace.complete,
         work=pace.trials,
     )
+
+
+def _added(tenants: Tenants, pods: Sequence[Pod], pace: Pace) -> Steps[None]:
+    """Thousands of pods are too many for one step."""
+    for start in range(0, len(pods), PODS):
+        portion = pods[start : start + PODS]
+        for pod in portion:
+            tenants.put(pod)
+        if pace.is_due(1 + len(portion) // 2):
+            yield
 
 
 def _bound(base: Situation) -> Diagnosis:

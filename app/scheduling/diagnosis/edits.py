@@ -6,7 +6,7 @@ of claims cannot be changed: `Change` says what the object has to say, whoever d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -30,14 +30,14 @@ Source = ExactDeviceRequest | DeviceSubRequest
 
 class Candidate(NamedTuple):
     """A change that may help. `only`: where it is asked about, when that is clear. `more`: what has to be changed with
-    it.
+    it. `fragment`: what to write in a manifest, where that is more than a word.
     """
 
     text: str
     short: str
     change: Change
     apply: Apply
-    yaml: str = ""
+    fragment: Any = None
     only: tuple[str, ...] = ()
     more: tuple[Change, ...] = ()
 
@@ -50,6 +50,10 @@ class Family(NamedTuple):
     rank: int
     candidates: Sequence[Candidate]
     monotone: bool = False
+
+
+Families = Generator[Family | None, None, None]
+"""Families as they are found; None where others may go first."""
 
 
 class Target(NamedTuple):

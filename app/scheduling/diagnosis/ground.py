@@ -1,26 +1,36 @@
 """The nodes of the cluster in groups that devices do not tell apart, so that a trial asks about one node of each.
 
 Promises: what `trial` says of a node was decided for it, or for one with the same devices of which the same is in use.
+Nodes that there was no time for are in no group, and `pace.complete` says so.
 In a small cluster every node is a group of its own. What a change concerns (nodes whose devices are freed, changed and
 added ones) is always asked about by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence, Set
+from itertools import islice
 from typing import Final, NamedTuple
 
 from app.scheduling import extended
 from app.scheduling.claims import Refusal, find
 from app.scheduling.diagnosis.situation import Situation
 from app.scheduling.judgement import Subject
-from app.scheduling.noderules import Obstacle
+from app.scheduling.noderules import LABELS_OF_ONE, Obstacle
 from app.scheduling.pace import PORTION, Pace, Steps
 
 SMALL: Final = 64
 """In a cluster of at most so many nodes no groups are made."""
 GROUPS: Final = 256
 """So many groups are asked about, the largest first."""
+OBSTACLES: Final = 64
+"""So many are told of a node."""
+COST: Final = 30
+"""Units of work that a trial takes at least."""
+LOT: Final = 10
+"""Units of work that telling a node from others takes."""
+FREE: Final = 20
+"""Names that are looked up in a unit of work."""
 
 
 class Found(NamedTuple):
@@ -47,6 +57,8 @@ class Ground:
         self.left = left
         self.names: tuple[str, ...] = tuple(obstacles)
         self._reached = _reached(base)
+        self._lots: list[list[list[str]]] | None = None
+        """The nodes of each group, those together that no pod can tell apart but by its name."""
         self._free = [[name for name in group if not obstacles[name]] for group in groups]
 
     @property
@@ -59,10 +71,12 @@ class Ground:
         nodes are asked about.
         """
         pace.trials += 1
+        if pace.is_due(COST + changed.cost):
+            yield
         if changed.is_gated():
             return None
         if only:
-            picks = [(name, 1) for name in only if self._is_free(changed, name)]
+            picks = [(name, 1) for name in only[:GROUPS] if self._is_free(changed, name)]
         else:
             picks = yield from self._picks(changed, pace)
         if not picks:
@@ -76,24 +90,77 @@ class Ground:
 
     def _picks(self, changed: Situation, pace: Pace) -> Steps[list[tuple[str, int]]]:
         """One node of each group that nothing but devices may keep the pod from, and how many it stands for."""
-        concerned = [name for name in self._concerned(changed) if self._is_free(changed, name)]
-        apart = set(self._concerned(changed))
+        apart = dict.fromkeys(self._concerned(changed)).keys()
+        concerned: list[str] = []
+        for name in apart:
+            if pace.is_due(changed.cost_of(name)):
+                yield
+            if self._is_free(changed, name):
+                concerned.append(name)
         found = [(name, 1) for name in concerned[:GROUPS]]
         same = changed.pod is self.base.pod and _reached(changed) == self._reached
-        for group, free in zip(self.groups, self._free, strict=True):
-            left: list[str] = []
-            for name in free if same else group:
-                if name in apart:
-                    continue
-                if not same:
-                    yield from pace.looked()
-                if same or self._is_free(changed, name):
-                    left.append(name)
+        lots = self._lots or [[]] * len(self.groups) if same else (yield from self._in_lots(pace))
+        for group, free in zip(lots, self._free, strict=True):
+            if same:
+                left = [name for name in free if name not in apart] if apart else free
+                if pace.is_due(1 + len(apart) + (len(free) // FREE if apart else 0)):
+                    yield
+            else:
+                left = yield from self._free_of(changed, group, apart, pace)
             if left and len(found) < GROUPS:
                 found.append((left[0], len(left)))
             elif left:
                 pace.complete = False
         return found
+
+    def _free_of(
+        self, changed: Situation, group: Sequence[Sequence[str]], apart: Set[str], pace: Pace
+    ) -> Steps[list[str]]:
+        """The nodes of the group that nothing but devices keeps the changed pod from."""
+        left: list[str] = []
+        alike = not changed.wants.by_name
+        for lot in group:
+            for part in [lot] if alike else [[name] for name in lot]:
+                names = [name for name in part if name not in apart] if apart else part
+                if not names:
+                    continue
+                if pace.is_due(changed.cost_of(names[0]) + len(part) // FREE):
+                    yield
+                if pace.spent():
+                    return left
+                if self._is_free(changed, names[0]):
+                    left.extend(names)
+        return left
+
+    def _in_lots(self, pace: Pace) -> Steps[list[list[list[str]]]]:
+        """As `_lots`, found out when it is needed first."""
+        if self._lots is None:
+            found: list[list[list[str]]] = []
+            for group in self.groups:
+                lots: dict[Hashable, list[str]] = {}
+                for name in group:
+                    kind = self._kind(name)
+                    lots.setdefault(kind, []).append(name)
+                    if pace.is_due(LOT):
+                        yield
+                found.append(list(lots.values()))
+            self._lots = found
+        return self._lots
+
+    def _kind(self, name: str) -> Hashable:
+        """All that a pod can tell a node by, its name and its host name aside."""
+        node = self.base.node(name)
+        if node is None:
+            return name
+        labels = node.metadata.labels
+        used, count, taken = self.base.tenants.used(name)
+        return (
+            node.spec,
+            tuple(sorted((key, value) for key, value in labels.items() if key not in LABELS_OF_ONE)),
+            tuple((key, offered.nano - used.get(key, 0)) for key, offered in node.status.allocatable.items()),
+            count,
+            taken,
+        )
 
     def _concerned(self, changed: Situation) -> Iterator[str]:
         """Nodes that the change makes different, and those that it adds."""
@@ -122,6 +189,8 @@ def survey(base: Situation, names: Sequence[str], pace: Pace, attributes: Sequen
     groups: dict[Hashable, list[str]] = {}
     left: dict[str, set[int]] = {}
     for start in range(0, len(names), PORTION):
+        if pace.spent():
+            break
         portion = [name for name in names[start : start + PORTION] if name in base.view.cluster.nodes]
         keys: dict[str, Hashable] = {name: name for name in portion}
         if len(names) > SMALL:
@@ -129,7 +198,9 @@ def survey(base: Situation, names: Sequence[str], pace: Pace, attributes: Sequen
         for name in portion:
             node = base.node(name)
             if node is not None:
-                obstacles[name] = tuple(base.obstacles(node))
+                if pace.is_due(base.cost_of(name)):
+                    yield
+                obstacles[name] = tuple(islice(base.obstacles(node), OBSTACLES))
                 for resource, amount in base.wants.left(node, base.tenants.used(name)[0]):
                     left.setdefault(resource, set()).add(amount)
                 groups.setdefault(keys.get(name, name), []).append(name)

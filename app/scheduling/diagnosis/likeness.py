@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from msgspec.structs import replace
 
 from app.api.core import Node
 from app.api.resource import ResourceSlice
-
-LABELS_OF_ONE: Final = frozenset(("kubernetes.io/hostname",))
-"""Labels in which a new node would differ."""
+from app.scheduling.noderules import LABELS_OF_ONE
 
 
 def another(node: Node, slices: Iterable[ResourceSlice], suffix: str) -> tuple[Node, list[ResourceSlice]]:

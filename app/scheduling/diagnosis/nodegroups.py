@@ -6,7 +6,8 @@ Names of devices and nodes do not tell nodes apart: thousands of equal nodes are
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -14,17 +15,21 @@ import msgspec
 from app.allocation.plan import NO_SOLUTION, Failure, Unfit, Verdict
 from app.allocation.tally import NodeTally, RequestTally
 from app.devices.holders import holders
-from app.devices.usage import DeviceUse
 from app.scheduling.claims import Refusal
 from app.scheduling.diagnosis.ground import Ground
 from app.scheduling.diagnosis.report import BindingRule, Constraint, Holder, NodeGroup, Request
 from app.scheduling.diagnosis.situation import Situation
 from app.scheduling.judgement import pending_on
+from app.scheduling.noderules import NodeRule
 from app.scheduling.pace import Pace, Steps
 from app.scheduling.view import View
 
 EXAMINED: Final = 48
 NAMED: Final = 5
+HOLDERS: Final = 256
+"""Holders that are told of the devices of one request."""
+COST: Final = 4
+"""Units of work that telling one takes."""
 UNKNOWN: Final = "nobody can say yet"
 
 
@@ -38,22 +43,28 @@ class _Account(msgspec.Struct, frozen=True):
 
 def node_groups(ground: Ground, pace: Pace) -> Steps[list[NodeGroup]]:
     """All nodes, the largest groups first."""
-    members: dict[Hashable, list[str]] = {}
-    accounts: dict[Hashable, _Account] = {}
+    kinds: dict[Hashable, int] = {}
+    members: dict[tuple[int, tuple[NodeRule, ...]], list[str]] = {}
+    accounts: dict[tuple[int, tuple[NodeRule, ...]], _Account] = {}
     for number, group in enumerate(ground.groups):
         account: _Account | None = None
-        if number < EXAMINED:
+        if number < EXAMINED and not pace.spent():
             account = yield from _account(ground.base, group[0], pace)
             yield
         else:
             pace.complete = False
         what = account and (account.fits, account.reason, account.tally and account.tally.anonymous())
+        kind = kinds.setdefault(what, len(kinds))
         for name in group:
-            key = what, tuple(found.rule for found in ground.obstacles[name])
+            key = kind, tuple(found.rule for found in ground.obstacles[name])
             members.setdefault(key, []).append(name)
             if account is not None:
                 accounts.setdefault(key, account)
-    found = [_group(ground, names, accounts.get(key)) for key, names in members.items()]
+            if pace.is_due(1 + len(ground.obstacles[name]) // 4):
+                yield
+    found: list[NodeGroup] = []
+    for key, names in members.items():
+        found.append((yield from _group(ground, names, accounts.get(key), pace)))
     return sorted(found, key=lambda group: -group.count)
 
 
@@ -63,7 +74,8 @@ def _account(base: Situation, name: str, pace: Pace) -> Steps[_Account | None]:
         return _Account(False, subject.reason)
     if isinstance(subject, Failure):
         return _Account(False, subject.error)
-    assert node is not None, name
+    if node is None:  # gone since the last step
+        return _Account(False, UNKNOWN)
     pending = pending_on(subject, node)
     if isinstance(pending, Unfit):
         return _Account(False, pending.reason)
@@ -75,7 +87,9 @@ def _account(base: Situation, name: str, pace: Pace) -> Steps[_Account | None]:
     return _Account(found.verdict == "fits", found.reason, found)
 
 
-def _group(ground: Ground, names: Sequence[str], account: _Account | None) -> NodeGroup:
+def _group(ground: Ground, names: Sequence[str], account: _Account | None, pace: Pace) -> Steps[NodeGroup]:
+    if pace.is_due(1):
+        yield
     shown = tuple(names[:NAMED])
     obstacles = ground.obstacles[names[0]]
     if account is None:
@@ -84,7 +98,10 @@ def _group(ground: Ground, names: Sequence[str], account: _Account | None) -> No
     if tally is None:
         verdict: Verdict = "fits" if account.fits else "refused"
         return NodeGroup(len(names), shown, verdict, account.reason, obstacles, example=names[0])
-    in_use = _in_use(ground.base.view, tally)
+    requests: list[Request] = []
+    for request in tally.requests:
+        told = yield from _holders(ground.base.view, request, pace)
+        requests.append(Request(request, _binding(request), told))
     return NodeGroup(
         count=len(names),
         nodes=shown,
@@ -92,10 +109,7 @@ def _group(ground: Ground, names: Sequence[str], account: _Account | None) -> No
         reason=tally.reason,
         obstacles=obstacles,
         example=tally.node,
-        requests=tuple(
-            Request(request, _binding(request), tuple(_holders(ground.base.view, request, in_use)))
-            for request in tally.requests
-        ),
+        requests=tuple(requests),
         constraints=tuple(Constraint(**msgspec.structs.asdict(found)) for found in tally.constraints),
         pools=tally.pools,
         cause=tally.stuck.cause if tally.stuck is not None and not tally.stuck.after else "",
@@ -121,20 +135,24 @@ def _binding(request: RequestTally) -> BindingRule:
 # --- holders ----------------------------------------------------------------------------------------------------------
 
 
-def _in_use(view: View, tally: NodeTally) -> Mapping[tuple[str, str], Mapping[str, DeviceUse]]:
-    pools = {(device.driver, device.pool) for request in tally.requests for device in request.held}
-    return {pool: view.ledger.in_use(pool) for pool in pools}
-
-
-def _holders(
-    view: View, request: RequestTally, in_use: Mapping[tuple[str, str], Mapping[str, DeviceUse]]
-) -> list[Holder]:
+def _holders(view: View, request: RequestTally, pace: Pace) -> Steps[tuple[Holder, ...]]:
+    """Who has devices of the request, most of them first; `HOLDERS` at most."""
     found: dict[str, Holder] = {}
     for device in request.held:
-        for holder in holders(view.ledger, in_use[device.driver, device.pool].get(device.device)):
+        use = view.ledger.in_use((device.driver, device.pool)).get(device.device)
+        if use is None:
+            continue
+        if pace.is_due(1 + len(use.owners) + len(use.shares)):
+            yield
+        if len(found) >= HOLDERS or pace.spent():
+            pace.complete = False
+            break
+        for holder in islice(holders(view.ledger, use), HOLDERS):
             namespace, slash, _ = holder.claim.partition("/")
             known = found.get(holder.claim)
             count = known.devices + 1 if known is not None else 1
             pods = tuple(f"{namespace}/{name}" for name in holder.pods) if slash else ()
+            if pace.is_due(COST + len(pods)):
+                yield
             found[holder.claim] = Holder(holder.claim, pods, count, holder.in_flight)
-    return sorted(found.values(), key=lambda holder: (-holder.devices, holder.claim))
+    return tuple(sorted(found.values(), key=lambda holder: (-holder.devices, holder.claim)))

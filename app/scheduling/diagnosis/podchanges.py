@@ -8,35 +8,47 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from typing import Final
 
 import msgspec
 
 from app.api.core import Affinity, NodeAffinity, Pod, Taint, Toleration
 from app.api.quantity import Format, Quantity
 from app.api.resource import EXTENDED_RESOURCE_CLASS_PREFIX
-from app.scheduling.diagnosis.edits import Candidate, Family, as_yaml, becomes, pod_change, replaced
+from app.scheduling.diagnosis.edits import Candidate, Families, Family, becomes, pod_change, replaced
+from app.scheduling.diagnosis.nearness import near
 from app.scheduling.diagnosis.report import Change
 from app.scheduling.diagnosis.situation import Situation
-from app.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, Obstacle, amount_text, taint_text
+from app.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, NodeRule, Obstacle, amount_text, taint_text
+from app.scheduling.pace import Made, Pace, Steps
 
-AMOUNTS = 16
+UNITS = 64
+"""Units of an extended resource from which on fewer are tried."""
 VALUES = 8
 NODES = 8
+TAINTS: Final = 16
+"""Taints of a node that a pod is made to tolerate together."""
+CHANGE: Final = 20
+"""Units of work that a change takes."""
 
 Obstacles = Mapping[str, tuple[Obstacle, ...]]
 """By node."""
 
 
-def of_pod(situation: Situation, obstacles: Obstacles, left: Mapping[str, Collection[int]]) -> Iterator[Family]:
+def of_pod(situation: Situation, obstacles: Obstacles, left: Mapping[str, Collection[int]], pace: Pace) -> Families:
     """All families. `left`: per resource what nodes have left, in nano units."""
     yield from _gates(situation)
-    yield from _names(situation)
-    present = {found.rule for each in obstacles.values() for found in each}
-    yield from _resources(situation, left)
+    yield from _names(situation, pace)
+    present: set[NodeRule] = set()
+    for each in obstacles.values():
+        if pace.is_due(1 + len(each)):
+            yield None
+        present.update(found.rule for found in each)
+    yield from _resources(situation, left, pace)
     if present & {"node taint", "cordoned"}:
-        yield from _taints(situation, obstacles)
+        yield from _taints(situation, obstacles, pace)
     if present & {"node selector", "node affinity"}:
-        yield from _labels(situation)
+        yield from _labels(situation, pace)
 
 
 def _with_spec(pod: Pod, **fields: object) -> Pod:
@@ -68,18 +80,21 @@ def _scheduler(pod: Pod, name: str) -> Candidate:
     )
 
 
-def _names(situation: Situation) -> Iterator[Family]:
+def _names(situation: Situation, pace: Pace) -> Families:
     """A claim that does not exist may be another one that does."""
     pod = situation.pod
     namespace = pod.metadata.namespace
-    claims = situation.view.ledger.claims()
-    known = sorted(c.metadata.name for c in claims if c.metadata.namespace == namespace and not c.metadata.controller)
-    for index, entry in enumerate(pod.spec.resource_claims):
-        name = entry.resource_claim_name
-        if not name or situation.claim(namespace, name) is not None:
-            continue
+    missing = [
+        (index, entry, entry.resource_claim_name)
+        for index, entry in enumerate(pod.spec.resource_claims)
+        if entry.resource_claim_name and situation.claim(namespace, entry.resource_claim_name) is None
+    ]
+    if pace.is_due(len(pod.spec.resource_claims)):
+        yield None
+    known = (yield from _claim_names(situation, pace)) if missing else []
+    for index, entry, name in missing:
         found: list[Candidate] = []
-        for other in get_close_matches(name, known, 3):
+        for other in (yield from near(name, known, pace)):
             entries = replaced(
                 pod.spec.resource_claims, index, msgspec.structs.replace(entry, resource_claim_name=other)
             )
@@ -91,24 +106,62 @@ def _names(situation: Situation) -> Iterator[Family]:
             yield Family(0, found)
 
 
+def _claim_names(situation: Situation, pace: Pace) -> Steps[list[str]]:
+    """Of the claims in the pod's namespace that are made for nobody in particular."""
+    namespace = situation.pod.metadata.namespace
+    found: list[str] = []
+    for claim in list(situation.view.ledger.claims()):
+        if pace.is_due(1):
+            yield
+        if claim.metadata.namespace == namespace and not claim.metadata.controller:
+            found.append(claim.metadata.name)
+    return sorted(found)
+
+
 # --- room -------------------------------------------------------------------------------------------------------------
 
 
-def _resources(situation: Situation, left: Mapping[str, Collection[int]]) -> Iterator[Family]:
+def _resources(situation: Situation, left: Mapping[str, Collection[int]], pace: Pace) -> Families:
     """Less of each resource that a container asks for, down to what some node has left; and other names for it."""
     free = {name: sorted(amounts, reverse=True) for name, amounts in left.items()}
+    if pace.is_due(sum(map(len, free.values()))):
+        yield None
+    offered: Sequence[str] | None = None
     for kind in ("containers", "init_containers"):
         for index, container in enumerate(getattr(situation.pod.spec, kind)):
             for name, amount in container.resources.requests.items():
                 if amount.nano <= 0:
                     continue
                 if "/" in name:
-                    yield from _extended(situation, kind, index, name, amount)
+                    if offered is None:
+                        offered = yield from _offered(situation, pace)
+                    yield from _extended(situation, kind, index, name, amount, offered, pace)
                 short = situation.wants.amounts.get(name, 0)
                 lefts = [amount.nano - (short - most) for most in free.get(name, ())]
-                less = [_less(situation.pod, kind, index, name, nano) for nano in lefts if 0 < nano < amount.nano]
-                if less:
-                    yield Family(12, less[:AMOUNTS], monotone=True)
+                if pace.is_due(CHANGE + len(lefts) // 4):
+                    yield None
+                yield from _lesser(situation.pod, kind, index, name, [n for n in lefts if 0 < n < amount.nano])
+
+
+def _lesser(pod: Pod, kind: str, index: int, name: str, amounts: Sequence[int]) -> Families:
+    """Less of the resource, the most of it first."""
+    if amounts:
+        yield Family(12, Made(len(amounts), lambda at: _less(pod, kind, index, name, amounts[at])), monotone=True)
+
+
+def _offered(situation: Situation, pace: Pace) -> Steps[list[str]]:
+    """The extended resources that nodes or device classes have, in order."""
+    cluster = situation.view.cluster
+    found: set[str] = set()
+    for name, item in list(cluster.classes.items()):
+        found |= {EXTENDED_RESOURCE_CLASS_PREFIX + name, item.spec.extended_resource_name or ""}
+        if pace.is_due(1):
+            yield
+    for node in list(cluster.nodes.values()):
+        found.update(resource for resource in node.status.allocatable if "/" in resource)
+        if pace.is_due(1 + len(node.status.allocatable) // 4):
+            yield
+    return sorted(found - {""})
 
 
 def _rounded(name: str, nano: int) -> int:
@@ -152,21 +205,23 @@ def _camel(kind: str) -> str:
     return "initContainers" if kind == "init_containers" else kind
 
 
-def _extended(situation: Situation, kind: str, index: int, name: str, amount: Quantity) -> Iterator[Family]:
+def _extended(
+    situation: Situation, kind: str, index: int, name: str, amount: Quantity, offered: Sequence[str], pace: Pace
+) -> Families:
     """Fewer of an extended resource; or another one, where nobody offers it."""
-    pod, cluster = situation.pod, situation.view.cluster
-    units = amount.value()
-    fewer = [_less(pod, kind, index, name, count * 10**9) for count in range(min(units - 1, 64), 0, -1)]
-    if fewer:
-        yield Family(10, fewer, monotone=True)
-    offered = {item.spec.extended_resource_name or "" for item in cluster.classes.values()} - {""}
-    offered |= {resource for node in cluster.nodes.values() for resource in node.status.allocatable if "/" in resource}
-    offered |= {EXTENDED_RESOURCE_CLASS_PREFIX + known for known in cluster.classes}
+    pod, units = situation.pod, amount.value()
+    most = min(units - 1, UNITS)
+    yield from _fewer(pod, kind, index, name, most)
     if name in offered:
         return
-    found = [_other(pod, kind, index, name, other) for other in get_close_matches(name, sorted(offered), 3)]
+    found = [_other(pod, kind, index, name, other) for other in (yield from near(name, offered, pace))]
     if found:
         yield Family(0, found)
+
+
+def _fewer(pod: Pod, kind: str, index: int, name: str, most: int) -> Families:
+    if most > 0:
+        yield Family(10, Made(most, lambda at: _less(pod, kind, index, name, (most - at) * 10**9)), monotone=True)
 
 
 def _other(pod: Pod, kind: str, index: int, name: str, other: str) -> Candidate:
@@ -185,12 +240,14 @@ def _other(pod: Pod, kind: str, index: int, name: str, other: str) -> Candidate:
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def _taints(situation: Situation, obstacles: Obstacles) -> Iterator[Family]:
+def _taints(situation: Situation, obstacles: Obstacles, pace: Pace) -> Families:
     pod = situation.pod
     kinds: Counter[tuple[Taint, ...]] = Counter()
     cordoned: list[str] = []
     for name, found in obstacles.items():
         node = situation.node(name)
+        if pace.is_due(1 + (len(node.spec.taints) if node is not None else 0)):
+            yield None
         if node is None or not found:
             continue
         if any(obstacle.rule == "cordoned" for obstacle in found):
@@ -199,12 +256,17 @@ def _taints(situation: Situation, obstacles: Obstacles) -> Iterator[Family]:
         kept = tuple(
             taint for taint in taints if not situation.wants.tolerates(taint) and taint.key != UNSCHEDULABLE.key
         )
-        if kept:
+        if 0 < len(kept) <= TAINTS:
             kinds[kept] += 1
+        elif kept:
+            pace.complete = False
+    if len(kinds) > VALUES or len(cordoned) > NODES:
+        pace.complete = False
     if kinds:
         yield Family(20, [_tolerating(pod, taints) for taints, _ in kinds.most_common(VALUES)])
     if cordoned:
-        yield Family(22, [_uncordon(situation, name) for name in cordoned[:NODES]])
+        made = (_uncordon(situation, name) for name in cordoned[:NODES])
+        yield Family(22, [candidate for candidate in made if candidate is not None])
 
 
 def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Candidate:
@@ -220,13 +282,14 @@ def _tolerating(pod: Pod, taints: Sequence[Taint]) -> Candidate:
         f"tolerate {said}",
         change,
         becomes(pod, _with_spec(pod, tolerations=tolerations)),
-        as_yaml({"tolerations": more}),
+        {"tolerations": more},
     )
 
 
-def _uncordon(situation: Situation, name: str) -> Candidate:
+def _uncordon(situation: Situation, name: str) -> Candidate | None:
     node = situation.node(name)
-    assert node is not None, name
+    if node is None:  # gone since the last step
+        return None
     taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE.key)
     spec = msgspec.structs.replace(node.spec, unschedulable=False, taints=taints)
     made = msgspec.structs.replace(node, spec=spec)
@@ -234,26 +297,13 @@ def _uncordon(situation: Situation, name: str) -> Candidate:
     return Candidate(f"kubectl uncordon {name}", f"uncordon {name}", change, lambda found: found.with_node(made))
 
 
-def _labels(situation: Situation) -> Iterator[Family]:
+def _labels(situation: Situation, pace: Pace) -> Families:
     pod = situation.pod
-    selector = pod.spec.node_selector
-    labels: dict[str, dict[str, None]] = {}
-    for node in situation.view.cluster.nodes.values():
-        for key, value in node.metadata.labels.items():
-            labels.setdefault(key, {})[value] = None
-    for key, value in selector.items():
-        rest = {name: wanted for name, wanted in selector.items() if name != key}
-        values = list(labels.get(key, ()))
-        near = get_close_matches(value, values, 3) if value not in values else []
-        keys = get_close_matches(key, list(labels), 3) if key not in labels else []
-        misspelt = [({**rest, key: other}, f"{key}={value}", other) for other in near if other != value]
-        misspelt += [({**rest, other: value}, key, other) for other in keys]
-        if misspelt:
-            yield Family(1, [_misspelt(pod, made, old, new) for made, old, new in misspelt])
-        others = [other for other in values if other != value and other not in near][:VALUES]
-        if others:
-            yield Family(23, [_selecting(pod, {**rest, key: other}, f"nodeSelector {key}={other}") for other in others])
-        yield Family(24, [_selecting(pod, rest, f"drop {key}={value} from the nodeSelector")])
+    labels = yield from _known_labels(situation, pace)
+    for key, value in pod.spec.node_selector.items():
+        if pace.spent():
+            break
+        yield from _label(pod, key, value, labels, pace)
     if pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None:
         affinity: Affinity = msgspec.structs.replace(pod.spec.affinity, node_affinity=NodeAffinity())
         path = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
@@ -261,6 +311,42 @@ def _labels(situation: Situation) -> Iterator[Family]:
         made = _with_spec(pod, affinity=affinity)
         text = "drop the required node affinity"
         yield Family(24, [Candidate(text, "without node affinity", change, becomes(pod, made))])
+
+
+def _known_labels(situation: Situation, pace: Pace) -> Steps[Mapping[str, Mapping[str, None]]]:
+    """The labels that nodes have, with the values of those that the pod selects by."""
+    wanted = situation.pod.spec.node_selector
+    found: dict[str, dict[str, None]] = {}
+    for node in list(situation.view.cluster.nodes.values()):
+        labels = node.metadata.labels
+        if pace.is_due(1 + len(labels) // 4):
+            yield
+        for key, value in labels.items():
+            values = found.setdefault(key, {})
+            if key in wanted:
+                values[value] = None
+    return found
+
+
+def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, None]], pace: Pace) -> Families:
+    """What helps against one label that the pod selects by."""
+    rest = {name: wanted for name, wanted in pod.spec.node_selector.items() if name != key}
+    values = labels.get(key, {})
+    if pace.is_due(CHANGE + (len(rest) + len(values)) // 4):
+        yield None
+    close = (yield from near(value, values, pace)) if value not in values else []
+    keys = (yield from near(key, labels, pace)) if key not in labels else []
+    misspelt = [({**rest, key: other}, f"{key}={value}", other) for other in close]
+    misspelt += [({**rest, other: value}, key, other) for other in keys]
+    if misspelt:
+        yield Family(1, [_misspelt(pod, made, old, new) for made, old, new in misspelt])
+    others = [other for other in values if other != value and other not in close]
+    if len(others) > VALUES:
+        pace.complete = False
+    if others:
+        chosen = others[:VALUES]
+        yield Family(23, [_selecting(pod, {**rest, key: other}, f"nodeSelector {key}={other}") for other in chosen])
+    yield Family(24, [_selecting(pod, rest, f"drop {key}={value} from the nodeSelector")])
 
 
 def _misspelt(pod: Pod, selector: Mapping[str, str], old: str, new: str) -> Candidate:

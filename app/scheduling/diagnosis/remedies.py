@@ -7,14 +7,16 @@ allows is tried, and `pace.complete` says whether that was all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import combinations, islice
+from collections.abc import Sequence
+from itertools import combinations
 from typing import Final
 
 from app.allocation.selection import cel_gates
-from app.cel import CelCompileError, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector
+from app.api.resource import DeviceClass
+from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector
+from app.devices.models import DeviceModel
 from app.scheduling.diagnosis import claimchanges, podchanges, selectorchanges, tenantchanges
-from app.scheduling.diagnosis.edits import Candidate, Family, claims_with_targets, places
+from app.scheduling.diagnosis.edits import Candidate, Families, Family, as_yaml, claims_with_targets, places
 from app.scheduling.diagnosis.ground import Found, Ground
 from app.scheduling.diagnosis.report import NodeGroup, Remedy
 from app.scheduling.diagnosis.situation import Situation
@@ -23,7 +25,11 @@ from app.scheduling.pace import Pace, Steps
 TOLD: Final = 8
 """Remedies at most."""
 DRIVERS: Final = 20_000
-"""Units of work for finding out which devices the classes select."""
+CLASS: Final = 5_000
+"""Units of work for finding out which devices the classes select, and one class."""
+MODEL: Final = 10
+ATTRIBUTE: Final = 2
+"""Units of work for the words of a kind of device, and of one of its attributes."""
 DEVICES: Final = 512
 """Devices that are looked at for words and values."""
 PAIRED: Final = 24
@@ -34,9 +40,13 @@ def remedies(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Steps[tu
     """All remedies, one of each family."""
     victims = yield from pace.turn(lambda view: tenantchanges.victims(view, ground.base, ground.places))
     families = list(victims or ())
-    for family in _families(ground.base, ground, found):
-        families.append(family)
-        yield  # what was found for one clause or rule is work enough for one step
+    for family in _families(ground, found, pace):
+        if family is None:
+            yield  # enough for one step
+        elif family.candidates:
+            families.append(family)
+        if pace.spent():
+            break
     families.sort(key=lambda family: family.rank)
     told: list[Remedy] = []
     for family in families:
@@ -51,52 +61,78 @@ def remedies(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Steps[tu
     return tuple(told)
 
 
-def _families(situation: Situation, ground: Ground, found: Sequence[NodeGroup]) -> Iterator[Family]:
+def _families(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Families:
+    situation = ground.base
     known = claimchanges.tallies(found)
-    devices = list(_devices(situation, found))
-    vocabulary = selectorchanges.Vocabulary(devices)
-    classes = _drivers(situation, devices)
+    if pace.is_due(sum(len(group.requests) for group in found)):
+        yield None
+    vocabulary, devices = yield from _vocabulary(situation, found, pace)
+    classes = yield from _drivers(situation, devices, pace)
     attributes = list(vocabulary.attributes)
     for claim, target in claims_with_targets(situation):
         if claim.allocation is not None:
             continue
-        yield from claimchanges.of_claim(claim, target, known, classes, attributes)
+        yield from claimchanges.of_claim(claim, target, known, classes, attributes, pace)
         for place in places(claim, target):
             tallies = known.get((claim.metadata.key, place.name), ())
-            yield from selectorchanges.of_selectors(place, tallies, vocabulary)
-    yield from podchanges.of_pod(situation, ground.obstacles, ground.left)
-    yield from tenantchanges.of_others(situation, found)
+            yield from selectorchanges.of_selectors(place, tallies, vocabulary, pace)
+    yield from podchanges.of_pod(situation, ground.obstacles, ground.left, pace)
+    yield from tenantchanges.of_others(situation, found, pace)
 
 
-def _devices(situation: Situation, found: Sequence[NodeGroup]) -> Iterator[DeviceView]:
-    """The devices of the examples, as selectors see them."""
+def _vocabulary(
+    situation: Situation, found: Sequence[NodeGroup], pace: Pace
+) -> Steps[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
+    """(the words that the devices of the examples have, the devices as selectors see them)"""
     gates = cel_gates(situation.view.features)
-    models = {}
+    vocabulary, devices = selectorchanges.Vocabulary(), list[DeviceView]()
+    models: set[DeviceModel] = set()
     for group in found:
         seen = situation.view.cluster.inventory.view(group.example or group.nodes[0])
-        for device in seen.devices[:DEVICES] if seen is not None else ():
-            models[device.model] = device.model.traits
-    for traits in islice(models.values(), DEVICES):
-        yield DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
+        several = seen.devices[:DEVICES] if seen is not None else ()
+        if pace.is_due(1 + len(several)):
+            yield
+        for device in several:
+            if device.model in models:
+                continue
+            if len(models) >= DEVICES:
+                return vocabulary, devices
+            models.add(device.model)
+            traits = device.model.traits
+            if pace.is_due(MODEL + ATTRIBUTE * (len(traits.attribute_values) + len(traits.amounts))):
+                yield
+            view = DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
+            vocabulary.add(view)
+            devices.append(view)
+    return vocabulary, devices
 
 
-def _drivers(situation: Situation, devices: Sequence[DeviceView]) -> claimchanges.Classes:
+def _drivers(situation: Situation, devices: Sequence[DeviceView], pace: Pace) -> Steps[claimchanges.Classes]:
     """The drivers whose devices each class selects, as far as that is cheap to find out."""
-    gates = cel_gates(situation.view.features)
-    work = Work(DRIVERS)
+    left = DRIVERS
     found: dict[str, frozenset[str]] = {}
     for name, known in sorted(situation.view.cluster.classes.items()):
-        drivers: set[str] = set()
-        try:
-            texts = [selector.cel.expression for selector in known.spec.selectors if selector.cel is not None]
-            programs = [compile_selector(text, gates, work) for text in texts]
-            for view in devices:
-                if view.driver not in drivers and all(program.evaluate(view, work) for program in programs):
-                    drivers.add(view.driver)
-        except (CelCompileError, CelRuntimeError, TooMuch):
-            pass
-        found[name] = frozenset(drivers)
+        work = Work(min(left, CLASS))
+        allowed = work.left
+        found[name] = _drivers_of(known, devices, cel_gates(situation.view.features), work)
+        left -= allowed - work.left
+        if pace.is_due(1 + allowed - work.left):
+            yield
     return found
+
+
+def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], gates: CelGates, work: Work) -> frozenset[str]:
+    drivers: set[str] = set()
+    try:
+        texts = [selector.cel.expression for selector in known.spec.selectors if selector.cel is not None]
+        programs = [compile_selector(text, gates, work) for text in texts]
+        for view in devices:
+            work.charge(1)
+            if view.driver not in drivers and all(program.evaluate(view, work) for program in programs):
+                drivers.add(view.driver)
+    except (CelCompileError, CelRuntimeError, TooMuch):
+        pass
+    return frozenset(drivers)
 
 
 # --- trials -----------------------------------------------------------------------------------------------------------
@@ -165,5 +201,5 @@ def _remedy(candidates: Sequence[Candidate], found: Found) -> Remedy:
         changes=tuple(change for candidate in candidates for change in (candidate.change, *candidate.more)),
         nodes=found.nodes,
         example=found.example,
-        yaml="\n".join(candidate.yaml for candidate in candidates if candidate.yaml),
+        yaml="\n".join(as_yaml(candidate.fragment) for candidate in candidates if candidate.fragment is not None),
     )

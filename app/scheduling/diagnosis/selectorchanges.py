@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from difflib import get_close_matches
-from itertools import count, islice
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from app.allocation.tally import RequestTally
@@ -14,9 +13,10 @@ from app.api.semver import Semver
 from app.cel.clauses import Respelled, brief, clauses, respelled, without
 from app.cel.device import DeviceView
 from app.cel.trial import shown_value
-from app.scheduling.diagnosis.edits import Candidate, Family, Place, replaced, swapped
+from app.scheduling.diagnosis.edits import Candidate, Families, Family, Place, replaced, swapped
+from app.scheduling.diagnosis.nearness import near
+from app.scheduling.pace import Made, Pace, Steps
 
-NEAR: Final = 0.6
 VALUES: Final = 8
 WORDS: Final = 24
 """Candidates of one clause with another word."""
@@ -24,34 +24,44 @@ CLAUSES: Final = 8
 """Clauses of one request that are changed, the first ones that do not hold."""
 LOOKED: Final = 16
 """Words of one clause that others are looked for."""
+OPTIONS: Final = 512
+"""Spellings of one clause that are looked at."""
 KNOWN: Final = 256
 LONGEST: Final = 64
 """Words that are known, and values of each name; longer ones are nobody's slip of the pen."""
+LETTERS: Final = 8
+"""Letters of a selector that are read in a unit of work."""
+CHANGE: Final = 20
+"""Units of work that a change takes."""
 
 
 class Vocabulary:
     """The words that selectors may use of these devices: domains, names, drivers, and values by name."""
 
-    def __init__(self, devices: Iterable[DeviceView]) -> None:
+    def __init__(self, devices: Iterable[DeviceView] = ()) -> None:
         self.words: dict[str, None] = {}
         self.values: dict[str, dict[str, None]] = {}
         self.attributes: dict[str, None] = {}
         for view in devices:
-            self.words[view.driver] = None
-            self.values.setdefault("driver", {})[view.driver] = None
-            self.attributes.update(dict.fromkeys(view.attribute_values))
-            for entries in (view.attribute_values, view.capacity_values):
-                for name, value in entries.items():
-                    domain, _, identifier = name.partition("/")
-                    if len(self.words) < KNOWN and len(name) <= LONGEST:
-                        self.words[domain] = self.words[identifier] = None
-                    known = self.values.setdefault(name, {})
-                    if len(known) < KNOWN and len(shown := shown_value(value)) <= LONGEST:
-                        known[shown] = None
+            self.add(view)
 
-    def near(self, word: str) -> list[str]:
+    def add(self, view: DeviceView) -> None:
+        """The words of one more device."""
+        self.words[view.driver] = None
+        self.values.setdefault("driver", {})[view.driver] = None
+        self.attributes.update(dict.fromkeys(view.attribute_values))
+        for entries in (view.attribute_values, view.capacity_values):
+            for name, value in entries.items():
+                domain, _, identifier = name.partition("/")
+                if len(self.words) < KNOWN and len(name) <= LONGEST:
+                    self.words[domain] = self.words[identifier] = None
+                known = self.values.setdefault(name, {})
+                if len(known) < KNOWN and len(shown := shown_value(value)) <= LONGEST:
+                    known[shown] = None
+
+    def near(self, word: str, pace: Pace) -> Steps[list[str]]:
         """Words that this one may be meant to be; nothing when it is one of them."""
-        return [] if word in self.words else get_close_matches(word, self.words, 3, NEAR)
+        return [] if word in self.words else (yield from near(word, self.words, pace))
 
     def of(self, reads: str) -> list[str]:
         """The values of what a clause reads; of everything when that is not known."""
@@ -60,26 +70,36 @@ class Vocabulary:
         return list(islice(dict.fromkeys(value for values in self.values.values() for value in values), KNOWN))
 
 
-def of_selectors(place: Place, found: Sequence[RequestTally], vocabulary: Vocabulary) -> Iterator[Family]:
+def of_selectors(place: Place, found: Sequence[RequestTally], vocabulary: Vocabulary, pace: Pace) -> Families:
     """The families of one request. Only what some node's devices do not satisfy is changed."""
     told: dict[tuple[int, int], str] = {}
     for tally in found:
+        if pace.is_due(1 + len(tally.clauses)):
+            yield None
         for clause in tally.clauses:
             if clause.source == "request":
                 told.setdefault((clause.index, clause.number), clause.reads)
         for error in tally.errors:
             if error.source == "request":
+                if pace.is_due(1 + len(error.expression) // LETTERS):
+                    yield None
                 for number in range(len(clauses(error.expression))):
                     told.setdefault((error.index, number), "")
+    if len(told) > CLAUSES:
+        pace.complete = False
     for (index, number), reads in islice(told.items(), CLAUSES):
         expression = _expression(place, index)
+        if pace.is_due(2 * (1 + len(expression) // LETTERS)):
+            yield None
         text = clauses(expression)[number]
-        misspelt, other = _spellings(place, index, number, text, reads, vocabulary)
+        misspelt, other = yield from _spellings(place, index, number, text, reads, vocabulary, pace)
         if misspelt:
             yield Family(0, misspelt)
         if other:
             yield Family(25, other)
         yield Family(26, [_dropped(place, index, number, text)])
+        if pace.is_due(CHANGE + len(expression) // LETTERS):
+            yield None
 
 
 def _expression(place: Place, index: int) -> str:
@@ -88,34 +108,76 @@ def _expression(place: Place, index: int) -> str:
 
 
 def _spellings(
-    place: Place, index: int, number: int, clause: str, reads: str, vocabulary: Vocabulary
-) -> tuple[list[Candidate], list[Candidate]]:
+    place: Place, index: int, number: int, clause: str, reads: str, vocabulary: Vocabulary, pace: Pace
+) -> Steps[tuple[Sequence[Candidate], Sequence[Candidate]]]:
     """(words that were nearly right, other values)"""
     values = vocabulary.of(reads)
-    near: set[tuple[str, str]] = set()
+    whole = {found for value in values if (found := _whole(value)) is not None}
+    words, numbers = _words(clause)
+    if pace.is_due(len(values) + len(clause) // LETTERS):
+        yield
+    instead: dict[str, list[str]] = {}
+    close: set[tuple[str, str]] = set()
+    for word in words:
+        instead[word], right = yield from _others(word, values, vocabulary, pace)
+        close.update((word, other) for other in right)
+    counts = {wanted: _nearest(whole, wanted) for wanted in numbers}
+    options = list(islice(respelled(clause, lambda word: instead.get(word, ()), lambda n: counts.get(n, ())), OPTIONS))
+    if pace.is_due(len(numbers) * len(whole) // 4 + len(options) * (1 + len(clause) // LETTERS**3)):
+        yield
+    first = [option for option in options if (option.old, option.new) in close]
+    rest = [option for option in options if (option.old, option.new) not in close]
+    if max(len(first), len(rest)) > WORDS or len(options) == OPTIONS:
+        pace.complete = False
 
-    looks = count()
+    def made(chosen: Sequence[Respelled], *, near: bool) -> Sequence[Candidate]:
+        return Made(
+            min(len(chosen), WORDS),
+            lambda position: _respelled(place, index, number, clause, chosen[position], near=near),
+        )
 
-    def others(word: str) -> list[str]:
-        if next(looks) >= LOOKED:
-            return []
-        if word[:1].isdigit():
-            return _by_distance(word, values)
-        found = vocabulary.near(word)
-        close = get_close_matches(word, values, 3, NEAR) if word not in values else []
-        near.update((word, other) for other in (*found, *close))
-        rest = values[:VALUES] if word not in vocabulary.words else []
-        return [other for other in dict.fromkeys((*found, *close, *rest)) if other != word]
+    return made(first, near=True), made(rest, near=False)
 
-    whole = {int(value) for value in values if value.lstrip("-").isdigit()}
 
-    def numbers(number: int) -> list[int]:
-        return _nearest(whole, number) if next(looks) < LOOKED else []
+def _whole(text: str) -> int | None:
+    """The number that is written, if one is."""
+    try:
+        return int(text)
+    except ValueError:
+        return None
 
-    made = [(option, (option.old, option.new) in near) for option in respelled(clause, others, numbers)]
-    first = [_respelled(place, index, number, clause, option, near=True) for option, close in made if close]
-    rest = [_respelled(place, index, number, clause, option, near=False) for option, close in made if not close]
-    return first[:WORDS], rest[:WORDS]
+
+def _words(clause: str) -> tuple[list[str], list[int]]:
+    """(words, numbers) of the clause that others are looked for, each once."""
+    words: dict[str, None] = {}
+    numbers: dict[int, None] = {}
+
+    def word(found: str) -> Sequence[str]:
+        words[found] = None
+        return ()
+
+    def number(found: int) -> Sequence[int]:
+        numbers[found] = None
+        return ()
+
+    for _ in islice(respelled(clause, word, number), OPTIONS):
+        pass
+    return list(islice(words, LOOKED)), list(islice(numbers, LOOKED))
+
+
+def _others(
+    word: str, values: Sequence[str], vocabulary: Vocabulary, pace: Pace
+) -> Steps[tuple[list[str], Collection[str]]]:
+    """(words to try instead, those of them that this one may have been meant to be)"""
+    if word[:1].isdigit():
+        if pace.is_due(2 * len(values)):
+            yield
+        return _by_distance(word, values), ()
+    found = yield from vocabulary.near(word, pace)
+    alike = (yield from near(word, values, pace)) if word not in values else []
+    close = dict.fromkeys((*found, *alike))
+    rest = values[:VALUES] if word not in vocabulary.words else []
+    return [other for other in dict.fromkeys((*close, *rest)) if other != word], close
 
 
 def _nearest(numbers: Collection[int], number: int) -> list[int]:

@@ -22,6 +22,8 @@ from app.scheduling.noderules import Obstacle, Wants
 from app.scheduling.tenants import Tenants
 from app.scheduling.view import View
 
+CLAIM: Final = 10
+"""Units of work that a claim or a container of the pod takes."""
 _NO_CLAIMS: Final[Mapping[str, ResourceClaim]] = {}
 _NO_NODES: Final[Mapping[str, Node]] = {}
 
@@ -109,6 +111,16 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         wanted = self.view.wanted(self.pod)
         return Wants(self.pod, frozenset(wanted.classes) if wanted is not None else frozenset())
 
+    @cached_property
+    def cost(self) -> int:
+        """Units of work that making the pod ready to be decided on takes."""
+        return (len(self.pod.spec.resource_claims) + len(self.pod.spec.containers)) * CLAIM + self.wants.cost
+
+    def cost_of(self, name: str) -> int:
+        """Units of work that a look at the node takes."""
+        node = self.node(name)
+        return self.wants.cost + len(self.tenants.on(name)) + (len(node.spec.taints) if node is not None else 0)
+
     def node(self, name: str) -> Node | None:
         return self.nodes.get(name) or self.view.cluster.nodes.get(name)
 
@@ -155,7 +167,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
 
 
 def situation(view: View, pod: Pod, claims: Iterable[ResourceClaim] = (), tenants: Tenants | None = None) -> Situation:
-    """As things are. `claims`: some that do not exist yet. `tenants`: the pods by node, where that is known."""
+    """As things are. `claims`: some that do not exist yet; `tenants`: those of the view, where they are known."""
     apart = msgspec.structs.replace(view, decisions=view.decisions.apart())
     made = {claim.metadata.key: claim for claim in claims}
-    return Situation(view=apart, pod=pod, tenants=tenants or Tenants(view.pods), overlay=view.overlay(), claims=made)
+    living = Tenants(view.pods) if tenants is None else tenants
+    return Situation(view=apart, pod=pod, tenants=living, overlay=view.overlay(), claims=made)

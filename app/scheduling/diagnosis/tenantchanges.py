@@ -11,11 +11,12 @@ from typing import Final
 
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
-from app.scheduling.diagnosis.edits import Candidate, Family
+from app.scheduling.diagnosis.edits import Candidate, Families, Family
 from app.scheduling.diagnosis.likeness import another
 from app.scheduling.diagnosis.report import Change, NodeGroup
 from app.scheduling.diagnosis.situation import Situation
 from app.scheduling.judgement import Subject
+from app.scheduling.pace import Pace, Steps
 from app.scheduling.preemption.outcome import Preemption
 from app.scheduling.preemption.search import find_preemption
 from app.scheduling.view import View
@@ -24,45 +25,60 @@ PODS: Final = 64
 """Pods whose end is tried."""
 NODES: Final = 8
 """Nodes like which one more is tried."""
+CHANGE: Final = 10
+"""Units of work that a change takes."""
 
 
-def of_others(situation: Situation, groups: Sequence[NodeGroup]) -> Iterator[Family]:
+def of_others(situation: Situation, groups: Sequence[NodeGroup], pace: Pace) -> Families:
     """All families."""
-    pods = [pod for pod in _in_the_way(situation, groups) if pod.metadata.uid != situation.pod.metadata.uid]
+    pods = yield from _in_the_way(situation, groups, pace)
     ours = situation.pod.spec.priority
     lower = sorted((pod for pod in pods if pod.spec.priority < ours), key=lambda pod: pod.spec.priority)
     others = [pod for pod in pods if pod.spec.priority >= ours]
+    if max(len(others), len(lower)) > PODS or len(groups) > NODES:
+        pace.complete = False
+    if pace.is_due((len(others[:PODS]) + len(lower[:PODS])) * CHANGE):
+        yield None
     if others:
         yield Family(50, [_ended(pod) for pod in others[:PODS]])
     if lower:
         yield Family(51, [_deleted(pod) for pod in lower[:PODS]])
-    idle = list(_idle(situation, groups))
+    idle = yield from _idle(situation, groups, pace)
     if idle:
-        yield Family(52, idle)
-    like = [found for group in groups[:NODES] if (found := _another(situation, group)) is not None]
+        yield Family(52, [_freed(claim) for claim in idle[:PODS]])
+    like = [_another(situation, name) for name in _examples(situation, groups[:NODES])]
     if like:
         yield Family(60, like)
 
 
-def _in_the_way(situation: Situation, groups: Sequence[NodeGroup]) -> list[Pod]:
+def _in_the_way(situation: Situation, groups: Sequence[NodeGroup], pace: Pace) -> Steps[list[Pod]]:
     """Pods that hold devices or room on the examples of the groups, and users of the pod's own claims."""
+    view = situation.view
     found: dict[str, Pod] = {}
     for group in groups:
         for request in group.requests:
             for holder in request.holders:
+                if pace.is_due(1 + len(holder.pods)):
+                    yield
                 for key in holder.pods:
                     namespace, _, name = key.partition("/")
-                    pod = situation.view.pods.named(namespace, name)
+                    pod = view.pods.named(namespace, name)
                     if pod is not None:
                         found[pod.metadata.uid] = pod
-        for pod in situation.tenants.on(group.example or group.nodes[0]):
+        tenants = situation.tenants.on(group.example or group.nodes[0])
+        if pace.is_due(1 + len(tenants)):
+            yield
+        for pod in tenants:
             found.setdefault(pod.metadata.uid, pod)
     subject = situation.subject
     for claim, _ in subject.reaches if isinstance(subject, Subject) else ():
+        if pace.is_due(1 + len(claim.status.reserved_for)):
+            yield
         for user in claim.status.reserved_for:
-            pod = situation.view.pods.get(user.uid)
+            pod = view.pods.get(user.uid)
             if pod is not None:
                 found.setdefault(user.uid, pod)
+    found.pop(situation.pod.metadata.uid, None)
     return list(found.values())
 
 
@@ -103,18 +119,19 @@ def _gone(pod: Pod, text: str, short: str, change: Change) -> Candidate:
     return Candidate(text, short, change, lambda situation: situation.without_pods([uid]))
 
 
-def _idle(situation: Situation, groups: Sequence[NodeGroup]) -> Iterator[Candidate]:
+def _idle(situation: Situation, groups: Sequence[NodeGroup], pace: Pace) -> Steps[list[ResourceClaim]]:
     """Claims that have devices and no consumer."""
-    seen: set[str] = set()
+    found: dict[str, ResourceClaim] = {}
     for group in groups:
         for request in group.requests:
+            if pace.is_due(1 + len(request.holders)):
+                yield
             for holder in request.holders:
                 namespace, _, name = holder.claim.partition("/")
                 claim = situation.view.ledger.get(namespace, name)
-                unused = claim is not None and claim.allocation is not None and not claim.status.reserved_for
-                if claim is not None and unused and holder.claim not in seen:
-                    seen.add(holder.claim)
-                    yield _freed(claim)
+                if claim is not None and claim.allocation is not None and not claim.status.reserved_for:
+                    found[holder.claim] = claim
+    return list(found.values())
 
 
 def _freed(claim: ResourceClaim) -> Candidate:
@@ -127,18 +144,23 @@ def _freed(claim: ResourceClaim) -> Candidate:
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def _another(situation: Situation, group: NodeGroup) -> Candidate | None:
-    """One more node like the example, with nothing on it."""
-    like = group.example or group.nodes[0]
-    node = situation.view.cluster.nodes.get(like)
-    if node is None or f"{like}-like" in situation.view.cluster.nodes:
-        return None
-    made, slices = another(node, situation.view.cluster.inventory.own_slices(like), "-like")
-    change = Change(kind="node added", object="Node", name=made.name, op="create", like=like)
-    return Candidate(
-        f"add a node like {like}",
-        f"add a node like {like}",
-        change,
-        lambda found: found.with_new_node(made, slices),
-        only=(made.name,),
-    )
+def _examples(situation: Situation, groups: Sequence[NodeGroup]) -> Iterator[str]:
+    """One node of each group, unless there is one like it already."""
+    nodes = situation.view.cluster.nodes
+    for group in groups:
+        like = group.example or group.nodes[0]
+        if like in nodes and f"{like}-like" not in nodes:
+            yield like
+
+
+def _another(situation: Situation, like: str) -> Candidate:
+    """One more node like this one, with nothing on it."""
+    name = f"{like}-like"
+
+    def added(found: Situation) -> Situation:
+        cluster = situation.view.cluster
+        node = cluster.nodes.get(like)
+        return found.with_new_node(*another(node, cluster.inventory.own_slices(like), "-like")) if node else found
+
+    change = Change(kind="node added", object="Node", name=name, op="create", like=like)
+    return Candidate(f"add a node like {like}", f"add a node like {like}", change, added, only=(name,))

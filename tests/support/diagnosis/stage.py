@@ -1,0 +1,90 @@
+"""A state as the service sees it, to diagnose one pod in, with the work of each turn counted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+
+from app.allocation.decisions import Decisions
+from app.allocation.lane import Answers, CountedLane, Lane, Waited
+from app.api.core import Node, Pod
+from app.api.decoding import UNDECODABLE, convert
+from app.api.features import FeatureGates
+from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.devices.cluster import Cluster
+from app.scheduling.diagnosis.draft import defaulted
+from app.scheduling.limits import Limits
+from app.scheduling.pods import Pods
+from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.view import View
+from tests.support.diagnosis.hardware import device_class, gpus, node
+from tests.support.diagnosis.scene import Stopped
+from tests.support.simulation.objects import DRIVER, Json, KubernetesObject
+
+POD: Final = "p"
+"""The one to diagnose."""
+
+
+def lanes() -> Iterator[Lane]:
+    """What the turns of a question of the service may do (`Inquiries.lanes`)."""
+    answers, limits, waited = Answers(), Limits(), Waited()
+    for turn in count(1):
+        last = turn * limits.turn_work >= limits.call_work
+        yield CountedLane(answers, allowance=limits.turn_work, ceiling=limits.question_work, last=last, waited=waited)
+
+
+def view_of(objects: Iterable[KubernetesObject]) -> View:
+    """The state as the service sees it."""
+    cluster, pods, clock, limits = Cluster(FeatureGates()), Pods(), Stopped(), Limits()
+    for item in objects:
+        if isinstance(item, Pod):
+            pods.apply(item)
+        else:
+            cluster.apply(item)
+    return View(
+        cluster=cluster,
+        decisions=Decisions(cluster, share_ids=lambda: "share"),
+        pods=pods,
+        clock=clock,
+        limits=limits,
+        resources=ResourceNames(cluster.classes, clock, limits),
+        lanes=lanes,
+    )
+
+
+# --- the hostile things of the catalogue ------------------------------------------------------------------------------
+
+_KINDS: Final[dict[str, Any]] = {
+    "Node": Node,
+    "Pod": Pod,
+    "ResourceClaim": ResourceClaim,
+    "ResourceSlice": ResourceSlice,
+    "DeviceClass": DeviceClass,
+}
+_GROUND: Final = 8
+
+
+def hostile(bodies: Iterable[Json]) -> Iterator[KubernetesObject]:
+    """These objects among ordinary nodes; the pod is the first of them. What cannot be decoded is not there."""
+    yield convert(DeviceClass, device_class(DRIVER, f"device.driver == '{DRIVER}'"))
+    for number in range(_GROUND):
+        yield convert(Node, node(f"node-{number + 1}"))
+        model = "H100" if number % 4 == 0 else "A100"
+        yield convert(ResourceSlice, gpus(f"node-{number + 1}", model, 8, "40Gi", "1.0.0"))
+    pods = 0
+    for body in bodies:
+        meta = body["metadata"]
+        if body["kind"] == "Pod":
+            name = f"other-{pods}" if pods else POD
+            meta, pods = {**meta, "namespace": "default", "name": name}, pods + 1
+        elif "namespace" in meta:
+            meta = {**meta, "namespace": "default"}
+        with contextlib.suppress(*UNDECODABLE):
+            found = convert(_KINDS[body["kind"]], {**body, "metadata": {"uid": f"uid-{meta['name']}", **meta}})
+            yield (
+                msgspec.structs.replace(found, spec=defaulted(found.spec)) if body["kind"] == "ResourceClaim" else found
+            )
