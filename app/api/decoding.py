@@ -50,7 +50,7 @@ def _quantity(text: str) -> Quantity:
 def _decode_hook(kind: type, value: Any) -> Any:
     if kind is Quantity:
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise ValueError(f"a quantity must be text or a number, not {type(value).__name__}")
+            raise ValueError("a quantity must be text or a number")
         return _quantity(str(value))
     raise NotImplementedError(kind)
 

@@ -54,6 +54,11 @@ def pointed(expression: str, word: str) -> str:
     return ""
 
 
+def strings(expression: str) -> tuple[str, ...]:
+    """What stands in strings that are written the simple way, in order."""
+    return tuple(content for token in _tokens(expression) if (content := _content(token)))
+
+
 def brief(expression: str) -> str:
     """The expression as people say it: without the way from the device to what it reads."""
     return _WAY.sub("", expression)

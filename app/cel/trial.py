@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from app.api.resource import DeviceID, ResourceSlice, attribute_values
-from app.cel.clauses import brief, clauses, pointed
+from app.cel.clauses import brief, clauses, pointed, strings
 from app.cel.device import DeviceView, ReadSet
 from app.cel.environment import CelGates
 from app.cel.errors import CelCompileError, CelRuntimeError, excerpt
@@ -49,9 +49,21 @@ def try_selector(program: Program, slices: Iterable[ResourceSlice], gates: CelGa
                 matches = program.evaluate(view)
                 yield Trial(name, matches, "" if matches else _unsatisfied(program, view, gates))
             except CelRuntimeError as error:
-                near = get_close_matches(error.key, _names(view), 1) if error.key else []
-                meant = f"; did you mean {near[0]}?" if near else ""
-                yield Trial(name, None, f"{error}{meant}", _place(program.expression, error, view, gates))
+                word, near = _misspelt(program.expression, error.key, list(_names(view)))
+                meant = f"; did you mean {near}?" if near else ""
+                yield Trial(name, None, f"{error}{meant}", _place(program.expression, error, word, view, gates))
+
+
+def _misspelt(expression: str, key: str, names: list[str]) -> tuple[str, str]:
+    """(the word that is wrong, the name that is nearly the same): a name that is there in another domain is right, and
+    the domain is not.
+    """
+    words = [key] if key not in names else [word for word in strings(expression) if word not in names]
+    for word in filter(None, words):
+        near = get_close_matches(word, names, 1)
+        if near:
+            return word, near[0]
+    return key, ""
 
 
 def _unsatisfied(program: Program, view: DeviceView, gates: CelGates) -> str:
@@ -67,10 +79,10 @@ def _unsatisfied(program: Program, view: DeviceView, gates: CelGates) -> str:
     return "is false"
 
 
-def _place(expression: str, error: CelRuntimeError, view: DeviceView, gates: CelGates) -> str:
+def _place(expression: str, error: CelRuntimeError, word: str, view: DeviceView, gates: CelGates) -> str:
     """Where the name stands that the device does not have, else the first clause that fails by itself."""
     if error.key:
-        return pointed(expression, error.key)
+        return pointed(expression, word)
     for clause in clauses(expression):
         try:
             compile_selector(clause, gates).evaluate(view)

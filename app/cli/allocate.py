@@ -19,19 +19,27 @@ def allocate(
     """Decide allocations offline, from JSON lines to JSON lines.
 
     A scenario has `name`, `node`, `slices`, `classes`, `claims` (to be allocated together), and perhaps
-    `allocatedClaims`, `taintRules` and `features` (the gates that are on; absent = all). The answer has `kind`
+    `allocatedClaims`, `taintRules` and `features` (the gates that are on; absent = all). Defaults are those of the API
+    server; a field that is misspelt, or of another type, is an error. The answer has `kind`
     (allocated, unschedulable or error), `allocations`, `error`, `steps` and `micros`.
 
     Exit status: 0 when all was allocated, 1 when something was not, 2 when a line is no scenario, or names what is not
     there.
     """
     from app.allocation.scenario import answer
+    from app.cli.strictness import strict, worded
 
     status = YES
 
     def decided(case: dict[str, Any]) -> dict[str, Any]:
         nonlocal status
+        try:
+            case = strict(case)
+        except ValueError as problem:
+            status = FAILED
+            return _complain(str(case.get("name") or ""), str(problem))
         found = answer(case, share_ids=lambda: str(uuid4()), nanoseconds=perf_counter_ns, reasons=explain)
+        found["error"] = worded(found["error"])
         status = max(status, _STATUSES[found["kind"]])
         return found
 

@@ -25,7 +25,7 @@ def answer_lines(source: BinaryIO, target: BinaryIO, answer: Answer, complain: C
             continue
         try:
             case = orjson.loads(line)
-            problem = "" if isinstance(case, dict) else f"expected a JSON object, found {type(case).__name__}"
+            problem = "" if isinstance(case, dict) else f"{shape(case)} where an object is expected"
         except orjson.JSONDecodeError as error:
             case, problem = {}, f"not JSON: {error}"
         unreadable += bool(problem)
@@ -40,3 +40,11 @@ def _line(reply: dict[str, Any]) -> bytes:
         return orjson.dumps(reply, option=orjson.OPT_APPEND_NEWLINE)
     except TypeError:  # an integer of more than 64 bits, in the opaque parameters of a driver
         return json.dumps(reply).encode() + b"\n"
+
+
+def shape(value: object) -> str:
+    """What a value of JSON is, in words."""
+    if isinstance(value, bool):
+        return "true or false"
+    names = {int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
+    return names.get(type(value), "null")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_lines_are_answered_in_order_and_unreadable_ones_do_not_stop_the_others(
     answers = [json.loads(line) for line in target.getvalue().splitlines()]
     assert [answer["name"] for answer in answers] == ["a", "line 3", "line 4", "b"]
     assert answers[1]["problem"].startswith("not JSON")
-    assert "list" in answers[2]["problem"]
+    assert answers[2]["problem"] == "a list where an object is expected"
 
 
 def test_selectors_are_answered_in_batches() -> None:
@@ -110,3 +111,95 @@ def test_selectors_are_answered_in_batches() -> None:
         ("line 3", "error"),
     ]
     assert result.exit_code == 2
+
+
+DEVICES: dict[str, Any] = {
+    "metadata": {"name": "s"},
+    "spec": {
+        "driver": "gpu.example.com", "nodeName": "n", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0", "attributes": {"model": {"string": "A100"}}}],
+    },
+}  # fmt: skip
+
+
+def claim(**exactly: Any) -> dict[str, Any]:
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", **exactly}}
+    return {"metadata": {"name": "c", "namespace": "d", "uid": "u"}, "spec": {"devices": {"requests": [request]}}}
+
+
+def allocate(**changes: Any) -> tuple[int, dict[str, Any]]:
+    """The exit status, and the answer to a scenario of one device and one claim, changed."""
+    case = {"name": "x", "node": {"metadata": {"name": "n"}}, "slices": [DEVICES], "claims": [claim()]}
+    result = run("allocate", stdin=json.dumps({**case, "classes": [{"metadata": {"name": "gpu"}}], **changes}))
+    return result.exit_code, json.loads(result.stdout)
+
+
+EXACTLY = "claims[0].spec.devices.requests[0].exactly"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "problem"),
+    [
+        ({}, 0, ""),
+        ({"claims": [claim(allocationMode="All")]}, 0, ""),
+        ({"claims": [claim(count=2)]}, 1, "cannot allocate all claims"),
+        ({"claim": []}, 2, "claim: no such field; did you mean claims?"),
+        ({"claims": []}, 2, "claims: missing or empty, so there is nothing to allocate"),
+        ({"claims": {"a": 1}}, 2, "claims: an object where a list is expected"),
+        ({"claims": ["c"]}, 2, "claims[0]: a text where an object is expected"),
+        ({"claims": [{"metadata": {"name": "c"}}]}, 2, "claims[0]: spec is missing"),
+        ({"claims": [claim(cuont=3)]}, 2, f"{EXACTLY}.cuont: no such field; did you mean count?"),
+        (
+            {"claims": [claim(count="3")]}, 2,
+            "ResourceClaim d/c: spec.devices.requests[0].exactly.count: a text where a whole number is expected",
+        ),
+        ({"claims": [claim(count=-1)]}, 2, "claims[0]: request r: count -1 is less than 1"),
+        (
+            {"claims": [claim(selectors=[{"cel": {"expresion": "true"}}])]}, 2,
+            f"{EXACTLY}.selectors[0].cel.expresion: no such field; did you mean expression?",
+        ),
+        ({"slices": 3}, 2, "slices: a number where a list is expected"),
+        ({"slices": [{**DEVICES, "spec": 3}]}, 2, "ResourceSlice s: spec: a whole number where an object is expected"),
+        ({"slices": [{**DEVICES, "spec": {"nodname": "n"}}]}, 2, "slices[0].spec.nodname: no such field"),
+        ({"node": "n"}, 2, "node: a text where an object is expected"),
+        ({"node": {"metadata": {"name": True}}}, 2, "Node True: metadata.name: true or false where a text is expected"),
+        ({"features": "DRAAdminAccess"}, 2, "features: a list of names is expected, of DRAAdminAccess, "),
+        ({"features": ["Nope"]}, 2, "features: Nope unknown; known are: "),
+        ({"classes": []}, 2, "claim d/c, request r: could not retrieve device class gpu"),
+        ({"claims": [claim(selectors=[{"cel": {"expression": "device.foo"}}])]}, 2, "undefined field 'foo'"),
+    ],
+)  # fmt: skip
+def test_a_scenario_is_decided_or_what_is_wrong_with_it_is_named(
+    changes: dict[str, Any], status: int, problem: str
+) -> None:
+    found, answer = allocate(**changes)
+    assert (found, problem in answer["error"]) == (status, True), answer
+    assert answer["name"] == "x"
+    assert not re.search(r"\b(int|str|bool|dict|NoneType|iterable)\b|`", answer["error"])
+
+
+@pytest.mark.parametrize(
+    ("expression", "status", "words"),
+    [
+        (
+            "device.attributes['gpu.example.com'].modle == 'A100'", 2,
+            ["did you mean model?", "It fails for 2 devices here:", "......^"],
+        ),
+        ("device.capacity['gpu.exmaple.com'].memory == quantity('1')", 2, ["did you mean gpu.example.com?"]),
+        (
+            "device.driver == 'a' && device.attributes['gpu.example.com'].model == 'x'", 1,
+            ["driver == 'a' is false", "gpu.example.com"],
+        ),
+        ("'model' in device.attributes['gpu.example.com'] && 1 / 0 == 1", 2, ["gpu-1", "no", "error"]),
+        ("device.allowMultipleAllocations", 1, ["0 of 2 devices match"]),
+        ("device.capacity['gpu.example.com'].memory.compareTo(quantity('1Gi')) < 0", 1, ["is false", "80Gi", "8Gi"]),
+        ("1", 2, ["must evaluate to bool"]),
+        ("", 2, ["does not compile"]),
+    ],
+)  # fmt: skip
+def test_a_selector_says_which_clause_decided_and_where_it_fails(
+    expression: str, status: int, words: list[str]
+) -> None:
+    result = selector(expression)
+    told = " ".join(result.output.split())
+    assert (result.exit_code, [word for word in words if word not in told]) == (status, []), result.output

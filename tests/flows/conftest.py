@@ -9,20 +9,17 @@ import pytest
 from app.demo.show import selector_problem
 from app.embedded.cluster import EmbeddedCluster
 from tests.support.embedded.manifests import Make, claim_manifest, pod_manifest
-from tests.support.flows.flow import Flow
+from tests.support.flows.flow import Flow, flowing
 
 
 @pytest.fixture
 async def flow() -> AsyncIterator[Flow]:
     """Four nodes with eight GPUs each, service and scheduler running."""
-    async with EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1, check_cel=selector_problem) as cluster:
-        running = Flow(cluster)
-        await running.start()
-        await running.schedule()
+    async with (
+        EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1, check_cel=selector_problem) as cluster,
+        flowing(cluster) as running,
+    ):
         yield running
-        await running.stop()
-        cluster.check()
-        assert running.wrong() == []
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from app.api.resource import DeviceRequestAllocationResult, ResourceClaim
@@ -81,3 +82,15 @@ class Flow:
     def wrong(self) -> list[str]:
         """What violates an invariant now."""
         return self.cluster.audit()
+
+
+@asynccontextmanager
+async def flowing(cluster: EmbeddedCluster) -> AsyncIterator[Flow]:
+    """The service and the scheduler of the cluster running; at the end nothing is wrong with it."""
+    running = Flow(cluster)
+    await running.start()
+    await running.schedule()
+    yield running
+    await running.stop()
+    cluster.check()
+    assert running.wrong() == []
