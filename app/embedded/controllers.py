@@ -14,12 +14,15 @@ from app.embedded.driver import Driver, Fabric
 from app.embedded.eviction import EvictionController
 from app.embedded.informer import Informer
 from app.embedded.kubelet import Kubelet
+from app.embedded.nodegarbage import NodeGarbage
 from app.embedded.objects import (
     DEPLOYMENTS,
+    NODES,
     PODS,
     REPLICA_SETS,
     ClaimTemplate,
     Deployment,
+    FullNode,
     FullPod,
     ReplicaSet,
     claim_templates,
@@ -39,7 +42,7 @@ class Controllers:
 
     def __init__(self, client: KubeClient, served: Served, driver: Driver, *, fabric_delay: float = 1.0) -> None:
         self.pods: Informer[FullPod] = Informer(
-            client, PODS, indexes={"claim": claims_of, "template": templates_of, "owner": owner_of}
+            client, PODS, indexes={"claim": claims_of, "template": templates_of, "owner": owner_of, "node": node_of}
         )
         self.claims: Informer[ResourceClaim] = Informer(
             client, resource_claims(served.version), indexes={"owner": owner_of}
@@ -58,7 +61,8 @@ class Controllers:
             self.claims,
             self.slices,
         ]
-        self._more = [templates, deployments, sets, *((self.rules,) if self.rules is not None else ())]
+        nodes: Informer[FullNode] = Informer(client, NODES)
+        self._more = [templates, nodes, deployments, sets, *((self.rules,) if self.rules is not None else ())]
         claim_events = EventRecorder(client, "embedded", controller="resource_claim")
         kubelet_events = EventRecorder(client, "embedded", controller="kubelet")
         taint_events = EventRecorder(client, "embedded", controller="device-taint-eviction")
@@ -66,17 +70,26 @@ class Controllers:
         self.claim_controller = ClaimController(client, self.pods, self.claims, templates, claim_events)
         self.rollouts = RolloutController(client, deployments, sets)
         self.replicas = ReplicaController(client, sets, self.pods)
+        self.nodegarbage = NodeGarbage(client, nodes, self.pods)
         self.kubelet = Kubelet(client, self.pods, self.claims, kubelet_events)
         self.eviction = EvictionController(client, self.pods, self.claims, self.slices, self.rules, taint_events)
         self.fabric = Fabric(driver, self.claims, delay=fabric_delay)
+        self._actors = (
+            self.claim_controller,
+            self.rollouts,
+            self.replicas,
+            self.nodegarbage,
+            self.kubelet,
+            self.eviction,
+            self.fabric,
+        )
 
     async def run(self) -> None:
         """Run until cancelled."""
-        actors = (self.claim_controller, self.rollouts, self.replicas, self.kubelet, self.eviction, self.fabric)
         async with asyncio.TaskGroup() as group:
             for informer in self.informers:
                 group.create_task(informer.run())
-            for runner in (*self.recorders, *actors):
+            for runner in (*self.recorders, *self._actors):
                 group.create_task(runner.run())
 
     @property
@@ -86,8 +99,7 @@ class Controllers:
 
     def idle(self) -> bool:
         """True when nothing is left to do for what they know. What waits for its time does not count."""
-        actors = (self.claim_controller, self.rollouts, self.replicas, self.kubelet, self.eviction, self.fabric)
-        return all(actor.queue.idle() for actor in actors)
+        return all(actor.queue.idle() for actor in self._actors)
 
     async def synced(self) -> None:
         """Wait until everything has been listed once."""
@@ -103,6 +115,11 @@ def templates_of(pod: Pod) -> Iterable[str]:
     """The keys of the pod's claim templates."""
     names = (entry.resource_claim_template_name for entry in pod.spec.resource_claims)
     return [f"{pod.metadata.namespace}/{name}" for name in names if name]
+
+
+def node_of(pod: Pod) -> Iterable[str]:
+    """The node that the pod is bound to."""
+    return [pod.spec.node_name] if pod.spec.node_name else []
 
 
 def owner_of(obj: Named) -> Iterable[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from app.embedded.apiserver import discovery, reads, scale, writes
+from app.embedded.apiserver import containers, discovery, reads, scale, writes
 from app.embedded.apiserver.access import Access, Attributes
 from app.embedded.apiserver.audit import Audit, Served
 from app.embedded.apiserver.discovery import Discovery
@@ -142,6 +142,8 @@ class Handling:
 
     def _verb(self, call: Call) -> Answer | Streaming:
         verb, verbs = call.info.verb, self._verbs
+        if containers.is_meant(call):
+            return containers.answer(verbs, call)
         if verb not in call.resource.kind.verbs:
             raise method_not_allowed()
         if scale.is_meant(call) and verb in ("get", "update", "patch"):

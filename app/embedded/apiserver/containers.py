@@ -1,0 +1,84 @@
+"""What is asked of containers: logs, and commands in them. There are none, and every answer says so.
+
+Promises: the log of a container that runs is the variables that the example driver sets for its devices, as `export`
+prints them in a shell, so that what tutorials look for is there. Texts of errors are those of a real API server as far
+as it would come before a container is asked.
+
+Source of the variables: kubernetes-sigs/dra-example-driver; of the errors: Kubernetes 1.36,
+pkg/registry/core/pod/strategy.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from app.embedded.apiserver.requests import Answer, Call
+from app.embedded.apiserver.statuses import JSON, StatusError, bad_request
+from app.embedded.apiserver.verbs import Verbs
+
+LOG: Final = "log"
+CONNECTED: Final = ("attach", "exec", "portforward")
+"""What a client would stay connected for."""
+
+_NOTE: Final = "# no containers run in this cluster; its driver would set these variables:\n"
+
+
+def is_meant(call: Call) -> bool:
+    """True for a request about the containers of a pod."""
+    asked = call.info.subresource
+    return call.resource.kind.key == ("", "pods") and (asked in CONNECTED or (asked == LOG and call.info.verb == "get"))
+
+
+def answer(verbs: Verbs, call: Call) -> Answer:
+    """The log, or why there is nothing to connect to. Raises 400, 404, 501."""
+    pod = verbs.get(call.resource, call.info.namespace, call.info.name).object
+    name = call.info.name
+    if call.info.subresource != LOG:
+        raise StatusError(501, "NotImplemented", "no containers run here: this cluster only shows what is scheduled")
+    container = _container(pod, name, call.incoming.query.get("container", ""))
+    if not pod["spec"].get("nodeName"):
+        return _text("")
+    if pod.get("status", {}).get("phase") not in ("Running", "Succeeded", "Failed"):
+        told = container["name"]
+        raise bad_request(f'container "{told}" in pod "{name}" is waiting to start: ContainerCreating')
+    lines = list(_variables(verbs, pod, container))
+    return _text(_NOTE + "".join(lines) if lines else "# no containers run in this cluster\n")
+
+
+def _text(content: str) -> Answer:
+    return Answer(200, content.encode(), content_type="text/plain")
+
+
+def _container(pod: JSON, name: str, wanted: str) -> JSON:
+    containers: list[JSON] = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
+    if not wanted and len(pod["spec"]["containers"]) == 1:
+        found: JSON = pod["spec"]["containers"][0]
+        return found
+    for container in containers:
+        if container["name"] == wanted:
+            return container
+    names = " ".join(container["name"] for container in containers)
+    if wanted:
+        raise bad_request(f"container {wanted} is not valid for pod {name}")
+    raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{names}]")
+
+
+def _variables(verbs: Verbs, pod: JSON, container: JSON) -> Iterator[str]:
+    """A device and the claim that it is from, for each device of the claims that the container uses."""
+    statuses = pod["status"].get("resourceClaimStatuses", ())
+    created = {status["name"]: status.get("resourceClaimName") for status in statuses}
+    claims = {
+        entry["name"]: entry.get("resourceClaimName") or created.get(entry["name"])
+        for entry in pod["spec"].get("resourceClaims", ())
+    }
+    for used in container.get("resources", {}).get("claims", ()):
+        name = claims.get(used["name"])
+        claim = verbs.lookup("resourceclaims", pod["metadata"]["namespace"], name) if name else None
+        allocation = (claim or {}).get("status", {}).get("allocation") or {}
+        for result in allocation.get("devices", {}).get("results", ()):
+            if used.get("request") not in (None, "", result["request"].partition("/")[0]):
+                continue
+            number = result["device"].rpartition("-")[2]
+            yield f'declare -x GPU_DEVICE_{number}="{result["device"]}"\n'
+            yield f'declare -x GPU_DEVICE_{number}_RESOURCE_CLAIM="{(claim or {})["metadata"]["uid"]}"\n'
