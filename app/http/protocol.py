@@ -15,7 +15,7 @@ from asyncio import TimerHandle
 import msgspec
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import service_unavailable
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.http.clients import CLIENT_NAMES, certified_names
 from app.http.crowds import CrowdResult, Crowds
@@ -37,6 +37,36 @@ HANG_UP = "hang_up"
 
 PROBES = frozenset({"/livez", "/readyz"})
 """What kubelet asks. Its paths are open to everybody, and are answered beyond the cap of connections."""
+
+
+class OneWrite:
+    """Head and body of an answer in one write: two cost a call of the system more, and wake the client twice. The head
+    waits for the first part of the body, which every answer has, an empty one at least, but for those to HEAD.
+    """
+
+    __slots__ = ("_cycle", "_head", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
+        self._transport = transport
+        self._cycle = cycle
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        """What comes before the answer, such as 100 Continue, goes out at once."""
+        if self._head is None and self._cycle.response_started:
+            self._head = data
+            return
+        self._transport.write(self._head + data if self._head else data)
+        if self._head:
+            self._head = b""
+
+    def close(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -75,7 +105,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self.app = self._application()
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before and self.scope["method"] != "HEAD":
+            self.cycle.transport = OneWrite(self.transport, self.cycle)  # type: ignore[assignment] # all that is used
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)

@@ -102,6 +102,8 @@ class Verb(Generic[A, R]):
         self._unusable = unusable
         self._describe = describe
         self._terms = terms
+        self._log = log.bind()
+        """As it is configured now: otherwise each call would look that up, for lines that are not written as well."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
@@ -146,8 +148,7 @@ class Verb(Generic[A, R]):
             unexpected("verb", mistake, verb=self.name)
             return self._refuse(503, BROKEN), "broken"
         ended, fields = self._describe(args, result)
-        write = log.info if self.name == "bind" else log.debug
-        write(self.name, outcome=ended, **fields)
+        (self._log.info if self.name == "bind" else self._log.debug)(self.name, outcome=ended, **fields)
         return answer, ended
 
     async def _outcome(self, decided: Awaitable[R]) -> R:

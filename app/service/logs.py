@@ -34,7 +34,7 @@ def configure(level: str = "info", form: Literal["console", "json"] = "console")
     structlog.configure(
         processors=[*shared, stamp, *last],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),  # a line is one write
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)

@@ -8,7 +8,8 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 import trustme
@@ -16,7 +17,7 @@ import trustme
 from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from app.http.application import create_app
 from app.http.metrics import Metrics
-from app.http.protocol import ConnectionLimits
+from app.http.protocol import ConnectionLimits, GuardedProtocol
 from app.http.server import HttpServer
 from app.http.tls import Certificates
 from tests.support.http.served import Served
@@ -98,6 +99,45 @@ async def test_a_client_that_holds_a_connection_without_a_request_loses_it(
 async def test_a_request_in_pieces_is_fine_when_it_is_quick_enough(server: HttpServer) -> None:
     answer = await exchange(server.port, HEAD, b"Connection: close\r\n", b"\r\n", pause=0.005)
     assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        pytest.param(HEAD + b"\r\n", b"HTTP/1.1 200 OK", id="get"),
+        pytest.param(b"POST /scheduler/bind HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", b"HTTP/1.1 200 OK", id="verb"),
+        pytest.param(b"HEAD /livez HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 ", id="head"),
+    ],
+)
+async def test_an_answer_is_one_write(
+    served: Served, monkeypatch: pytest.MonkeyPatch, request_: bytes, answer: bytes
+) -> None:
+    written: list[bytes] = []
+
+    class Recorded(GuardedProtocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+            write = transport.write
+            recording = cast(Any, Mock(wraps=transport))
+            recording.write = lambda data: (written.append(bytes(data)), write(data))
+            super().connection_made(recording)
+
+    monkeypatch.setattr("app.http.protocol.GuardedProtocol", Recorded)
+    async with serving(served, PATIENT) as server:
+        closing = request_.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
+        said = await exchange(server.port, closing)
+    assert said.startswith(answer)
+    assert written == [said]
+
+
+async def test_a_client_that_waits_to_be_told_to_continue_is_told(server: HttpServer) -> None:
+    head = b"POST /scheduler/bind HTTP/1.1\r\nContent-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    async with asyncio.timeout(LONGEST):
+        writer.write(head)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"{}")
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
+    writer.close()
 
 
 async def test_nonsense_is_a_400(server: HttpServer) -> None:

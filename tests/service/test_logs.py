@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Literal
 
@@ -25,6 +26,21 @@ def stumble() -> None:
 def form(request: pytest.FixtureRequest) -> Literal["console", "json"]:
     chosen: Literal["console", "json"] = request.param
     return chosen
+
+
+def test_a_line_is_one_write(form: Literal["console", "json"], monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+
+    class Recorded(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            return len(text)
+
+    monkeypatch.setattr("sys.stderr", Recorded())
+    logs.configure("info", form)
+    structlog.get_logger().info("bind", pod="ns/p")
+    assert len(written) == 1
+    assert written[0].endswith("\n")
 
 
 def test_tracebacks_tell_where_but_not_with_which_values(
