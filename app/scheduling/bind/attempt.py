@@ -353,14 +353,15 @@ class Attempt:
         return pod.spec.node_name == self.node
 
     def _report(self, pod: Pod, choice: str) -> None:
-        """Events for people, about what was allocated by this attempt, and what a policy had to do with it."""
+        """One event for people, on the pod: what was allocated by this attempt, and what a policy had to do with it."""
+        told: list[str] = []
         for write in self._writes:
             if write.allocation is not None:
                 devices = ", ".join("/".join(result.id) for result in write.allocation.devices.results) or "no devices"
-                allocated = f"allocated {devices} on node {self.node}"
-                report, chosen = self._act.ports.record_event, choice and f", {choice}"
-                report(write.claim, "Normal", "DevicesAllocated", f"{allocated} for pod {pod.metadata.name}")
-                report(pod, "Normal", "DevicesAllocated", f"claim {write.claim.metadata.name}: {allocated}{chosen}")
+                told.append(f"claim {write.claim.metadata.name}: allocated {devices} on node {self.node}")
+        if told:
+            note = "; ".join(told) + (choice and f", {choice}")
+            self._act.ports.record_event(pod, "Normal", "DevicesAllocated", note)
 
     # --- back -------------------------------------------------------------------------------------------------------
 
