@@ -15,6 +15,11 @@ from typing import Final
 PERIOD: Final = 10.0
 """Seconds between attempts to give memory back: a tenth of a millisecond when there is none, ten for 100 MB."""
 
+YOUNG: Final = 10_000
+"""Objects made and not let go of before they are looked through, a fraction of a millisecond. Hardly any are circles:
+by default, with 700, the same ones are looked through again and again while the pods they are about are waiting.
+"""
+
 
 class Memory:
     """`own`: nothing else of importance lives in this process."""
@@ -25,6 +30,7 @@ class Memory:
     def keep(self) -> None:
         """What is there now stays, beside what stays already."""
         if self._own:
+            gc.set_threshold(YOUNG)
             gc.collect()
             gc.freeze()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 
@@ -28,6 +29,17 @@ print(peak - resident(os.getpid()) > 150_000_000)
 def test_what_was_let_go_is_given_back_although_something_behind_it_is_in_use() -> None:
     done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_is_new_is_looked_through_less_often_in_a_process_of_ours(own: bool) -> None:
+    before = gc.get_threshold()
+    try:
+        Memory(own=own).keep()
+        assert gc.get_threshold()[0] == (memory.YOUNG if own else before[0])
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @pytest.mark.parametrize("own", [True, False])
