@@ -70,6 +70,7 @@ class KubeClient:
             # Compressing lists costs the API server more than a cluster's network does.
             headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": settings.user_agent},
             read_bufsize=2**18,
+            cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=True,
             # Proxies. Looking for them (and for a .netrc) costs two hops to a thread per request.
             trust_env=_is_proxied(credentials.server),

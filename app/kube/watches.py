@@ -7,6 +7,7 @@ one kind that cannot be followed does not stop the others.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -64,6 +65,14 @@ class Watches:
 
     def progress(self) -> Sequence[Progress]:
         return [reflector.progress() for reflector in self._reflectors]
+
+    def longest_gap(self) -> float:
+        """Seconds since the watch of the kind that is worst off was last known to work; infinite while a kind was not
+        listed.
+        """
+        if not self._synced:
+            return math.inf
+        return max(reflector.behind for reflector in self._reflectors)
 
     @property
     def not_found(self) -> bool:

@@ -66,10 +66,16 @@ CHORES_SECONDS = 1.0
 
 
 class SystemClock:
-    """The running event loop's time, and the time of day."""
+    """The time of the event loop it is first asked on, and the time of day."""
+
+    def __init__(self) -> None:
+        self._time: Callable[[], float] | None = None
 
     def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
+        """Dozens are asked for per pod; looking for the running loop is a call of the system each time."""
+        if self._time is None:
+            self._time = asyncio.get_running_loop().time
+        return self._time()
 
     def wall(self) -> datetime:
         return datetime.now(UTC)

@@ -73,7 +73,7 @@ class Engine:
         self.sink = ClusterSink(self.cluster, self.extender, self.audit, self._known.is_set)
         budgets = settings.preemption != "off"
         self.watches = Watches(client, served, self.sink, budgets=budgets, on_synced=self._synced)
-        self.following = Following(self.watches.progress, settings.watch_gap)
+        self.following = Following(self.watches.progress, settings.watch_gap, self.watches.longest_gap)
         self._memory = Memory(own=own_process)
         self._started = time.perf_counter()
         self._leading = False

@@ -6,6 +6,7 @@ not worked for longer than the settings allow: one that is opened and fails on t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from app.http.health import Check
@@ -14,14 +15,24 @@ from app.kube.reflector import Progress
 
 
 class Following:
-    """`progress` is that of every kind; after `gap` seconds without a working watch a kind counts as not followed."""
+    """`progress` is that of every kind; after `gap` seconds without a working watch a kind counts as not followed.
+    `longest_gap` is what every verb asks first: the longest of all kinds, infinite while one was not listed.
+    """
 
-    def __init__(self, progress: Callable[[], Sequence[Progress]], gap: float) -> None:
+    def __init__(
+        self,
+        progress: Callable[[], Sequence[Progress]],
+        gap: float,
+        longest_gap: Callable[[], float] = lambda: math.inf,
+    ) -> None:
         self._progress = progress
         self._gap = gap
+        self._longest_gap = longest_gap
 
     def unavailable(self) -> str:
         """Why nothing may be decided now, with the kinds it is about; empty when it may."""
+        if self._longest_gap() <= self._gap:
+            return ""
         kinds = self._progress()
         listing = [f"{kind.kind} ({kind.problem or 'listing'})" for kind in kinds if not kind.synced]
         if listing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -147,6 +148,15 @@ def test_nothing_is_decided_before_all_is_listed_or_while_a_kind_is_not_watched(
     kinds: list[Progress], reason: str
 ) -> None:
     assert Following(lambda: kinds, GAP).unavailable() == reason
+    longest = max(one.behind if one.synced else math.inf for one in kinds)
+    assert Following(lambda: kinds, GAP, lambda: longest).unavailable() == reason
+
+
+def test_verbs_ask_for_one_number_while_all_is_well() -> None:
+    def never() -> list[Progress]:
+        raise AssertionError("every kind is asked")
+
+    assert Following(never, GAP, lambda: GAP).unavailable() == ""
 
 
 def test_a_kind_that_is_not_watched_for_a_moment_is_fine_and_says_why() -> None:
