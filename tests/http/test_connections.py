@@ -116,9 +116,12 @@ async def test_an_answer_is_one_write(
 
     class Recorded(GuardedProtocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-            write = transport.write
+            def write(data: bytes) -> None:
+                written.append(bytes(data))
+                transport.write(data)
+
             recording = cast(Any, Mock(wraps=transport))
-            recording.write = lambda data: (written.append(bytes(data)), write(data))
+            recording.write = write
             super().connection_made(recording)
 
     monkeypatch.setattr("app.http.protocol.GuardedProtocol", Recorded)
