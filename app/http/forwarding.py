@@ -23,7 +23,7 @@ from app.kube.connections import Connections
 
 log = structlog.get_logger(__name__)
 
-PATIENCE: Final = 2.0
+PATIENCE: Final = 2.5
 """Seconds that a call waits for a leader: the shipped configurations of kube-scheduler give filter 3."""
 PAUSE: Final = 0.05
 """Seconds until a leader that could not be asked is asked again, unless there is another one before."""

@@ -178,9 +178,12 @@ class LeaderElection:
             return
         self._renewed_at = None
         self._report()
-        lease = await self._read()
-        if lease is not None and lease.holder == self._settings.identity:
-            self._observe(await self._write(lease, holder="", duration=1))
+        try:
+            self._observe(await self._write(self._seen, holder="", duration=1))
+        except ConflictError:  # it has been taken, or annotated
+            lease = await self._read()
+            if lease is not None and lease.holder == self._settings.identity:
+                self._observe(await self._write(lease, holder="", duration=1))
 
     def _pause(self) -> float:
         """Seconds until the next step, unless the lease is free before."""
@@ -225,7 +228,8 @@ class LeaderElection:
 
     async def _try(self) -> None:
         started = self._clock()
-        lease = await self._read()
+        known_free = self._seen.metadata.resource_version and not self._seen.holder
+        lease = self._seen if known_free else await self._read()
         if lease is None:
             lease = Lease(ObjectMeta(name=self._settings.name, namespace=self._settings.namespace))
         elif not self._may_take(lease):
@@ -233,8 +237,9 @@ class LeaderElection:
             return
         try:
             written = await self._write(lease, self._settings.identity, round(self._settings.lease_duration))
-        except ConflictError:
-            return  # another was faster, or our own lost reply; the next step reads who it was
+        except ConflictError:  # another was faster, or our own lost reply
+            await self._look()
+            return
         self._renewed_at = started  # not later than what the server recorded
         self._observe(written)
 

@@ -57,8 +57,8 @@ class Gate:
         return self._unable() or ("" if self._status.forwards else self._standby())
 
     def fit(self) -> bool:
-        """True when this replica could lead."""
-        return not self._leaving and not self._unable()
+        """True when this replica could lead. One that leaves keeps the lease until it hands over."""
+        return not self._unable()
 
     def leads(self) -> bool:
         """True when this replica decides, if it can."""

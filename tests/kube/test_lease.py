@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from app.kube.client import KubeClient
-from app.kube.lease import LeaderElection, LeaseSettings
+from app.kube.lease import LeaderElection, Lease, LeaseSettings
 from tests.support.kube.scripted import Lines, ScriptedServer
 from tests.support.patience import LONGEST, until
 
@@ -246,6 +246,46 @@ async def test_the_lease_says_where_its_holder_serves_and_keeps_what_others_wrot
     await second.step()
     await first.step()
     assert (second.leading, first.holder, first.address) == (True, "b", "")
+
+
+async def test_handing_over_takes_one_request_of_each(
+    server: ScriptedServer, store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    first, second = candidate(client, clock, "a"), candidate(client, clock, "b")
+    await first.step()
+    await second.step()
+    asked = len(server.asked)
+    await first.release()
+    assert store.lease is not None
+    second._observe(msgspec.convert(store.lease, Lease))  # as its watch would show it
+    await second.step()
+    assert [request.method for request in server.asked[asked:]] == ["PUT", "PUT"]
+    assert second.leading
+
+
+async def test_a_lease_that_is_not_free_any_more_is_looked_at_anew(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    first, second, third = (candidate(client, clock, name) for name in "abc")
+    await first.step()
+    await first.release()
+    assert store.lease is not None
+    free = msgspec.convert(store.lease, Lease)
+    await second.step()
+    third._observe(free)
+    await third.step()
+    assert (third.leading, third.holder) == (False, "b")
+
+
+async def test_a_lease_that_was_annotated_meanwhile_is_given_back_all_the_same(
+    store: LeaseStore, client: KubeClient, clock: Clock
+) -> None:
+    election = candidate(client, clock, "a")
+    await election.step()
+    assert store.lease is not None
+    store.store(store.lease)
+    await election.release()
+    assert store.spec["holderIdentity"] == ""
 
 
 # --- seeing what happens ---------------------------------------------------------------------------------------------
