@@ -138,7 +138,7 @@ SPECS: tuple[Spec, ...] = (
     _read(
         "allocation_searches_total",
         "counter",
-        "searches for devices on a node by filter and prioritize; their other answers came from memory",
+        "searches for devices on a node by filter and prioritize, and for them at the start; others came from memory",
     ),
     _read("worker_questions_open", "gauge", "questions that worker processes have not answered yet"),
     _read("worker_starts_total", "counter", "worker processes started, those that replace a stopped one included"),

@@ -41,6 +41,8 @@ log = structlog.get_logger(__name__)
 
 _PORTION = 100
 """Nodes and pods looked at in one go, a few milliseconds."""
+_WARM_PERIOD = 30.0
+"""Seconds after which a standby looks at what has changed."""
 
 
 class Engine:
@@ -130,19 +132,29 @@ class Engine:
                     work = None
 
     async def _look_around(self) -> None:
-        """Look at every node and every pod that runs once, between other work: the first filter would look at thousands
-        in one go.
+        """Look at every node and every pod that runs once, and ask what the first pods will, between other work: the
+        first filter would do it for thousands of nodes in one go. A standby does it again and again, so that it could
+        lead at any time.
         """
         await self._known.wait()
+        await self._look()
+        self._memory.keep()
+        self._warm = True
+        while True:
+            await asyncio.sleep(_WARM_PERIOD)
+            if not self._leading:
+                await self._look()
+
+    async def _look(self) -> None:
         try:
             steps = chain(self.cluster.inventory.nodes.look(), self.extender.recall())
             for number, _ in enumerate(steps, start=1):
                 if number % _PORTION == 0:
                     await asyncio.sleep(0)
+            for _ in self.extender.warm_up():
+                await asyncio.sleep(0)
         except Exception as problem:  # decisions will look by themselves
             unexpected("inventory", problem)
-        self._memory.keep()
-        self._warm = True
 
     async def _audit(self) -> None:
         """Before everything was listed there is nothing to say."""

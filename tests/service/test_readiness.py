@@ -71,7 +71,7 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
 async def test_every_node_is_looked_at_before_the_first_filter_asks(world: World, service: Service) -> None:
     assert service.status.engine is not None
     nodes = service.status.engine.cluster.inventory.nodes
-    await until(lambda: not any(seen.new or seen.stale for seen in nodes.seen.values()))
+    assert not any(seen.new or seen.stale for seen in nodes.seen.values()), "it is ready"
     assert list(nodes) == world.nodes
 
 
@@ -93,7 +93,7 @@ async def test_probes_version_and_metrics_tell_about_it(world: World, service: S
     assert "dra_extender_ready 1.0" in text
     assert "dra_extender_violations 0.0" in text
     assert "dra_extender_violations_reported_total 0.0" in text
-    assert "dra_extender_allocation_searches_total 0.0" in text
+    assert "dra_extender_allocation_searches_total 1.0" in text, "for all nodes, before any pod has asked"
     assert [spec.name for spec in SPECS if f"# TYPE dra_extender_{spec.name.removesuffix('_total')}" not in text] == []
 
 

@@ -9,9 +9,10 @@ import aiohttp
 import pytest
 
 from app.embedded import Fault
+from app.embedded.hardware import node
 from app.service.service import Service
 from tests.support.patience import LONGEST, until
-from tests.support.service.world import StartService, World, serve
+from tests.support.service.world import NODES, StartService, World, serve
 
 
 async def test_a_killed_service_leaves_everything_to_its_successor(world: World, start_service: StartService) -> None:
@@ -160,8 +161,8 @@ async def test_no_call_is_refused_while_the_leader_stops_wherever_it_goes(
         for number, service in enumerate([first, second, first, second, first, second]):
             world.claim(f"c{number}")
             pod = world.pod(f"p{number}", f"c{number}")
-            (node, *_) = (await world.filter(service, pod))["NodeNames"]
-            assert await world.bind(service, pod, node) == ""
+            (first_node, *_) = (await world.filter(service, pod))["NodeNames"]
+            assert await world.bind(service, pod, first_node) == ""
         assert (leader(world), second.gate.leads()) == ("two", True)
         assert await bound(world, second) > 0
         stopping.cancel()
@@ -215,3 +216,17 @@ async def test_a_replica_that_has_just_started_leaves_the_lease_to_those_that_kn
             go_on.set()
             await late.until_ready(LONGEST)
             assert leader(world) == "old"
+
+
+async def test_a_standby_looks_at_what_has_changed_so_that_it_could_lead_at_any_time(
+    world: World, start_service: StartService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.service.engine._WARM_PERIOD", 0.01)
+    async with start_service(identity="one", **FORWARDING), start_service(identity="two", **FORWARDING) as second:
+        assert second.status.engine is not None
+        nodes = second.status.engine.cluster.inventory.nodes
+        world.store.create(node(NODES))
+        name = str(node(NODES)["metadata"]["name"])
+        await until(lambda: name in nodes)
+        await until(lambda: not nodes.seen[name].new)
+        assert not second.gate.leads()

@@ -102,7 +102,7 @@ class Reduction:
         known = self.known.get(id(seen))
         if known is not None:
             return known.value
-        lane.spend(1 + 2 * len(pool.devices))
+        lane.spend(1 + 2 * len(pool.models))
         return self.known.give(seen, self._shape(pool))
 
     def _shape(self, pool: Pool) -> Shape:

@@ -1,0 +1,139 @@
+"""The questions that pods will ask first are asked before: the work of the first filter is that of the second."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from app.allocation.cache.verdicts import Table
+from app.devices.nodes import Nodes
+from app.scheduling import warmup
+from app.scheduling.limits import Limits
+from tests.support.allocation.heavy import LOOPS, selecting
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.workers import VirtualWorkers
+from tests.support.simulation.world import Service, World
+
+NODES = [f"n{index}" for index in range(150)]
+
+
+class Work:
+    """What is really done for nodes: looks at their pools, and verdicts that no cache had."""
+
+    def __init__(self) -> None:
+        self.looks = self.verdicts = 0
+
+    def take(self) -> tuple[int, int]:
+        done = self.looks, self.verdicts
+        self.looks = self.verdicts = 0
+        return done
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Iterator[Work]:
+    counted, look, decide = Work(), Nodes._look, Table._decide
+
+    def counting_look(nodes: Nodes, *given: object) -> None:
+        counted.looks += 1
+        look(nodes, *given)  # type: ignore[arg-type]
+
+    def counting_decide(table: Table, *given: object) -> int:
+        counted.verdicts += 1
+        return decide(table, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Nodes, "_look", counting_look)
+    monkeypatch.setattr(Table, "_decide", counting_decide)
+    yield counted
+
+
+async def started(world: World, turn_work: int = 10_000) -> Service:
+    """On nodes with devices that all differ; pods called like their claims wait or run."""
+    world.add(make_class(), *map(make_node, NODES))
+    for name in NODES:
+        world.add(make_slice(name, [{"name": "d", "attributes": {"serial": {"string": name}}}]))
+    service = world.service(workers=VirtualWorkers(), limits=Limits(turn_work=turn_work))
+    await world.settle()
+    return service
+
+
+async def test_the_first_filter_does_no_more_than_the_second(world: World, work: Work) -> None:
+    world.add(make_claim("waits"), make_pod("waits", "waits"))
+    service = await started(world)
+    for _ in service.extender.warm_up():
+        pass
+    assert work.take() == (len(NODES), len(NODES)), "each node once, by the one content of pods and class"
+    for _ in range(2):
+        answer = await service.filter(world.api.pod("waits"), *NODES)
+        assert (len(answer.NodeNames), work.take()) == (len(NODES), (0, 0))
+
+
+async def test_without_it_the_first_filter_looks_at_every_node(world: World, work: Work) -> None:
+    world.add(make_claim("waits"), make_pod("waits", "waits"))
+    service = await started(world)
+    await service.filter(world.api.pod("waits"), *NODES)
+    assert work.take() == (len(NODES), len(NODES))
+
+
+async def test_what_running_pods_ask_for_is_asked_as_if_they_had_nothing(world: World, work: Work) -> None:
+    serial = "device.attributes['gpu.example.com'].serial.startsWith('n1')"
+    world.add(selecting("runs", serial), make_pod("runs", "runs"))
+    service = await started(world)
+    service.start()
+    assert await service.bind(world.api.pod("runs"), "n1") == ""
+    await world.settle()
+    for _ in service.extender.warm_up():
+        pass
+    work.take()
+    world.add(selecting("next", serial), make_pod("next", "next"))
+    await world.settle()
+    assert len((await service.filter(world.api.pod("next"), *NODES)).NodeNames) == 60  # n1…, but n1
+    assert work.take() == (0, 0)
+
+
+async def test_asked_again_it_costs_what_has_changed(world: World, work: Work) -> None:
+    service = await started(world)
+    for _ in service.extender.warm_up():
+        pass
+    work.take()
+    for _ in service.extender.warm_up():
+        pass
+    assert work.take() == (0, 0)
+    world.add(make_slice("n7", [{"name": "d", "attributes": {"serial": {"string": "new"}}}], generation=2))
+    await world.settle()
+    for _ in service.extender.warm_up():
+        pass
+    assert work.take() == (1, 1)
+
+
+async def test_a_step_is_no_longer_than_a_turn_and_nothing_is_asked_of_workers(world: World) -> None:
+    workers = VirtualWorkers()
+    world.add(selecting("hard", LOOPS), make_pod("hard", "hard"))
+    service = await started(world, turn_work=200)
+    assert sum(1 for _ in service.extender.warm_up()) > 3
+    assert workers.asked == []
+
+
+async def test_so_many_contents_are_asked_about_and_no_more(
+    world: World, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warmup, "CONTENTS", 3)
+    for count in range(1, 6):
+        world.add(make_claim(f"c{count}", count=count), make_pod(f"c{count}", f"c{count}"))
+    service = await started(world)
+    for _ in service.extender.warm_up():
+        pass
+    assert work.take() == (len(NODES), 3 * len(NODES))
+
+
+async def test_it_ends_after_a_number_of_turns_and_the_first_pod_does_the_rest(
+    world: World, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warmup, "TURNS", 1)
+    for count in range(1, 6):
+        world.add(make_claim(f"c{count}", count=count), make_pod(f"c{count}", f"c{count}"))
+    service = await started(world, turn_work=200)
+    for _ in service.extender.warm_up():
+        pass
+    assert work.take()[1] < 5 * len(NODES)
+    assert len((await service.filter(world.api.pod("c1"), *NODES)).NodeNames) == len(NODES)
