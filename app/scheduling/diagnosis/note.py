@@ -46,9 +46,8 @@ def note_of(found: Diagnosis) -> Note | None:
 
 def _text(found: Diagnosis) -> str:
     for remedy in found.remedies[:1]:
-        helps = (
-            "" if any(change.op == "create" for change in remedy.changes) else f" fits {counted(remedy.nodes, 'node')}"
-        )
+        added = any(change.kind == "node added" for change in remedy.changes)
+        helps = "" if added else f" fits {counted(remedy.nodes, 'node')}"
         tail = f"; {remedy.short}{helps}"
         if len(found.summary) + len(tail) <= LONGEST:
             return found.summary + tail

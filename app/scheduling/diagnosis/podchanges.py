@@ -1,4 +1,4 @@
-"""Changes of the pod itself, or of a node, that may help: names, room, labels, taints, gates.
+"""Changes of the pod itself, or of a node, that may help: room, labels, taints, gates.
 
 Promises: only what the pod, the nodes and the names that are known suggest; whether it helps is decided by who asks.
 """
@@ -38,7 +38,6 @@ Obstacles = Mapping[str, tuple[Obstacle, ...]]
 def of_pod(situation: Situation, obstacles: Obstacles, left: Mapping[str, Collection[int]], pace: Pace) -> Families:
     """All families. `left`: per resource what nodes have left, in nano units."""
     yield from _gates(situation)
-    yield from _names(situation, pace)
     present: set[NodeRule] = set()
     for each in obstacles.values():
         if pace.is_due(1 + len(each)):
@@ -78,44 +77,6 @@ def _scheduler(pod: Pod, name: str) -> Candidate:
     return Candidate(
         f"schedulerName: {name}", f"schedulerName {name}", change, becomes(pod, _with_spec(pod, scheduler_name=name))
     )
-
-
-def _names(situation: Situation, pace: Pace) -> Families:
-    """A claim that does not exist may be another one that does."""
-    pod = situation.pod
-    namespace = pod.metadata.namespace
-    missing = [
-        (index, entry, entry.resource_claim_name)
-        for index, entry in enumerate(pod.spec.resource_claims)
-        if entry.resource_claim_name and situation.claim(namespace, entry.resource_claim_name) is None
-    ]
-    if pace.is_due(len(pod.spec.resource_claims)):
-        yield None
-    known = (yield from _claim_names(situation, pace)) if missing else []
-    for index, entry, name in missing:
-        found: list[Candidate] = []
-        for other in (yield from near(name, known, pace)):
-            entries = replaced(
-                pod.spec.resource_claims, index, msgspec.structs.replace(entry, resource_claim_name=other)
-            )
-            change = pod_change(pod, "name", f"/spec/resourceClaims/{index}/resourceClaimName", other)
-            text = f"claim {name} does not exist; did you mean {other}?"
-            made = _with_spec(pod, resource_claims=entries)
-            found.append(Candidate(text, f"did you mean {other}?", change, becomes(pod, made)))
-        if found:
-            yield Family(0, found)
-
-
-def _claim_names(situation: Situation, pace: Pace) -> Steps[list[str]]:
-    """Of the claims in the pod's namespace that are made for nobody in particular."""
-    namespace = situation.pod.metadata.namespace
-    found: list[str] = []
-    for claim in list(situation.view.ledger.claims()):
-        if pace.is_due(1):
-            yield
-        if claim.metadata.namespace == namespace and not claim.metadata.controller:
-            found.append(claim.metadata.name)
-    return sorted(found)
 
 
 # --- room -------------------------------------------------------------------------------------------------------------

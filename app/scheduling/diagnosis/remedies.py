@@ -15,7 +15,7 @@ from app.allocation.selection import cel_gates
 from app.api.resource import DeviceClass
 from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector
 from app.devices.models import DeviceModel
-from app.scheduling.diagnosis import claimchanges, podchanges, selectorchanges, tenantchanges
+from app.scheduling.diagnosis import claimchanges, namechanges, podchanges, selectorchanges, tenantchanges
 from app.scheduling.diagnosis.edits import Candidate, Families, Family, as_yaml, claims_with_targets, places
 from app.scheduling.diagnosis.ground import Found, Ground
 from app.scheduling.diagnosis.report import NodeGroup, Remedy
@@ -76,6 +76,7 @@ def _families(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Familie
         for place in places(claim, target):
             tallies = known.get((claim.metadata.key, place.name), ())
             yield from selectorchanges.of_selectors(place, tallies, vocabulary, pace)
+    yield from namechanges.of_names(situation, pace)
     yield from podchanges.of_pod(situation, ground.obstacles, ground.left, pace)
     yield from tenantchanges.of_others(situation, found, pace)
 

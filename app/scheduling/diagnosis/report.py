@@ -31,7 +31,7 @@ State = Literal["fits", "refused", "bound", "error"]
 ChangeKind = Literal[
     "count", "capacity", "toleration", "selector", "class", "constraint", "name", "resources", "pod toleration",
     "node selector", "node affinity", "uncordon", "gate", "scheduler", "pod ends", "pod deleted", "claim deleted",
-    "node added",
+    "claim made again", "node added",
 ]  # fmt: skip
 
 

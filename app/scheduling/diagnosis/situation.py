@@ -18,7 +18,7 @@ from app.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from app.devices.overlay import Overlay
 from app.scheduling.claims import Refusal, find, named_claims
 from app.scheduling.judgement import Subject, judge, pending_on, subject_of
-from app.scheduling.noderules import Obstacle, Wants
+from app.scheduling.noderules import Obstacle, Wants, conflicting, ports
 from app.scheduling.tenants import Tenants
 from app.scheduling.view import View
 
@@ -98,6 +98,9 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         found = self.claims.get(f"{namespace}/{name}") or self.view.ledger.get(namespace, name)
         if found is not None and found.metadata.uid in self.gone:
             return msgspec.structs.replace(found, status=ResourceClaimStatus())
+        if found is not None and self.removed and any(user.uid in self.removed for user in found.status.reserved_for):
+            users = tuple(user for user in found.status.reserved_for if user.uid not in self.removed)
+            return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, reserved_for=users))
         return found
 
     @cached_property
@@ -127,12 +130,20 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     def obstacles(self, node: Node) -> Iterator[Obstacle]:
         """What keeps the pod from the node, devices aside."""
         used, count, taken = self.tenants.used(node.name, self.removed)
-        yield from self.wants.obstacles(node, used, count, taken)
+        for found in self.wants.obstacles(node, used, count, taken):
+            yield msgspec.structs.replace(found, has=self._listener(node)) if found.rule == "host port" else found
         subject = self.subject
         if isinstance(subject, Subject):
             for claim, reach in subject.reaches:
                 if not reach(node):
                     yield Obstacle("claim elsewhere", claim.metadata.key)
+
+    def _listener(self, node: Node) -> str:
+        """The first pod on the node with a port that the pod wants (namespace/name)."""
+        for pod in self.tenants.on(node.name):
+            if pod.metadata.uid not in self.removed and conflicting(self.wants.ports, ports(pod)) is not None:
+                return pod.metadata.key
+        return ""
 
     def is_gated(self) -> str:
         """The rule that keeps the pod from being scheduled at all; empty when none does."""

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from app.allocation.plan import Failure
 from app.allocation.tally import RequestTally
-from app.api.resource import ResourceClaim
+from app.api.resource import MAX_CONSUMERS, ResourceClaim
 from app.cel.clauses import brief
 from app.plurals import counted
-from app.scheduling.claims import Refusal
+from app.scheduling.claims import Refusal, full_reason
 from app.scheduling.diagnosis.report import BindingRule, Constraint, NodeGroup, Request
 from app.scheduling.diagnosis.situation import Situation
 from app.scheduling.noderules import Obstacle
@@ -52,7 +52,7 @@ def of_pod(situation: Situation) -> Summary | None:
     gated = situation.is_gated()
     if gated == "scheduling gate":
         names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
-        return Summary("scheduling gate", f"the pod waits for its scheduling gate: {names}")
+        return Summary("scheduling gate", f"the pod waits for its scheduling gate {names}: nothing is decided before")
     if gated:
         served = ", ".join(sorted(situation.view.limits.scheduler_names))
         name = pod.spec.scheduler_name or "default-scheduler"
@@ -103,6 +103,8 @@ def _claims(situation: Situation) -> Summary | None:
         if view.in_flight(claim):
             return Summary("claim in flight", f"claim {key} is being allocated", key)
         if claim.allocation is not None:
+            if isinstance(situation.subject, Refusal) and situation.subject.reason == full_reason(claim):
+                return Summary("claim full", f"claim {key} has {MAX_CONSUMERS} consumers, and no claim has more", key)
             continue
         found = _class(situation, claim)
         if found is not None:
@@ -177,7 +179,7 @@ def words(obstacle: Obstacle) -> str:
         case "node affinity":
             return "the required node affinity does not match"
         case "host port":
-            return f"host port {obstacle.what} is taken"
+            return f"host port {obstacle.what} is taken" + (f" by pod {obstacle.has}" if obstacle.has else "")
         case "pods":
             return f"no room for another pod ({obstacle.has})"
         case "claim elsewhere":

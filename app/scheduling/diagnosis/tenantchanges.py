@@ -11,11 +11,10 @@ from typing import Final
 
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
-from app.scheduling.diagnosis.edits import Candidate, Families, Family
+from app.scheduling.diagnosis.edits import Candidate, Families, Family, claims_with_targets
 from app.scheduling.diagnosis.likeness import another
 from app.scheduling.diagnosis.report import Change, NodeGroup
 from app.scheduling.diagnosis.situation import Situation
-from app.scheduling.judgement import Subject
 from app.scheduling.pace import Pace, Steps
 from app.scheduling.preemption.outcome import Preemption
 from app.scheduling.preemption.search import find_preemption
@@ -70,8 +69,7 @@ def _in_the_way(situation: Situation, groups: Sequence[NodeGroup], pace: Pace) -
             yield
         for pod in tenants:
             found.setdefault(pod.metadata.uid, pod)
-    subject = situation.subject
-    for claim, _ in subject.reaches if isinstance(subject, Subject) else ():
+    for claim, _ in claims_with_targets(situation):
         if pace.is_due(1 + len(claim.status.reserved_for)):
             yield
         for user in claim.status.reserved_for:

@@ -15,11 +15,14 @@ _CONTAINER: Final[Json] = {"name": "main", "image": "none"}
 
 
 class Holder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A pod that runs before. `shared`: the name of its claim, when others name it too."""
+    """A pod that runs before. `shared`: the name of its claim, when others name it too; `template`: of the template
+    that its claim is made from.
+    """
 
     name: str
     claim: Json | None = None
     shared: str = ""
+    template: str = ""
     priority: int | None = None
     pod: Json = {}
 
@@ -68,7 +71,10 @@ def _pod(name: str, namespace: str, spec: Json) -> Json:
 def _holder(holder: Holder, namespace: str) -> list[Json]:
     found: list[Json] = []
     spec: Json = {}
-    if holder.claim is not None:
+    if holder.claim is not None and holder.template:
+        found.append(_object("ResourceClaimTemplate", holder.template, namespace, {"spec": holder.claim}))
+        spec["resourceClaims"] = [{"name": "c", "resourceClaimTemplateName": holder.template}]
+    elif holder.claim is not None:
         claim = holder.shared or f"of-{holder.name}"
         found.append(_object("ResourceClaim", claim, namespace, holder.claim))
         spec["resourceClaims"] = [{"name": "c", "resourceClaimName": claim}]

@@ -112,8 +112,13 @@ class Scene:
         user = {"resource": "pods", "name": meta["name"], "uid": meta["uid"]}
         for claim, allocation in zip(decision.pending, decision.allocations, strict=True):
             key = claim.metadata.namespace, claim.metadata.name
-            (stored,) = (d for d in self.documents if d["kind"] == "ResourceClaim" and _key(d) == key)
+            if key not in self._claims():
+                self.documents.extend(made for made in self._made() if _key(made) == key)
+            stored = self._claims()[key]
             stored["status"] = {"allocation": to_builtins(allocation), "reservedFor": [user]}
+
+    def _claims(self) -> dict[tuple[str, str], Json]:
+        return {_key(item): item for item in self.documents if item["kind"] == "ResourceClaim"}
 
     def _made(self) -> list[Json]:
         """The claims of pods from templates."""
@@ -122,8 +127,8 @@ class Scene:
         for pod in self.documents:
             for entry, template in _templated(pod):
                 known = templates.get((pod["metadata"]["namespace"], template))
-                if known is not None:
-                    meta = pod["metadata"]
+                meta = pod["metadata"]
+                if known is not None and (meta["namespace"], f"{meta['name']}-{entry}") not in self._claims():
                     owner = {"kind": "Pod", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}
                     name = f"{meta['name']}-{entry}"
                     made = {
@@ -172,7 +177,7 @@ def _templated(document: Json) -> list[tuple[str, str]]:
 
 def apply(documents: list[Json], change: Change) -> None:
     """Make the change to the manifests."""
-    if change.op == "create":
+    if change.kind == "node added":
         _add_node(documents, change)
         return
     document = next(d for d in documents if d["kind"] == change.object and _key(d) == (change.namespace, change.name))
@@ -183,6 +188,11 @@ def apply(documents: list[Json], change: Change) -> None:
         return
     if change.kind == "uncordon":
         apply_to_node(document, unschedulable=change.value)
+    elif change.kind == "claim made again":
+        document.pop("status", None)
+        del document["metadata"]["deletionTimestamp"]
+        document["metadata"]["uid"] += "-again"
+        document |= change.value
     else:
         patch(document, change.op, change.path, change.value)
 
