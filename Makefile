@@ -75,6 +75,14 @@ bench-placement-departures: $(VENV)/dev.stamp ## Measure how full a cluster stay
 bench-placement-replay: $(VENV)/dev.stamp ## A workload end to end on the embedded cluster, first-fit beside fragmentation (TRACE=DIR, BENCH_ARGS=--real: on the real control plane)
 	@$(BIN)/python -m bench.placement.replay $(if $(TRACE),--trace $(TRACE)) $(BENCH_ARGS)
 
+.PHONY: bench-page
+bench-page: $(VENV)/dev.stamp ## Measure the page in Chromium and what its feed costs, with 5,000 nodes of 8 devices; writes docs/performance.md (BENCH_ARGS="--nodes 500")
+	@$(BIN)/python -m bench.page $(BENCH_ARGS)
+
+.PHONY: screenshots
+screenshots: $(VENV)/dev.stamp ## Take the pictures of the page for docs/insight.md, in Chromium
+	@$(BIN)/python -m tests.support.page.screenshots
+
 .PHONY: loadtest
 loadtest: $(VENV)/dev.stamp ## Measure 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes (LOADTEST_ARGS="--users 8")
 	@$(BIN)/python -m loadtest $(LOADTEST_ARGS)

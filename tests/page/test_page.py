@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from tests.support.embedded.manifests import claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow
@@ -117,6 +117,21 @@ async def test_problems_and_room_are_shown(flow: Flow, browser: Browser) -> None
         await expect(shown.page.locator("#problems")).to_contain_text("None")
 
 
+async def test_what_if_says_who_would_fit(flow: Flow, browser: Browser) -> None:
+    await run(flow, "train", count=4, allocationMode="ExactCount")
+    await run(flow, "other", count=4, allocationMode="ExactCount")
+    await wait(flow, "late")
+    async with showing(browser, url(flow)) as shown:
+        await shown.page.locator("#add-like").fill("node-1")
+        await shown.page.get_by_role("button", name="Try it").click()
+        answer = shown.page.locator("#whatif .answer")
+        await expect(answer).to_contain_text("1 pod would fit then")
+        await expect(answer).to_contain_text("default/late node-1-like-1")
+        await shown.page.locator("#add-like").fill("nowhere")
+        await shown.page.get_by_role("button", name="Try it").click()
+        await expect(answer.locator(".problem")).to_contain_text("nowhere")
+
+
 async def test_the_filter_leaves_what_was_asked_for(flow: Flow, browser: Browser) -> None:
     await run(flow, "train")
     async with showing(browser, url(flow)) as shown:
@@ -139,6 +154,81 @@ async def test_the_page_says_when_it_is_not_live_and_comes_back(flow: Flow, brow
         await expect(shown.page.locator("[role=gridcell]")).to_have_count(8)
         await flow.start()
         await expect(live).to_have_text("live")
+
+
+async def test_where_readers_show_a_token_the_page_asks_for_one(flow: Flow, browser: Browser) -> None:
+    assert flow.service is not None
+    await flow.service.stop()
+    await flow.start(insight_authorization=True)
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader", "namespace": "default"}}
+    flow.cluster.store.create(account)
+    path = f"{flow.cluster.url}/api/v1/namespaces/default/serviceaccounts/reader/token"
+    async with aiohttp.ClientSession() as session, session.post(path, json={"spec": {}}) as reply:
+        token = (await reply.json())["status"]["token"]
+    async with showing(browser, url(flow)) as shown:
+        page = shown.page
+        await expect(page.locator("#token-why")).to_contain_text("a bearer token is needed")
+        await page.locator("#token-input").fill("wrong")
+        await page.get_by_role("button", name="Show the devices").click()
+        await expect(page.locator("#token-why")).to_contain_text("does not know this token")
+        await page.locator("#token-input").fill(token)
+        await page.get_by_role("button", name="Show the devices").click()
+        await expect(page.get_by_role("gridcell")).to_have_count(8)
+        await page.reload()
+        await expect(page.get_by_role("gridcell")).to_have_count(8)
+        kept = "[Object.values(sessionStorage), Object.values(localStorage), document.cookie]"
+        assert await page.evaluate(kept) == [[token], [], ""]
+
+
+# --- how much there is of it
+
+MANY = 5_000
+
+
+def large_feed() -> str:
+    """All nodes in one message, as the feed would send them in several."""
+    rows = [[f"gpu-{number}", "free", 0.0, 0, 0, 0, []] for number in range(8)]
+    put: list[dict[str, Any]] = [{"kind": "status", "key": "status", "unknown": "", "complete": True}]
+    for number in range(MANY):
+        names = {"driver": GPU, "pool": f"node-{number}", "node": f"node-{number}"}
+        part = {**names, "devices": rows, "classes": [[GPU]], "counters": [], "problem": ""}
+        put.append({"kind": "devices", "key": f"devices\n{number}", "part": part})
+    return sse(put)
+
+
+def sse(put: Sequence[dict[str, Any]]) -> str:
+    hello = json.dumps({"resumed": False, "now": "2026-01-01T00:00:00Z"})
+    parts = json.dumps({"put": put, "drop": [], "behind": 0})
+    return f"event: hello\ndata: {hello}\n\nevent: parts\ndata: {parts}\n\n"
+
+
+async def test_of_thousands_of_nodes_only_those_that_can_be_seen_are_in_the_document(
+    flow: Flow, browser: Browser
+) -> None:
+    context = await browser.new_context(viewport={"width": 1440, "height": 900})
+    page = await context.new_page()
+    once = iter([large_feed()])
+
+    async def answer(route: Route) -> None:
+        """The stream ends, and is refused from then on."""
+        body = next(once, "")
+        if body:
+            await route.fulfill(body=body, headers={"Content-Type": "text/event-stream"})
+        else:
+            await route.abort()
+
+    await page.route("**/insight/events", answer)
+    await page.goto(url(flow))
+    await expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", str(MANY))
+    most = 40
+    assert 0 < await page.locator("[role=row]").count() < most
+    assert await page.evaluate("measured.work.rows") < most
+    await page.get_by_role("gridcell").first.focus()
+    await page.keyboard.press("Control+End")
+    assert await page.evaluate("document.activeElement.closest('[role=row]').ariaRowIndex") == str(MANY)
+    assert await page.locator("[role=row]").count() < most
+    assert await page.evaluate("measured.work.rows") < 2 * most
+    await context.close()
 
 
 # --- who uses it
@@ -234,9 +324,7 @@ def hostile_feed() -> str:
         {"kind": "room", "key": "room\nc", "name": HOSTILE, "fits": 1, "nodes": 1, "of": 1, "complete": True},
         {"kind": "problems", "key": "problems", "total": 1, "problems": [problem]},
     ]
-    hello = {"resumed": False, "now": "2026-01-01T00:00:00Z"}
-    parts = {"put": put, "drop": [], "behind": 0}
-    return f"event: hello\ndata: {json.dumps(hello)}\n\nevent: parts\ndata: {json.dumps(parts)}\n\n"
+    return sse(put)
 
 
 def hostile_details() -> dict[str, Any]:

@@ -43,6 +43,8 @@ from app.unexpected import unexpected
 
 PERIOD: Final = 0.25
 """Seconds between two looks at the cluster."""
+FIRST: Final = 0.1
+"""Seconds between two times at which readers hear of what one long look has found."""
 LINGER: Final = 20.0
 """Seconds for which the board is kept when the last reader has left: it may come back."""
 MOST_READERS: Final = 32
@@ -128,7 +130,7 @@ class Feed:
         """Between steps everything else goes on; readers hear meanwhile of what has been found."""
         rung = self._clock()
         for _ in steps:
-            if self._clock() - rung >= PERIOD:
+            if self._clock() - rung >= FIRST:
                 rung = self._clock()
                 self.board.ring()
             await asyncio.sleep(0)

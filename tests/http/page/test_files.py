@@ -51,6 +51,11 @@ def test_every_import_is_a_file_of_the_page() -> None:
     assert SCRIPTS.keys() - imported == {"main.js"}, "a module that nobody imports"
 
 
+def test_every_module_is_asked_for_at_once() -> None:
+    preloaded = re.findall(r'rel="modulepreload" href="page/([^"]+)"', TEXTS["index.html"])
+    assert sorted([*preloaded, "main.js"]) == sorted(SCRIPTS)
+
+
 def test_a_browser_may_load_nothing_but_these_files_and_send_nothing_elsewhere() -> None:
     policy = dict(rule.split(" ", 1) for rule in HEADERS["Content-Security-Policy"].split("; "))
     assert policy == {

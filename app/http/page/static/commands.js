@@ -24,8 +24,9 @@ export function copyable(text, what = "Copy the command") {
     }
     setTimeout(() => (button.textContent = "Copy"), 1500);
   });
-  const code = element("code", {}, text);
-  return element("div", { class: "command" }, element("pre", { tabIndex: 0, "aria-label": "Command" }, code), button);
+  const words = text.includes("\n") ? [text] : text.split(" ").flatMap((word, place) => [place ? " " : "", element("span", { class: "word" }, word)]);
+  const code = element("code", {}, ...words);
+  return element("div", { class: "command" }, element("pre", {}, code), button);
 }
 
 /** @param {string} claim namespace/name */

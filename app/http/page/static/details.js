@@ -68,7 +68,7 @@ export class Details {
 function describe(found) {
   const { device } = found;
   return [
-    element("p", { class: "state" }, element("span", { class: `cell swatch ${device.state}`, "aria-hidden": "true" }), element("b", {}, device.state), `: ${MEANING[/** @type {"used"} */ (device.state)]}`),
+    element("p", { class: "state" }, element("span", { class: `cell swatch ${device.state}`, "aria-hidden": "true" }), element("span", {}, element("b", {}, device.state), `: ${MEANING[/** @type {"used"} */ (device.state)]}`)),
     device.problem && element("p", { class: "problem" }, device.problem),
     facts([["Node", device.node || found.nodes], ["Driver", device.driver], ["Pool", device.pool], ["Slice", found.slice], ["Classes", (device.classes ?? []).join(", ") || "none"]]),
     ...holders(device.holders ?? []),

@@ -132,7 +132,9 @@ export class Grid {
       "div",
       { class: "head", role: "rowheader", "aria-colindex": 1 },
       element("span", { class: "name", title: row.name }, row.name),
-      element("span", { class: "meta" }, row.single ? meta : `${meta} · for several nodes`, cordoned && element("span", { class: "tag" }, "cordoned")),
+      element("span", { class: "meta" }, meta,
+        !row.single && element("span", { class: "tag", title: "a pool whose devices are no single node's own" }, "pool"),
+        cordoned && element("span", { class: "tag" }, "cordoned")),
       row.counters.length > 0 &&
         element("span", { class: "counters" }, ...row.counters.slice(0, 2).map((counter) =>
           element("span", { class: "counter", title: `${counter.name}: ${counter.used} of ${counter.of} taken` },

@@ -12,6 +12,7 @@ import { Pods } from "./pods.js";
 import { showProblems } from "./problems.js";
 import { signIn } from "./session.js";
 import { theme } from "./theme.js";
+import { WhatIf } from "./whatif.js";
 
 let model = new Model();
 /** What a new connection tells from the beginning; it takes the place of the model when it has told everything. */
@@ -41,7 +42,9 @@ const filter = byId("filter");
 const sort = byId("sort");
 
 /** Numbers that tests and measurements read. */
-const measured = { messages: 0, frames: 0, lastFrame: 0, work };
+const measured = { messages: 0, parts: 0, frames: 0, updates: 0, lastFrame: 0, longestFrame: 0, lastUpdate: 0, work };
+/** When the first message came that is not shown yet; 0: all are. */
+let heard = 0;
 Object.assign(globalThis, { measured });
 
 function schedule() {
@@ -53,6 +56,11 @@ function schedule() {
     show();
     measured.frames += 1;
     measured.lastFrame = performance.now() - started;
+    measured.longestFrame = Math.max(measured.longestFrame, measured.lastFrame);
+    const since = heard;
+    heard = 0;
+    // A task after the frame: by then it has been drawn.
+    if (since) setTimeout(() => { measured.lastUpdate = performance.now() - since; measured.updates += 1; });
   });
 }
 
@@ -90,11 +98,19 @@ function show() {
 /** @param {number} rows */
 function tell(rows) {
   const all = model.rows.size;
-  byId("shown").textContent = rows === all ? counted(all, "node") : `${rows.toLocaleString("en")} of ${counted(all, "node")}`;
+  const counting = known && !model.status.complete && !model.status.unknown;
+  byId("shown").textContent = (rows === all ? everything() : `${rows.toLocaleString("en")} of ${counted(all, "row")}`) + (counting ? " so far …" : "");
   const empty = byId("empty");
   empty.hidden = rows > 0;
   byId("scroller").hidden = rows === 0;
   empty.textContent = all ? "No device matches the filter." : known && model.status.complete ? "No devices: no driver has published a ResourceSlice." : "Counting devices …";
+}
+
+/** Rows of nodes, and of pools that no single node has. */
+function everything() {
+  const nodes = model.singles;
+  const pools = model.rows.size - nodes;
+  return counted(nodes, "node") + (pools ? `, ${counted(pools, "pool")}` : "");
 }
 
 function status() {
@@ -117,6 +133,7 @@ setInterval(() => pods.show(model, Date.now() + skew), 5000);
 setInterval(() => void details.refresh(), 5000);
 
 theme();
+new WhatIf();
 again();
 void follow({
   hello(resumed, now) {
@@ -124,7 +141,9 @@ void follow({
     coming = resumed ? null : known ? new Model() : model;
   },
   parts(put, drop, behind) {
+    heard ||= performance.now();
     measured.messages += 1;
+    measured.parts += put.length + drop.length;
     const target = coming ?? model;
     for (const part of put) target.put(part);
     for (const key of drop) target.drop(key);

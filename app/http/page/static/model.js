@@ -46,7 +46,8 @@ export class Model {
     this.counts = none();
     this.devices = 0;
     this.fill = 0;
-    this.most = 1;
+    /** Rows that are nodes. */
+    this.singles = 0;
     /** @type {Map<string, any>} by UID */
     this.pods = new Map();
     /** @type {Map<string, any>} by UID */
@@ -120,6 +121,7 @@ export class Model {
       };
       this.rows.set(id, row);
       this.membership += 1;
+      if (row.single) this.singles += 1;
     }
     row.parts.set(key, part);
     this.rowOf.set(key, id);
@@ -135,6 +137,7 @@ export class Model {
     this.recount(row);
     if (!row.parts.size) {
       this.rows.delete(row.id);
+      if (row.single) this.singles -= 1;
       this.membership += 1;
     }
   }
@@ -151,7 +154,6 @@ export class Model {
       row.counts[device.state] += 1;
       row.fill += device.fill;
     }
-    this.most = Math.max(this.most, row.devices.length);
     this.add(row, 1);
     this.dirty.add(row.id);
   }

@@ -47,7 +47,8 @@ export class Overview {
       button.setAttribute("aria-pressed", String(filter.includes(`state:${state}`)));
       item.hidden = !number && !["used", "free"].includes(state);
     }
-    const taken = Math.round(model.fill / all);
+    const percent = model.fill / all;
+    const taken = percent > 0 && percent < 1 ? "< 1" : percent > 99 && percent < 100 ? "> 99" : Math.round(percent);
     this.whole.setAttribute("aria-label", `${STATES.filter((state) => model.counts[state]).map((state) => `${model.counts[state]} ${state}`).join(", ") || "no devices"}`);
     const nodes = model.nodes.count;
     fill(

@@ -1,0 +1,103 @@
+"""Pictures of the page for docs/insight.md: light and dark, wide and narrow, of the demo's cluster with pods that wait.
+
+`make screenshots` writes them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from playwright.async_api import Page
+
+from app.demo.show import selector_problem
+from app.embedded.cluster import EmbeddedCluster
+from tests.support.embedded.manifests import claim_manifest, pod_manifest
+from tests.support.flows.flow import Flow
+from tests.support.page.browser import Scheme, browsing, chromium, showing
+from tests.support.patience import until
+
+FOLDER = Path(__file__).parents[3] / "docs" / "pictures"
+MOST_BYTES = 200_000
+
+
+class Picture(NamedTuple):
+    """`details`: of a device that a claim has, opened."""
+
+    name: str
+    width: int
+    height: int
+    scheme: Scheme
+    details: bool = False
+
+
+PICTURES = (
+    Picture("page-light", 1440, 940, "light"),
+    Picture("page-dark", 1440, 940, "dark", details=True),
+    Picture("page-narrow-light", 390, 1300, "light"),
+    Picture("page-narrow-dark", 390, 844, "dark", details=True),
+)
+
+
+async def main() -> int:
+    """The exit status: 1 when there is no browser, or a picture became too large."""
+    if not chromium():
+        sys.stderr.write("no Chromium on this machine: apt-get install chromium, or name one in CHROMIUM\n")
+        return 1
+    FOLDER.mkdir(exist_ok=True)
+    async with EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1, check_cel=selector_problem) as cluster:
+        flow = Flow(cluster)
+        service = await flow.start(preemption="on")
+        try:
+            await flow.schedule()
+            await _populate(flow)
+            async with browsing() as browser:
+                for picture in PICTURES:
+                    async with showing(
+                        browser,
+                        f"{service.insight_url}/",
+                        width=picture.width,
+                        height=picture.height,
+                        scheme=picture.scheme,
+                    ) as shown:
+                        await _pose(shown.page, picture)
+        finally:
+            await flow.stop()
+    return int(any((FOLDER / f"{picture.name}.png").stat().st_size > MOST_BYTES for picture in PICTURES))
+
+
+async def _populate(flow: Flow) -> None:
+    """The samples of the demo, some more pods, one that asks for too much, and a device that is out of service."""
+    await flow.cluster.apply_samples()
+    for name, count in (("trainer", 4), ("finetune", 2), ("greedy", 9)):
+        claim = claim_manifest(name, namespace="default", allocationMode="ExactCount", count=count)
+        await flow.cluster.apply([claim, pod_manifest(name, claims={"gpu": name})])
+    await until(lambda: flow.cluster.running("default", "trainer", "finetune"), "the pods of the picture")
+    await until(lambda: _waits(flow, "dra-samples", "unschedulable") and _waits(flow, "default", "greedy"), "who waits")
+    await until(flow.cluster.settled, "a settled cluster")
+    free = next(item for item in flow.cluster.store.list("resourceslices") if item["spec"]["nodeName"] == "node-3")
+    tainted = copy.deepcopy(free)
+    tainted["spec"]["devices"][7]["taints"] = [{"key": "maintenance", "value": "fan", "effect": "NoSchedule"}]
+    flow.cluster.store.update(tainted)
+
+
+def _waits(flow: Flow, namespace: str, name: str) -> bool:
+    return bool(flow.reason(namespace, name)[0])
+
+
+async def _pose(page: Page, picture: Picture) -> None:
+    """Wait until everything is told, and take the picture."""
+    await page.locator(".cell.tainted[role=gridcell]").wait_for()
+    await page.locator(".rooms li").first.wait_for()
+    await page.get_by_text("Finding out why").first.wait_for(state="hidden")
+    if picture.details:
+        await page.locator(".cell.used[role=gridcell]").nth(3).click()
+        await page.locator("#details .holders").wait_for()
+    await page.screenshot(path=FOLDER / f"{picture.name}.png")
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
