@@ -24,7 +24,7 @@ def drafts(source: str, namespace: str) -> list[Draft]:
     pods: list[Pod] = []
     claims: dict[str, ResourceClaim] = {}
     templates: dict[str, ResourceClaimSpec] = {}
-    for document in _objects(text_of(source)):
+    for document in objects(text_of(source)):
         meta = document.get("metadata") or {}
         name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
         kind = document.get("kind")
@@ -46,7 +46,7 @@ def text_of(source: str) -> str:
     return sys.stdin.read() if source == "-" else Path(source).read_text()
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
+def objects(text: str) -> Iterator[dict[str, Any]]:
     """Several documents, and lists of objects, are fine."""
     for document in yaml.safe_load_all(text):
         if isinstance(document, dict) and isinstance(document.get("items"), list):

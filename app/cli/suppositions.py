@@ -12,6 +12,7 @@ from app.cli.drafts import drafts
 from app.cli.options import Form
 from app.cli.source import Source
 from app.cli.statuses import NO, YES
+from app.cli.supposed import supposed, toleration
 from app.scheduling.whatif.asking import what_if
 from app.scheduling.whatif.changes import Changes
 
@@ -24,6 +25,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     added: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     drained: tuple[str, ...] = ()
+    supposed: tuple[str, ...] = ()
+    """Files."""
+    tolerations: tuple[str, ...] = ()
     namespace: str = ""
     output: Form = "text"
     scheduler_names: str = ""
@@ -38,12 +42,16 @@ async def answer(question: Question) -> int:
     with judging():
         drawn = drafts(question.filename, namespace) if question.filename else None
         added = tuple(map(added_node, question.added))
+        objects = tuple(item for file in question.supposed for item in supposed(file, namespace))
+        tolerations = tuple(map(toleration, question.tolerations))
 
     def answering(snapshot: Snapshot) -> Answer:
         with judging():
             asked = [known(snapshot, question.pod, namespace)] if question.pod else drawn
             gone = tuple(known(snapshot, name, namespace).pod.metadata.key for name in question.without)
-            changes = Changes(added=added, without=gone, drained=question.drained)
+            changes = Changes(
+                added=added, without=gone, drained=question.drained, objects=objects, tolerations=tolerations
+            )
             found = what_if(snapshot.view(schedulers=schedulers), changes, asked)
         status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
         return answered(found, question.output, found.text, status)

@@ -37,11 +37,24 @@ def whatif(
         list[str] | None,
         typer.Option("--drain", help="as if this node were drained; may be repeated", autocompletion=names.nodes),
     ] = None,
+    supposed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with", metavar="FILE", help="as if slices, classes and claims of this file were there; may be repeated"
+        ),
+    ] = None,
+    toleration: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--toleration", metavar="KEY[=VALUE][:EFFECT]",
+            help="as if pods and their claims tolerated this taint; may be repeated",
+        ),
+    ] = None,
     namespace: options.PodNamespace = "",
     output: options.Output = "text",
     scheduler_names: options.SchedulerNames = "",
 ) -> None:  # fmt: skip
-    """Who would fit, and who no more, with other nodes or without some pods?
+    """Who would fit, and who no more, with other nodes or devices, or without some pods?
 
     Changes nothing. Pods are placed one after the other: those that would lose their node, then the one that is named,
     or all that wait.
@@ -58,6 +71,8 @@ def whatif(
         added=tuple(add_node or ()),
         without=tuple(without_pod or ()),
         drained=tuple(drain or ()),
+        supposed=tuple(supposed or ()),
+        tolerations=tuple(toleration or ()),
         namespace=namespace,
         output=output,
         scheduler_names=scheduler_names,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from app.api.core import Toleration
 from app.cli.source import Source
 from app.cli.statuses import FAILED, NO, YES
+from app.cli.supposed import toleration
 from app.cli.suppositions import Question, added_node, answer
 from tests.support.service.world import World
 
@@ -69,3 +72,78 @@ def test_nodes_that_are_added_are_read(text: str, found: tuple[str, int]) -> Non
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="it has to be like=NODE,count=N"):
         added_node(text)
+
+
+# --- objects and tolerations
+
+
+SLICE = """
+apiVersion: resource.k8s.io/v1beta2
+kind: ResourceSlice
+metadata: {name: more}
+spec:
+  driver: gpu.example.com
+  nodeName: %s
+  pool: {name: more, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: gpu-0
+    attributes: {model: {string: A}}
+"""
+
+
+async def test_slices_of_a_file_are_supposed(
+    world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "slices.yaml"
+    file.write_text(SLICE % world.nodes[1])
+    assert await answer(Question(pod="three", supposed=(str(file),), source=source)) == YES
+    assert capsys.readouterr().out == f"1 pod would fit then:\n  default/three: {world.nodes[1]}\n"
+
+
+async def test_a_taint_that_is_tolerated_keeps_nobody_away(
+    world: World, source: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in world.nodes:
+        node = world.stored("nodes", name, "")
+        node["spec"] = {"taints": [{"key": "lab", "value": "ml", "effect": "NoSchedule"}]}
+        world.store.update(node)
+    assert await answer(Question(pod="two", source=source)) == NO
+    assert await answer(Question(pod="two", tolerations=("lab=ml:NoSchedule",), source=source)) == YES
+    assert "1 pod would fit then:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: Secret\napiVersion: v1", "v1 Secret cannot be supposed: give objects of kind ResourceSlice"),
+        ("", "there is no object of kind ResourceSlice"),
+        ("kind: DeviceClass\napiVersion: resource.k8s.io/v9", "resource.k8s.io/v9 DeviceClass cannot be supposed"),
+    ],
+)
+async def test_a_file_with_anything_else_is_refused(
+    source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, problem: str
+) -> None:
+    file = tmp_path / "objects.yaml"
+    file.write_text(text)
+    assert await answer(Question(supposed=(str(file),), source=source)) == FAILED
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("key", Toleration("key", "Exists")),
+        ("key:NoExecute", Toleration("key", "Exists", "", "NoExecute")),
+        ("example.com/key=a:NoSchedule", Toleration("example.com/key", "Equal", "a", "NoSchedule")),
+        ("key=", Toleration("key", "Equal", "")),
+        ("*", Toleration("", "Exists")),
+    ],
+)
+def test_tolerations_are_read(text: str, found: Toleration) -> None:
+    assert toleration(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "a b", "=v", "k=v=w", "k:", "k:No Schedule"])
+def test_what_is_no_toleration_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="it has to be KEY"):
+        toleration(text)

@@ -168,10 +168,10 @@ def object_of(kind: str, **more: Any) -> Json:
         (
             {"addNodes": [{"like": "a", "count": 10**9}]},
             400,
-            "addNodes[0].count: Expected `float` <= 100.0: give a list",
+            "addNodes[0].count: Expected `int` <= 100: give a list",
         ),
         (b'{"addNodes": [{"like": "a", "count": 1' + b"0" * 5000 + b"}]}", 400, "addNodes[0].count: "),
-        ({"addNodes": [{"like": "a", "count": True}]}, 400, "addNodes[0].count: Expected `float`, got `bool`"),
+        ({"addNodes": [{"like": "a", "count": True}]}, 400, "addNodes[0].count: Expected `int`, got `bool`"),
         ({"addNodes": [{"count": 1}]}, 400, "addNodes[0]: Object missing required field `like`"),
         ({"addNodes": [{"like": "a", "count": 60}] * 2}, 400, "addNodes: 120 nodes: 1 to 100 can be added"),
         (

@@ -270,6 +270,7 @@ def _refuse_twins(asked: Sequence[Draft]) -> None:
 def _mistake(field: str, problem: str) -> Unusable:
     """`problem` may end with the place in the JSON."""
     what, _, path = problem.partition(" - at `$")
+    what = what.replace("`float`", "`int`").removesuffix(".0")  # `count` is the only one, and has to be whole
     whole = f"{field}{path.rstrip('`')}".lstrip(".")
     first = re.match(r"\w*", whole)
     remedy = _REMEDIES.get(first.group() if first else "", _ELSEWHERE)
