@@ -1,5 +1,8 @@
 """Why pods wait, told on the pods: each that was refused is diagnosed after a while, and an event says what was found.
 
+Pods that kube-scheduler keeps from all nodes before it asks the service are diagnosed as well, when they use devices or
+extended resources, and their scheduler is one that is known to ask.
+
 Promises: nothing of it is in the way of a verb. One pod is diagnosed at a time, the longest untold first, in steps
 between which everything else goes on, and for a small share of the time only. An event is written when what it says
 changes, not at every attempt, and at most once in `AGAIN` seconds per pod unless the rule is another one.
@@ -15,7 +18,7 @@ from typing import Final
 import msgspec
 from cachetools import LRUCache
 
-from app.api.core import Pod
+from app.api.core import Container, Pod
 from app.api.resource import ResourceClaim
 from app.scheduling.diagnosis.diagnose import diagnosing
 from app.scheduling.diagnosis.note import Note, note_of
@@ -30,6 +33,8 @@ REMEMBERED: Final = 20_000
 _SHARE: Final = 20
 """The pause is at least so many times as long as the last diagnosis took."""
 
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+
 Report = Callable[[Pod | ResourceClaim, str, str], object]
 """(what it is about, reason, note)"""
 
@@ -43,6 +48,7 @@ class _Told(msgspec.Struct):
     rule: BindingRule = ""
     note: Note | None = None
     at: float = -AGAIN
+    looked: float = -AGAIN
 
 
 class Diagnoses:
@@ -74,7 +80,7 @@ class Diagnoses:
 
     async def look(self) -> Diagnosis | None:
         """Diagnose the pod that is next, and tell what is new. None when no pod is."""
-        refused = dict(self._refused())
+        refused = self._waiting()
         due = [uid for uid, generation in refused.items() if self._is_due(uid, generation)]
         pods = [pod for uid in due if (pod := self._view.pods.get(uid)) is not None and not pod.spec.node_name]
         if not pods:
@@ -96,18 +102,35 @@ class Diagnoses:
         told = self._told.get(uid)
         return told.found if told is not None else ""
 
+    def _waiting(self) -> dict[str, int]:
+        """By UID the pods that wait, with something that is another one when they were refused again."""
+        kept = {pod.metadata.uid: hash(told) for pod in self._view.pods if (told := self._kept_away(pod))}
+        return kept | dict(self._refused())
+
+    def _kept_away(self, pod: Pod) -> str:
+        """What kube-scheduler says of a pod that is none of others; empty for most."""
+        if pod.spec.node_name or pod.finished or pod.metadata.deletion_timestamp:
+            return ""
+        if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) not in self._view.limits.scheduler_names:
+            return ""
+        if not pod.spec.resource_claims and not any(map(_asks_for_extended, pod.spec.containers)):
+            return ""
+        found = (item for item in pod.status.conditions if item.type == "PodScheduled" and item.status == "False")
+        return next((item.message for item in found if item.reason == "Unschedulable"), "")
+
     def _is_due(self, uid: str, generation: int) -> bool:
         told = self._told.get(uid)
         return told is None or told.generation != generation
 
     def _last(self, uid: str) -> float:
         told = self._told.get(uid)
-        return told.at if told is not None else -AGAIN
+        return told.looked if told is not None else -AGAIN
 
     def _tell(self, pod: Pod, found: Diagnosis, generation: int) -> None:
         uid, now, note = pod.metadata.uid, self._clock(), note_of(found)
         told = self._told.get(uid) or _Told(generation)
         told.generation, told.found = generation, found.rule
+        told.looked = now
         self._told[uid] = told
         if note is None or note == told.note or (found.rule == told.rule and now - told.at < AGAIN):
             return
@@ -117,3 +140,8 @@ class Diagnoses:
         claim = self._view.ledger.get(namespace, name) if note.claim else None
         if claim is not None:
             self._report(claim, note.reason, note.text)
+
+
+def _asks_for_extended(container: Container) -> bool:
+    """Whether the container asks for a resource that devices may stand behind."""
+    return any("/" in name for name in container.resources.requests)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
+import msgspec
 import pytest
 
 from app.api.core import Pod
+from app.api.meta import Condition
 from app.api.resource import ResourceClaim
 from app.scheduling.diagnosis.note import LONGEST
+from app.scheduling.limits import Limits
 from app.service.diagnoses import AGAIN, Diagnoses
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
@@ -88,3 +92,78 @@ async def test_a_pod_that_is_gone_meanwhile_is_told_nothing(world: World, servic
     await world.settle()
     assert await told.diagnoses.look() is None
     assert told.events == []
+
+
+def kept_away(name: str, *claims: str, message: str = "0/2 nodes are available", **spec: Any) -> Pod:
+    """A pod that kube-scheduler did not ask about."""
+    pod = make_pod(name, *claims, **spec)
+    condition = Condition("PodScheduled", "False", "Unschedulable", message)
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=(condition,)))
+
+
+@pytest.fixture
+async def serving(world: World) -> AsyncIterator[Service]:
+    """A service that knows which schedulers call it."""
+    world.add(make_class(), make_node("n1", cpu="4"), make_slice("n1", ["a", "b"]))
+    made = world.service(limits=Limits(scheduler_names=frozenset({"dra-scheduler"})))
+    await world.settle()
+    yield made
+
+
+async def test_a_pod_that_kube_scheduler_did_not_ask_about_is_told_as_well(world: World, serving: Service) -> None:
+    needs = [{"name": "c", "resources": {"requests": {"cpu": "100"}}}]
+    world.add(make_claim("c"), kept_away("p", "c", containers=needs))
+    await world.settle()
+    told = Told(serving)
+    await told.diagnoses.look()
+    note = "devices fit on 1 node, but cpu: 100 asked for, 4 free; cpu <= 4 fits 1 node"
+    assert told.events == [("Pod p", "NodesUnavailable", note)]
+    assert await told.diagnoses.look() is None
+
+
+async def test_a_resource_that_nobody_offers_is_told(world: World, serving: Service) -> None:
+    asked = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    world.add(kept_away("p", containers=[{"name": "c", "resources": asked}]))
+    await world.settle()
+    told = Told(serving)
+    await told.diagnoses.look()
+    nothing = "nothing offers nvidia.com/gpu: neither the node nor a device class"
+    assert told.events == [("Pod p", "NodesUnavailable", nothing)]
+
+
+@pytest.mark.parametrize("spec", [{"schedulerName": "other"}, {"containers": [{"name": "c"}]}])
+async def test_pods_of_others_and_pods_without_devices_are_told_nothing(
+    world: World, serving: Service, spec: dict[str, Any]
+) -> None:
+    claims = ["c"] if "schedulerName" in spec else []
+    world.add(make_claim("c", count=9), kept_away("p", *claims, **spec))
+    await world.settle()
+    told = Told(serving)
+    assert await told.diagnoses.look() is None
+    assert told.events == []
+
+
+async def test_of_a_thousand_pods_that_wait_one_is_told_at_a_time_and_each_once(world: World, serving: Service) -> None:
+    world.add(make_claim("c", count=9), *(kept_away(f"p{number}", "c") for number in range(1_000)))
+    await world.settle()
+    told = Told(serving)
+    for looks in range(1, 51):
+        assert await told.diagnoses.look() is not None
+        assert len(told.events) <= 2 * looks, "a pod, and the claim to blame"
+    pods = [about for about, _, _ in told.events if about.startswith("Pod")]
+    assert len(set(pods)) == len(pods) == 50
+
+
+async def test_the_pod_that_was_not_looked_at_for_longest_is_next(world: World, serving: Service) -> None:
+    """One that there is nothing to tell about and that is refused again and again does not keep the others waiting."""
+    world.add(make_claim("c", count=9))
+    told, found = Told(serving), list[str]()
+    for number in range(3):
+        told.now += 1
+        world.add(kept_away("gated", "c", message=f"refusal {number}", schedulingGates=[{"name": "g"}]))
+        world.add(*(kept_away(name, "c") for name in ("p", "q") if not number))
+        await world.settle()
+        diagnosis = await told.diagnoses.look()
+        assert diagnosis is not None
+        found.append(diagnosis.pod)
+    assert sorted(found) == ["default/gated", "default/p", "default/q"]
