@@ -143,18 +143,23 @@ class Arena:
 
     # --- the contestants
 
+    def contestant(self, ours: bool, percent: int = 0) -> contextlib.AbstractAsyncContextManager[dict[str, int]]:
+        """One of the two; `percent` of the nodes are looked at by theirs, offered by ours; 0: as they are shipped."""
+        return self.ours(offered=percent) if ours else self.in_tree(percent)
+
     @contextlib.asynccontextmanager
-    async def in_tree(self) -> AsyncIterator[dict[str, int]]:
+    async def in_tree(self, percent: int = 0) -> AsyncIterator[dict[str, int]]:
         """The stock kube-scheduler. Gives the processes that take part, by name."""
-        with self._scheduler("in-tree", {"clientConnection": CLIENT}) as pid:
+        looks = {"percentageOfNodesToScore": percent} if percent else {}
+        with self._scheduler("in-tree", {"clientConnection": CLIENT, **looks}) as pid:
             yield self.processes({"scheduler": pid})
 
     @contextlib.asynccontextmanager
-    async def ours(self, weight: int = 0) -> AsyncIterator[dict[str, int]]:
+    async def ours(self, weight: int = 0, offered: int = 0) -> AsyncIterator[dict[str, int]]:
         """The shipped configuration of a second kube-scheduler, perhaps with another `weight` of our scores, and the
-        service as a process of its own.
+        service as a process of its own, which offers so many per cent of the nodes that fit; 0: as it is shipped.
         """
-        url, process = self._start_service()
+        url, process = self._start_service(offered)
         try:
             await asyncio.to_thread(_until_ready, url, process)
             config = yaml.safe_load((ROOT / "scheduler_config" / "secondary-scheduler.yaml").read_text())
@@ -202,11 +207,11 @@ class Arena:
         finally:
             self.plane.stop_component(name)
 
-    def _start_service(self) -> tuple[str, subprocess.Popen[bytes]]:
+    def _start_service(self, offered: int) -> tuple[str, subprocess.Popen[bytes]]:
         kubeconfig = self.plane.service_account_kubeconfig("dra-system", "dra-extender")
         address = f"127.0.0.1:{free_port()}"
         command = [sys.executable, "-m", "app.cli", "serve", "--listen", address, "--kubeconfig", str(kubeconfig)]
-        command += ["--offered-percent", shipped_environment()["DRA_EXTENDER_OFFERED_PERCENT"]]
+        command += ["--offered-percent", str(offered or shipped_environment()["DRA_EXTENDER_OFFERED_PERCENT"])]
         if self.profile is not None:
             command[1:1] = ["-m", "cProfile", "-o", str(self.profile)]
         with (self.plane.directory / "logs" / "extender.log").open("ab") as log:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from pstats import Stats
 from typing import Any
@@ -27,11 +27,16 @@ from rich.table import Table
 from app.plurals import counted
 from app.service import logs
 from app.version import VERSION
+from bench import steady
 from bench.arena import CLAIMS, CLASS, DEVICES, DRIVER, PCIE_ROOT, PODS, Arena, cpu_seconds
+from bench.bindings import claim, pod, watched
 from bench.document import write_section
 from bench.machine import described
+from bench.steady import Pace, SteadyRow
 
 RESULTS = Path(__file__).with_name("cluster.json")
+POD_COUNT = 600
+"""Per round."""
 LONGEST = 90.0
 """Seconds after which a round ends."""
 IN_TREE, OURS = "in-tree", "ours"
@@ -41,10 +46,11 @@ per node, one claim per pod. All pods and claims exist before the scheduler star
 to the last; a round ends after {longest:.0f} s, and the table names the pods left unbound. The two take turns, and
 only one of them runs at a time. Both schedulers have the same client limits (qps and burst 5,000). The in-tree
 scheduler runs with its defaults, so it looks at a part of the nodes per pod (`percentageOfNodesToScore`: 46 % of
-500, 10 % of 5,000). Ours runs with the shipped `scheduler_config/secondary-scheduler.yaml`, which looks at all of
-them, and with the `--offered-percent 0` of the shipped Deployment: of the nodes that fit, it offers as many as the
-in-tree scheduler looks for. Writes: requests that change something other than events and leases, per pod. CPU:
-milliseconds per pod, summed over all cores.
+500, 10 % of 5,000), but in the rows where all nodes are looked at (100 for both). Ours runs with the shipped
+`scheduler_config/secondary-scheduler.yaml`, which looks at all of them, and with the `--offered-percent 0` of the
+shipped Deployment: of the nodes that fit, it offers as many as the in-tree scheduler looks for. Writes: requests that
+change something other than events and leases, per pod. CPU: milliseconds per pod, summed over all cores. In brackets:
+the slowest and the fastest round.
 """
 
 
@@ -55,6 +61,12 @@ class Shape(msgspec.Struct, frozen=True):
     nodes: int
     pods: int
     spec: dict[str, Any]
+    percent: int = 0
+    """percentageOfNodesToScore of the in-tree scheduler, and --offered-percent of ours; 0: as both are shipped."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, all nodes looked at" if self.percent == 100 else self.name
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -102,10 +114,11 @@ def shapes() -> list[Shape]:
     alternatives = [{"name": "best", **_exactly("B200")}, {"name": "good", **_exactly("H100")}]
     prioritized = {"requests": [{"name": "r", "firstAvailable": alternatives}]}
     return [
-        Shape("one device", 500, 300, one),
-        Shape("matched pair", 500, 300, pair),
-        Shape("prioritized list", 500, 300, prioritized),
-        Shape("one device", 5_000, 150, one),
+        Shape("one device", 500, POD_COUNT, one),
+        Shape("matched pair", 500, POD_COUNT, pair),
+        Shape("prioritized list", 500, POD_COUNT, prioritized),
+        *(Shape("one device", 5_000, POD_COUNT, one, percent) for percent in (0, 100)),
+        *(Shape("matched pair", 5_000, POD_COUNT, pair, percent) for percent in (0, 100)),
     ]
 
 
@@ -115,100 +128,26 @@ def shapes() -> list[Shape]:
 async def play(arena: Arena, shape: Shape, side: str, number: int) -> Round:
     """One round of one contestant; leaves the cluster as it was."""
     names = [f"{side}-{number}-{index}" for index in range(shape.pods)]
-    await arena.create(CLAIMS, (_claim(name, shape.spec) for name in names))
-    await arena.create(PODS, map(_pod, names))
+    await arena.create(CLAIMS, (claim(name, shape.spec) for name in names))
+    await arena.create(PODS, map(pod, names))
     before = await arena.writes()
-    bindings = Bindings(arena, len(names))
-    watching = asyncio.create_task(bindings.watch())
-    try:
-        async with arena.in_tree() if side == IN_TREE else arena.ours() as processes:
-            await bindings.first(LONGEST)
-            started = cpu_seconds(processes)
-            await bindings.last(LONGEST)
-            used = {name: seconds - started[name] for name, seconds in cpu_seconds(processes).items()}
-            writes = await arena.writes() - before
-    finally:
-        watching.cancel()
-        await asyncio.gather(watching, return_exceptions=True)
+    async with watched(arena, len(names)) as bindings, arena.contestant(side == OURS, shape.percent) as processes:
+        await bindings.first(LONGEST)
+        started = cpu_seconds(processes)
+        await bindings.last(LONGEST)
+        used = {name: seconds - started[name] for name, seconds in cpu_seconds(processes).items()}
+        writes = await arena.writes() - before
     twice = await devices_held_twice(arena)
     await arena.clear(names)
     return Round(len(names), len(bindings.times), bindings.seconds, writes, twice, used)
-
-
-def _claim(name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"devices": spec}}
-
-
-def _pod(name: str) -> dict[str, Any]:
-    container = {"name": "main", "image": "none", "resources": {"claims": [{"name": "devices"}]}}
-    spec = {"containers": [container], "resourceClaims": [{"name": "devices", "resourceClaimName": name}]}
-    return {"metadata": {"name": name}, "spec": spec | {"terminationGracePeriodSeconds": 0}}
-
-
-class _Meta(msgspec.Struct, frozen=True):
-    name: str = ""
-
-
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    node_name: str = ""
-
-
-class _Pod(msgspec.Struct, frozen=True):
-    metadata: _Meta = _Meta()
-    spec: _Spec = _Spec()
-
-
-class _Event(msgspec.Struct, frozen=True):
-    object: _Pod = _Pod()
-
-
-class Bindings:
-    """When each pod was seen bound, by a watch."""
-
-    def __init__(self, arena: Arena, expected: int) -> None:
-        self.times: dict[str, float] = {}
-        self._arena = arena
-        self._expected = expected
-        self._begun, self._ended = asyncio.Event(), asyncio.Event()
-
-    async def watch(self) -> None:
-        """Until cancelled."""
-        decoder = msgspec.json.Decoder(_Event)
-        async for line in self._arena.client.stream(PODS, {"watch": "1"}):
-            pod = decoder.decode(line).object
-            if pod.spec.node_name and pod.metadata.name not in self.times:
-                self.times[pod.metadata.name] = time.perf_counter()
-                self._begun.set()
-                if len(self.times) == self._expected:
-                    self._ended.set()
-
-    async def first(self, seconds: float) -> None:
-        await _within(self._begun, seconds)
-
-    async def last(self, seconds: float) -> None:
-        await _within(self._ended, seconds)
-
-    @property
-    def seconds(self) -> float:
-        """From the first to the last."""
-        return max(self.times.values(), default=0.0) - min(self.times.values(), default=0.0)
-
-
-async def _within(event: asyncio.Event, seconds: float) -> None:
-    """Wait for it, at most so long."""
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
 
 
 async def devices_held_twice(arena: Arena) -> int:
     """Devices that are in more than one claim."""
     claims = msgspec.json.decode(await arena.client.get(CLAIMS))["items"]
     held: Counter[tuple[str, str, str]] = Counter()
-    for claim in claims:
-        results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+    for stored in claims:
+        results = stored.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
         held.update({(result["driver"], result["pool"], result["device"]) for result in results})
     return sum(1 for count in held.values() if count > 1)
 
@@ -216,31 +155,50 @@ async def devices_held_twice(arena: Arena) -> int:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-async def measure(chosen: list[Shape], rounds: int, console: Console) -> list[Row]:
+async def measure(
+    chosen: list[Shape], paces: list[Pace], rounds: int, console: Console
+) -> tuple[list[Row], list[SteadyRow]]:
     """All rows, cluster by cluster."""
     rows: list[Row] = []
-    for nodes in sorted({shape.nodes for shape in chosen}):
+    steady_rows: list[SteadyRow] = []
+    for nodes in sorted({shape.nodes for shape in chosen} | {pace.nodes for pace in paces}):
         started = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="bench-cluster-") as directory:
             async with Arena(Path(directory), nodes) as arena:
                 console.print(f"{counted(nodes, 'node')} ready after {time.monotonic() - started:.0f} s", style="dim")
-                here = [shape for shape in chosen if shape.nodes == nodes]
-                rows += [await _row(arena, shape, rounds, console) for shape in here]
-    return rows
+                rows += [await _row(arena, shape, rounds, console) for shape in chosen if shape.nodes == nodes]
+                here = [pace for pace in paces if pace.nodes == nodes]
+                steady_rows += [await _steady_row(arena, pace, rounds, console) for pace in here]
+    return rows, steady_rows
+
+
+def _sides(number: int) -> tuple[str, str]:
+    """They take turns to begin, so that a machine that gets slower or faster favours neither."""
+    return (IN_TREE, OURS) if number % 2 == 0 else (OURS, IN_TREE)
+
+
+async def _steady_row(arena: Arena, pace: Pace, rounds: int, console: Console) -> SteadyRow:
+    played: dict[str, list[steady.Arrivals]] = defaultdict(list)
+    spec = shapes()[0].spec
+    for number in range(rounds):
+        for side in _sides(number):
+            found = await steady.arrive(arena, side == OURS, spec, pace.rate, pace.pods, f"{side}-{number}")
+            played[side].append(found)
+            console.print(f"  {counted(pace.nodes, 'node')}, {pace.rate} pods/s, {side}", style="dim")
+    return steady.row(pace.nodes, pace.rate, played[IN_TREE], played[OURS])
 
 
 async def _row(arena: Arena, shape: Shape, rounds: int, console: Console) -> Row:
     played: dict[str, list[Round]] = defaultdict(list)
     for number in range(rounds):
-        # They take turns to begin, so that a machine that gets slower or faster favours neither.
-        for side in (IN_TREE, OURS) if number % 2 == 0 else (OURS, IN_TREE):
+        for side in _sides(number):
             result = await play(arena, shape, side, number)
             played[side].append(result)
             speed = _speed([result])
-            console.print(f"  {counted(shape.nodes, 'node')}, {shape.name}, {side}: {speed:.1f} pods/s", style="dim")
+            console.print(f"  {counted(shape.nodes, 'node')}, {shape.title}, {side}: {speed:.1f} pods/s", style="dim")
     in_tree, ours = _side(played[IN_TREE]), _side(played[OURS])
     ratio = round(ours.pods_per_second / in_tree.pods_per_second, 2) if in_tree.pods_per_second else 0.0
-    return Row(shape.name, shape.nodes, in_tree, ours, ratio)
+    return Row(shape.title, shape.nodes, in_tree, ours, ratio)
 
 
 def _speed(rounds: Iterable[Round]) -> float:
@@ -296,29 +254,38 @@ def _cells(row: Row) -> list[str]:
 def _pace(side: Side) -> str:
     """Pods per second, and how many pods the rounds left unbound."""
     left = f" ({side.unbound} not bound)" if side.unbound else ""
-    return f"{side.pods_per_second:.1f}{left}"
+    return f"{side.pods_per_second:.1f}{_spread(side)}{left}"
+
+
+def _spread(side: Side) -> str:
+    """The slowest and the fastest round."""
+    return f" ({min(side.rounds):.1f} to {max(side.rounds):.1f})" if len(set(side.rounds)) > 1 else ""
 
 
 def _shares(side: Side) -> str:
     return ", ".join(f"{name} {value:.1f}" for name, value in side.cpu_ms.items())
 
 
-def summary(rows: list[Row]) -> str:
+def summary(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "no row was measured"
     lowest = min(rows, key=lambda row: row.ratio)
     return f"lowest ratio: {lowest.ratio:.2f} ({lowest.nodes:,} nodes, {lowest.name})"
 
 
-def passed(rows: list[Row]) -> bool:
+def passed(rows: Sequence[Row], steady_rows: Sequence[SteadyRow] = ()) -> bool:
+    """True when nothing is below the in-tree plugin, no pod is left and no device is in two claims."""
     sides = [side for row in rows for side in (row.in_tree, row.ours)]
     clean = not any(side.twice for side in sides) and not any(row.ours.unbound for row in rows)
-    return clean and all(row.ratio >= 1 for row in rows)
+    return clean and all(row.ratio >= 1 for row in rows) and all(row.passed for row in steady_rows)
 
 
-def markdown(rows: list[Row], machine: str) -> str:
+def markdown(rows: Sequence[Row], machine: str, steady_rows: Sequence[SteadyRow] = ()) -> str:
     lines = ["## On a real control plane", "", NOTES.format(devices=DEVICES, longest=LONGEST), f"{machine}.", ""]
     lines += ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
     lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
-    return "\n".join([*lines, "", summary(rows).capitalize() + "."])
+    lines += ["", summary(rows).capitalize() + "."]
+    return "\n".join([*lines, "", steady.markdown(steady_rows)] if steady_rows else lines)
 
 
 def table(rows: list[Row]) -> Table:
@@ -336,8 +303,10 @@ def _machine(load: float) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=2, help="rounds of each contestant per row (2)")
-    parser.add_argument("--only", default="", help="rows whose name, like '500 matched pair', contains this")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of each contestant per row (3)")
+    only = "rows whose name, like '500 matched pair' or '5000 steady 20', contains this"
+    parser.add_argument("--only", default="", help=only)
+    parser.add_argument("--pods", type=int, default=POD_COUNT, help=f"per round ({POD_COUNT})")
     parser.add_argument("--profile", type=Path, metavar="FILE", help="profile the service on the first row and end")
     parser.add_argument("--dry-run", action="store_true", help="print the table and leave the documents alone")
     return parser.parse_args()
@@ -348,18 +317,25 @@ def main() -> int:
     logs.configure("error")
     console = Console(width=None if sys.stdout.isatty() else 200)
     machine = _machine(os.getloadavg()[0])
-    chosen = [shape for shape in shapes() if options.only in f"{shape.nodes} {shape.name}"]
+    chosen = [
+        msgspec.structs.replace(shape, pods=options.pods)
+        for shape in shapes()
+        if options.only in f"{shape.nodes} {shape.title}"
+    ]
     if options.profile:
         asyncio.run(profile(chosen[0], options.profile))
         return 0
-    rows = asyncio.run(measure(chosen, options.rounds, console))
+    paces = [pace for pace in steady.PACES if options.only in f"{pace.nodes} steady {pace.rate}"]
+    paces = [msgspec.structs.replace(pace, pods=options.pods) for pace in paces]
+    rows, steady_rows = asyncio.run(measure(chosen, paces, options.rounds, console))
     console.print(table(rows))
+    console.print(steady.markdown(steady_rows) if steady_rows else "")
     if not options.dry_run:
-        write_section("bench-cluster", markdown(rows, machine))
-        found = {"version": VERSION, "machine": machine, "rows": rows}
+        write_section("bench-cluster", markdown(rows, machine, steady_rows))
+        found = {"version": VERSION, "machine": machine, "rows": rows, "steady": steady_rows}
         RESULTS.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     console.print(summary(rows))
-    return 0 if passed(rows) else 1
+    return 0 if passed(rows, steady_rows) else 1
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from bench.cluster import Row, Side, markdown, passed, summary
+from bench.cluster import Row, Side, markdown, passed, shapes, summary
+from bench.steady import PACES, Arrivals, SteadyRow, row
 
 GOOD = Side(pods_per_second=50.0, writes_per_pod=3.0, unbound=0, twice=0, cpu_ms={}, rounds=[50.0])
 ROW = Row("one device", 500, GOOD, GOOD, 1.0)
@@ -23,6 +24,49 @@ ROW = Row("one device", 500, GOOD, GOOD, 1.0)
 )
 def test_one_bad_row_fails_the_run(row: Row, expected: bool) -> None:
     assert passed([ROW, row]) is expected
+
+
+STEADY = SteadyRow(500, 20, 0.05, 0.2, 0.02, 0.1, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (STEADY, True),
+        (msgspec.structs.replace(STEADY, our_p99=0.21), False),
+        (msgspec.structs.replace(STEADY, unbound=1), False),
+    ],
+)
+def test_pods_that_wait_longer_than_with_the_in_tree_plugin_fail_the_run(row: SteadyRow, expected: bool) -> None:
+    assert passed([ROW], [STEADY, row]) is expected
+
+
+def test_percentiles_are_those_of_all_rounds_together() -> None:
+    rounds = [Arrivals([0.01] * 99), Arrivals([0.01] * 99 + [1.0, 2.0], unbound=3)]
+    found = row(500, 20, rounds, [Arrivals([0.5])])
+    assert (found.in_tree_median, found.our_median, found.our_p99) == (0.01, 0.5, 0.5)
+    assert 0.01 < found.in_tree_p99 <= 1.0
+    assert found.unbound == 0, "of ours"
+
+
+def test_the_table_has_arrivals_in_milliseconds() -> None:
+    text = markdown([ROW], "", [STEADY])
+    assert "| 500 | 20 | 50 | 200 | 20 | 100 | 2.00 | 0 |" in text
+
+
+def test_the_spread_of_rounds_is_in_the_table() -> None:
+    spread = msgspec.structs.replace(ROW, ours=msgspec.structs.replace(GOOD, rounds=[48.0, 50.0, 52.5]))
+    assert "50.0 (48.0 to 52.5)" in markdown([spread], "")
+
+
+def test_every_kind_of_pod_has_a_row_on_both_sizes_of_cluster() -> None:
+    rows = {(shape.nodes, shape.title) for shape in shapes()}
+    assert {title for nodes, title in rows if nodes == 500} == {"one device", "matched pair", "prioritized list"}
+    assert {title for nodes, title in rows if nodes == 5_000} == {
+        "one device", "one device, all nodes looked at", "matched pair", "matched pair, all nodes looked at",
+    }  # fmt: skip
+    assert all(shape.pods >= 600 for shape in shapes())
+    assert {(pace.nodes, pace.rate) for pace in PACES} == {(500, 20), (500, 50), (5_000, 20), (5_000, 50)}
 
 
 def test_the_last_line_names_the_lowest_ratio_and_its_row() -> None:
