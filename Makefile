@@ -55,6 +55,10 @@ bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes doc
 bench-ablation: $(VENV)/dev.stamp ## Count what each proof saves the search; writes docs/decisions/search.md (BENCH_ARGS="--deep 100000")
 	@$(BIN)/python -m bench.ablation $(BENCH_ARGS)
 
+.PHONY: bench-why
+bench-why: $(VENV)/dev.stamp ## Measure `why` of refused pods among 5,000 nodes of 8 devices, and of the most expensive pods there are
+	@$(BIN)/python -m bench.why
+
 .PHONY: bench-cluster
 bench-cluster: $(VENV)/dev.stamp controlplane ## Measure pods/s on a real control plane, beside the in-tree plugin (BENCH_ARGS="--rounds 1")
 	@$(BIN)/python -m bench.cluster $(BENCH_ARGS)

@@ -33,6 +33,10 @@ REMEMBERED: Final = 20_000
 _SHARE: Final = 20
 """The pause is at least so many times as long as the last diagnosis took."""
 
+GRACE: Final = 5.0
+"""Seconds that claims may come after their pods."""
+MISSING: Final = "/"
+"""The name of no claim."""
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 
 Report = Callable[[Pod | ResourceClaim, str, str], object]
@@ -67,6 +71,8 @@ class Diagnoses:
         self._report = report
         self._clock = clock
         self._told: LRUCache[str, _Told] = LRUCache(REMEMBERED)
+        self._without: LRUCache[str, float] = LRUCache(REMEMBERED)
+        """By UID: since when a pod has been without some of its claims."""
 
     async def run(self) -> None:
         """Diagnose one pod after the other, until cancelled."""
@@ -115,8 +121,21 @@ class Diagnoses:
             return ""
         if not pod.spec.resource_claims and not any(map(_asks_for_extended, pod.spec.containers)):
             return ""
-        found = (item for item in pod.status.conditions if item.type == "PodScheduled" and item.status == "False")
+        found = [item for item in pod.status.conditions if item.type == "PodScheduled"]
+        if not found:
+            return self._lacking(pod)
         return next((item.message for item in found if item.reason == "Unschedulable"), "")
+
+    def _lacking(self, pod: Pod) -> str:
+        """kube-scheduler does not even try pods without their claims, and says nothing of it."""
+        created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        names = [entry.resource_claim_name or created.get(entry.name, MISSING) for entry in pod.spec.resource_claims]
+        if all(not name or self._view.ledger.get(pod.metadata.namespace, name) is not None for name in names):
+            return ""
+        now, uid = self._clock(), pod.metadata.uid
+        since = self._without.get(uid, now)
+        self._without[uid] = since
+        return "claims are missing" if now - since >= GRACE else ""
 
     def _is_due(self, uid: str, generation: int) -> bool:
         told = self._told.get(uid)

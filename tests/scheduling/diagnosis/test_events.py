@@ -13,7 +13,7 @@ from app.api.meta import Condition
 from app.api.resource import ResourceClaim
 from app.scheduling.diagnosis.note import LONGEST
 from app.scheduling.limits import Limits
-from app.service.diagnoses import AGAIN, Diagnoses
+from app.service.diagnoses import AGAIN, GRACE, Diagnoses
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
@@ -167,3 +167,16 @@ async def test_the_pod_that_was_not_looked_at_for_longest_is_next(world: World, 
         assert diagnosis is not None
         found.append(diagnosis.pod)
     assert sorted(found) == ["default/gated", "default/p", "default/q"]
+
+
+async def test_a_pod_that_is_not_tried_for_want_of_a_claim_is_told_after_a_while(
+    world: World, serving: Service
+) -> None:
+    world.add(make_claim("training-gpu"), make_pod("p", "trainig-gpu"))
+    await world.settle()
+    told = Told(serving)
+    assert await told.diagnoses.look() is None, "the claim may come a moment later"
+    told.now += GRACE
+    assert await told.diagnoses.look() is not None
+    text = "claim default/trainig-gpu does not exist; did you mean training-gpu? fits 1 node"
+    assert told.events == [("Pod p", "ClaimMissing", text)]

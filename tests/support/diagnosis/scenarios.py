@@ -18,12 +18,14 @@ DRIVER = "gpu.example.com"
 CLASSES = ("small", "large")
 TAINTS = ({"key": "broken", "effect": "NoSchedule"}, {"key": "reserved", "value": "lab", "effect": "NoExecute"})
 NODE_TAINT = {"key": "dedicated", "value": "ml", "effect": "NoSchedule"}
+AMOUNTS = ("5Gi", "10Gi", "20Gi")
+"""Of memory that devices have; requests may want twice the most."""
 POD = "wants"
 
 
-def _device(number: int, size: str, root: int, taint: int) -> Json:
+def _device(number: int, size: str, root: int, taint: int, memory: str) -> Json:
     attributes = {"size": {"string": size}, ROOT: {"string": f"root-{root}"}}
-    device: Json = {"name": f"d{number}", "attributes": attributes}
+    device: Json = {"name": f"d{number}", "attributes": attributes, "capacity": {"memory": {"value": memory}}}
     return device | ({"taints": [TAINTS[taint]]} if taint < len(TAINTS) else {})
 
 
@@ -39,7 +41,13 @@ def _nodes(draw: st.DrawFn) -> list[Json]:
             spec = {"taints": [NODE_TAINT]}
         found.append(node(name, labels={"zone": draw(st.sampled_from(("north", "south")))}, **spec))
         devices = [
-            _device(index, draw(st.sampled_from(CLASSES)), index // 2, draw(st.integers(0, 5)))
+            _device(
+                index,
+                draw(st.sampled_from(CLASSES)),
+                index // 2,
+                draw(st.integers(0, 5)),
+                draw(st.sampled_from(AMOUNTS)),
+            )
             for index in range(draw(st.integers(0, 4)))
         ]
         if devices:
@@ -63,6 +71,8 @@ def _request(draw: st.DrawFn, name: str) -> Json:
     if draw(st.booleans()):
         size = draw(st.sampled_from((*CLASSES, "huge")))
         exactly["selectors"] = [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == "{size}"'}}]
+    if draw(st.integers(0, 3)) == 0:
+        exactly["capacity"] = {"requests": {"memory": draw(st.sampled_from((*AMOUNTS, "40Gi")))}}
     return {"name": name, "exactly": exactly}
 
 
@@ -122,7 +132,19 @@ def _of_claim(scene: Scene) -> Iterator[tuple[str, Any]]:
         for taints in (TAINTS[:1], TAINTS[1:], TAINTS):
             tolerations = [{**taint, "operator": "Equal"} for taint in taints]
             yield "tolerations", _patched("ResourceClaim", "c", "add", f"{path}/tolerations", tolerations)
+        if "capacity" in exactly:
+            yield "no capacity", _patched("ResourceClaim", "c", "remove", f"{path}/capacity", None)
+            for amount in AMOUNTS:
+                less = _patched("ResourceClaim", "c", "replace", f"{path}/capacity/requests/memory", amount)
+                if AMOUNTS.index(amount) < (*AMOUNTS, "40Gi").index(exactly["capacity"]["requests"]["memory"]):
+                    yield f"memory {amount}", less
         if "selectors" in exactly:
+            for size in CLASSES:
+                text = f'device.attributes["{DRIVER}"].size == "{size}"'
+                yield (
+                    f"size {size}",
+                    _patched("ResourceClaim", "c", "replace", f"{path}/selectors/0/cel/expression", text),
+                )
             yield "no selector", _patched("ResourceClaim", "c", "remove", f"{path}/selectors", None)
     if "constraints" in devices:
         yield "no constraint", _patched("ResourceClaim", "c", "remove", "/spec/devices/constraints", None)
