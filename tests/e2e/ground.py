@@ -12,6 +12,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -33,10 +34,13 @@ from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, insight_reader, 
 from tests.e2e.heartbeats import Heartbeats
 from tests.e2e.invariants import Invariants
 from tests.e2e.plane import Plane
+from tests.e2e.stream import STREAMED
 from tests.e2e.wire import Exchange, Wire
 from tests.support.patience import LONGEST
 
 NODES = 4
+SHIPPED = "dra-extender"
+"""The name in the labels of the pods of the shipped Deployment."""
 SCHEDULER = "dra-scheduler"
 HASTY = SCHEDULER + "-hasty"
 PLACING = SCHEDULER + "-placing"
@@ -97,8 +101,11 @@ class Ground:
                 # The network of a cluster would look for the way to an address, and there is none.
                 del node["status"]["addresses"]
             await self.client.create("/api/v1/nodes", msgspec.json.encode(node))
-        # Pods on the cluster's own nodes, if there are any, have a kubelet.
-        ours = {"fieldSelector": ",".join(f"spec.nodeName!={node}" for node in self.plane.others)}
+        # Pods on the cluster's own nodes, if there are any, have a kubelet, and those of the shipped Deployment, too.
+        ours = {
+            "fieldSelector": ",".join(f"spec.nodeName!={node}" for node in self.plane.others),
+            "labelSelector": f"app.kubernetes.io/name notin ({SHIPPED}, {STREAMED})",
+        }
         self._pods: Informer[FullPod] = Informer(self.client, PODS, indexes={"claim": claims_of}, selector=ours)
         self._claims: Informer[ResourceClaim] = Informer(self.client, resource_claims("v1"))
         events = EventRecorder(self.client, "e2e", controller="kubelet")
@@ -195,6 +202,22 @@ class Ground:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, run where the clients live."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(LONGEST)
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> Future[None]:
+        """Run a coroutine where the clients live, until `end`."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def end(self, job: Future[None]) -> None:
+        """Cancel what was begun, and wait until it has ended. Raises what it has raised."""
+        job.cancel()
+        try:
+            job.result(LONGEST)
+        except CancelledError:
+            return
+
+    def now(self) -> float:
+        """The time of the loop where the clients live."""
+        return self._loop.time()
 
     def apply(self, *documents: dict[str, Any]) -> list[dict[str, Any]]:
         """Server-side apply; returns what was stored."""

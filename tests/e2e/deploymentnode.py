@@ -1,0 +1,143 @@
+"""Nodes for the pods of one Deployment, each a process, and the Service that leads to them.
+
+`DeploymentNode` is kubelet for every pod with a label. `ServiceProxy` is kube-proxy for one Service: a new connection
+goes to any of the endpoints that are ready, as the EndpointSlices say, or where none is, to those that still serve
+while they leave; a connection that is made stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.api.errors import ApiError
+from app.embedded.informer import Informer
+from app.embedded.objects import PODS, FullPod
+from app.kube.client import KubeClient
+from tests.e2e.podprocess import PodProcess, real, shown
+
+Body = dict[str, Any]
+
+
+class DeploymentNode:
+    """Runs what is bound, wherever that is. `run` it as a task; `pods` are those that run, by name."""
+
+    def __init__(self, client: KubeClient, label: str, folder: Path, machine: Mapping[str, str]) -> None:
+        self.pods: dict[str, PodProcess] = {}
+        self.ended_badly: list[int] = []
+        self._client = client
+        self._folder = folder
+        self._machine = machine
+        self._known: Informer[FullPod] = Informer(client, PODS, selector={"labelSelector": label})
+        self._network = random.randrange(2, 255)
+        self._number = 0
+        self._group: asyncio.TaskGroup | None = None
+        self._known.subscribe(self._changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._group:
+            self._group.create_task(self._known.run())
+
+    def _changed(self, _: FullPod | None, pod: FullPod | None) -> None:
+        if pod is None or not pod.spec.node_name or self._group is None:
+            return
+        name = pod.metadata.name
+        if name not in self.pods and not pod.metadata.deletion_timestamp:
+            self._number += 1
+            address = shown(self._network, self._number)
+            made = PodProcess(self._client, pod.metadata.namespace, name, address, self._folder, self._machine)
+            self.pods[name] = made
+            self._group.create_task(self._play(made))
+        elif name in self.pods and pod.metadata.deletion_timestamp:
+            self.pods[name].leave()
+
+    async def _play(self, pod: PodProcess) -> None:
+        await pod.run()
+        self.ended_badly += pod.refused
+        del self.pods[pod.name]
+
+
+class ServiceProxy:
+    """`url` is where the Service is reached. `refused` counts connections for which there was no endpoint at all."""
+
+    def __init__(self, client: KubeClient, namespace: str, service: str) -> None:
+        self.url = ""
+        self.refused = 0
+        self._client = client
+        self._path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
+        self._params = {"labelSelector": f"kubernetes.io/service-name={service}"}
+        self._slices: dict[str, Body] = {}
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Until cancelled; `url` is there before the first await ends."""
+        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            await self._follow()
+        finally:
+            server.close()
+            for task in list(self._connections):
+                task.cancel()
+            await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            self._slices.clear()
+            try:
+                async for line in self._client.stream(self._path, self._params | {"watch": "true"}):
+                    event = msgspec.json.decode(line)
+                    name = event["object"]["metadata"]["name"]
+                    if event["type"] == "DELETED":
+                        self._slices.pop(name, None)
+                    else:
+                        self._slices[name] = event["object"]
+            except ApiError:
+                pass  # the watch starts again
+            await asyncio.sleep(0.1)
+
+    def _endpoint(self) -> tuple[str, int] | None:
+        found: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
+        for item in self._slices.values():
+            (port,) = item["ports"]
+            for endpoint in item["endpoints"] or ():
+                conditions = endpoint["conditions"]
+                if conditions.get("ready") or conditions.get("serving"):
+                    found[bool(conditions.get("ready"))].append((endpoint["addresses"][0], port["port"]))
+        chosen = found[True] or found[False]
+        return random.choice(chosen) if chosen else None
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            endpoint = self._endpoint()
+            if endpoint is None:
+                self.refused += 1
+                return
+            there = await asyncio.open_connection(real(endpoint[0]), endpoint[1])
+            try:
+                await asyncio.gather(_pump(reader, there[1]), _pump(there[0], writer))
+            finally:
+                there[1].close()
+        except OSError:
+            pass  # as a packet to a pod that is not there any more
+        finally:
+            self._connections.discard(task)
+            writer.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Everything, then the end of it."""
+    try:
+        while data := await reader.read(2**16):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()

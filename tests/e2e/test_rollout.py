@@ -1,0 +1,228 @@
+"""The shipped Deployment is upgraded, rolled back, restarted, killed, as docs/upgrade.md says, under 20 pods a second.
+
+Its pods are processes, the Deployment controller, the EndpointSlices, kubectl and both kube-schedulers are Kubernetes'
+own. How long the machine itself lets nothing happen, while replicas start and end and the leader stays, is measured
+first, and allowed beside what a change of leaders may take.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.case import Case
+from tests.e2e.components import metric
+from tests.e2e.deploymentnode import DeploymentNode, ServiceProxy
+from tests.e2e.extender import ROOT
+from tests.e2e.ground import SCHEDULER, SHIPPED, Ground
+from tests.e2e.stream import Stream
+from tests.support.patience import LONGEST
+
+pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("the pods of the Deployment are processes on this machine")]
+
+UPGRADED = "kubectl -n dra-system rollout status deployment/dra-extender --timeout=90s"
+HANDOVER = 1.0
+"""Seconds."""
+LEASE_DURATION = 15.0
+"""That of the shipped Deployment, which is the default."""
+UNEVEN = 2
+"""A change of leaders waits so often for the machine: at the one that goes and at the one that comes."""
+
+
+def commands(document: str, heading: str) -> str:
+    """The first block of commands below a heading."""
+    text = (ROOT / "docs" / document).read_text()
+    found = re.search(rf"^## {heading}$.*?^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"docs/{document} has no commands below {heading}"
+    return found[1]
+
+
+@dataclass
+class Shipped:
+    """The Deployment on its nodes, behind its Service."""
+
+    ground: Ground
+    node: DeploymentNode
+    proxy: ServiceProxy
+    folder: Path
+
+    def shell(self, script: str, **variables: str) -> str:
+        """What commands print that a reader of the documentation would type. Raises CalledProcessError."""
+        plane = self.ground.plane
+        environment = {
+            "PATH": f"{plane.binaries}:/usr/bin:/bin",
+            "KUBECONFIG": str(plane.admin_kubeconfig),
+            "HOME": str(self.folder),
+        }
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            cwd=self.folder,
+            env=environment | variables,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}\n{self.tails()}"
+        return done.stdout
+
+    @property
+    def leader(self) -> str:
+        """The pod that holds the lease."""
+        lease = self.ground.get("/apis/coordination.k8s.io/v1/namespaces/dra-system/leases/dra-extender")
+        return str(lease["spec"].get("holderIdentity") or "")
+
+    @property
+    def images(self) -> set[str]:
+        """Of the pods that are not on their way out."""
+        pods = self.ground.get(f"/api/v1/namespaces/dra-system/pods?labelSelector=app.kubernetes.io/name={SHIPPED}")
+        return {
+            pod["spec"]["containers"][0]["image"] for pod in pods["items"] if "deletionTimestamp" not in pod["metadata"]
+        }
+
+    def errors(self) -> float:
+        """How many attempts of kube-scheduler to place a pod ended with an error, that of a refused call included."""
+        page = self.ground.plane.metrics(SCHEDULER)
+        return metric(page, "scheduler_schedule_attempts_total", result="error")
+
+    def tails(self) -> str:
+        return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in (self.folder / "pods").glob("*.log"))
+
+
+@pytest.fixture(scope="module")
+def shipped(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shipped]:
+    """The Deployment instead of the extender of the other tests, installed as the documentation says."""
+    folder = tmp_path_factory.mktemp("shipped")
+    for part in ("manifests", "scheduler_config"):
+        shutil.copytree(ROOT / part, folder / part)
+    (folder / "pods").mkdir()
+    ground.extender.stop()
+    ground.plane.stop_component(SCHEDULER)
+    machine = {
+        "DRA_EXTENDER_KUBECONFIG": str(ground.plane.service_account_kubeconfig("dra-system", SHIPPED)),
+        "PATH": "/usr/bin:/bin",
+    }
+    node = DeploymentNode(ground.client, f"app.kubernetes.io/name={SHIPPED}", folder / "pods", machine)
+    proxy = ServiceProxy(ground.client, "dra-system", "dra-extender")
+    made = Shipped(ground, node, proxy, folder)
+    jobs = [ground.begin(node.run()), ground.begin(proxy.run())]
+    try:
+        made.shell(re.search(r"^Without cert-manager:\n\n```\n(.*?)^```$", _install(), re.M | re.S)[1])  # type: ignore[index]
+        made.shell("kubectl apply -k manifests/")
+        ground.plane.start_scheduler()
+        made.shell(UPGRADED)
+        ground.start_scheduler(change=lambda config: _through(config, made))
+        yield made
+    finally:
+        if SCHEDULER in ground.plane.components:
+            ground.plane.stop_component(SCHEDULER)
+        made.shell(
+            "kubectl -n dra-system delete deployment,service,pdb,networkpolicy --all --wait\n"
+            f"kubectl -n dra-system delete pods -l app.kubernetes.io/name={SHIPPED} --wait --timeout=60s\n"
+            "kubectl -n dra-system delete secret dra-extender-tls dra-extender-client-tls"
+        )
+        ground.plane.stop_component("default-scheduler")
+        for job in jobs:
+            ground.end(job)
+        ground.extender.start()
+        ground.start_scheduler()
+
+
+def _install() -> str:
+    return (ROOT / "docs" / "install.md").read_text()
+
+
+def _through(config: dict[str, Any], shipped: Shipped) -> None:
+    """The shipped names and certificates; only the address is that of the stand-in for kube-proxy."""
+    files = {"caFile": "ca.crt", "certFile": "client.crt", "keyFile": "client.key"}
+    for extender in config["extenders"]:
+        extender["urlPrefix"] = shipped.proxy.url + "/scheduler"
+        extender["tlsConfig"] |= {name: str(shipped.folder / file) for name, file in files.items()}
+        extender["tlsConfig"]["serverName"] = "dra-extender.dra-system.svc"
+
+
+@dataclass
+class Load:
+    """Pods that come all the time, and what they say about the time since `begun`."""
+
+    ground: Ground
+    shipped: Shipped
+    stream: Stream
+    begun: float
+    errors: float
+
+    def evenness(self) -> float:
+        """The longest gap while a replica comes and goes that does not lead: the machine's."""
+        before, leader, scale = (
+            set(self.shipped.node.pods),
+            self.shipped.leader,
+            "kubectl -n dra-system scale deployment",
+        )
+        self.shipped.shell(f"{scale} dra-extender --replicas=3 && {UPGRADED}")
+        self.shipped.shell(f"{scale} dra-extender --replicas=2")  # the newest goes
+        self.ground.eventually(lambda: set(self.shipped.node.pods) == before, "the end of the third replica")
+        gap = self.stream.gap(self.begun, self.ground.now())
+        assert self.shipped.leader == leader
+        return gap
+
+    def until_all_are_bound(self) -> None:
+        self.stream.stop()
+        self.ground.eventually(lambda: not self.stream.waiting, f"binding of {self.stream.waiting}")
+
+    def refused(self) -> float:
+        return self.shipped.errors() - self.errors
+
+
+@pytest.fixture
+def load(case: Case, ground: Ground, shipped: Shipped) -> Iterator[Load]:
+    for node in ground.nodes:
+        case.publish(node, 100)
+    stream = Stream(ground.client, case.name, case.name, SCHEDULER)
+    job = ground.begin(stream.run())
+    try:
+        ground.eventually(lambda: len(stream.bound) > 20, "the first bindings")
+        yield Load(ground, shipped, stream, ground.now(), shipped.errors())
+        stream.stop()
+    finally:
+        ground.end(job)
+
+
+def test_an_upgrade_a_rollback_and_a_restart_succeed_refuse_no_call_and_hardly_delay_a_pod(
+    load: Load, shipped: Shipped
+) -> None:
+    quiet = load.evenness()
+    gaps: dict[str, float] = {}
+    for heading, image in (("Upgrade", "0.2.0-e2e"), ("Roll back", "0.1.0"), ("Restart", "0.1.0")):
+        before, began = set(shipped.node.pods), load.ground.now()
+        said = shipped.shell(commands("upgrade.md", heading), VERSION="0.2.0-e2e")
+        assert said.splitlines()[-1] == 'deployment "dra-extender" successfully rolled out'
+        load.ground.eventually(partial(before.isdisjoint, shipped.node.pods), "the end of the old replicas")
+        gaps[heading] = load.stream.gap(began, load.ground.now())
+        assert (len(shipped.node.pods), shipped.images) == (2, {f"dra-extender:{image}"})
+    load.until_all_are_bound()
+    print(f"pods {len(load.stream.bound)}, longest gaps {gaps}, {quiet:.2f} s while the leader stayed")
+    assert (load.refused(), shipped.proxy.refused, shipped.node.ended_badly) == (0, 0, [])
+    assert max(gaps.values()) <= HANDOVER + UNEVEN * quiet
+
+
+def test_when_the_leaders_node_is_lost_pods_are_bound_again_once_its_lease_has_expired(
+    load: Load, shipped: Shipped
+) -> None:
+    quiet, old = load.evenness(), shipped.leader
+    began = load.ground.now()
+    load.ground.call(shipped.node.pods[old].lose)
+    load.ground.eventually(lambda: shipped.leader not in ("", old), "another leader", LONGEST)
+    bound = len(load.stream.bound)
+    load.ground.eventually(lambda: len(load.stream.bound) > bound, "the next binding")
+    gap = load.stream.gap(began, load.ground.now())
+    shipped.shell(f"kubectl -n dra-system delete pod {old} --grace-period=0 --force")
+    load.until_all_are_bound()
+    print(f"lost: longest gap {gap:.2f} s, {quiet:.2f} s while the leader stayed")
+    assert gap <= LEASE_DURATION + 2.0 + UNEVEN * quiet
