@@ -64,6 +64,13 @@ def test_a_second_look_at_the_same_cluster_counts_nothing(followed: Followed) ->
     assert followed.following.taken == before
 
 
+def test_no_step_counts_more_than_one_pool() -> None:
+    following = Following(scene().view())
+    taken = [following.taken for _ in following.look()]
+    assert max(after - before for before, after in zip([0, *taken], taken, strict=False)) == 1
+    assert following.taken == taken[-1] > 5
+
+
 def test_a_claim_that_gets_a_device_changes_one_part(followed: Followed) -> None:
     before = followed.following.taken
     followed.apply(ResourceClaim, claim("more", GPU, "a2", "gpu-3", namespace="team"))

@@ -158,7 +158,7 @@ export class Grid {
         "data-column": column,
       },
       device.state === "shared" && level(device.fill),
-      element("span", { class: "text", "aria-hidden": "true" }, this.layout.text ? label(device) : ""),
+      this.layout.text && element("span", { class: "text", "aria-hidden": "true" }, label(device, this.layout.letters)),
     );
     if (device.first && column > 0) cell.classList.add("first");
     if (this.test && !this.test(row, device)) cell.classList.add("other");
@@ -294,9 +294,16 @@ function level(percent) {
   return made;
 }
 
-/** @param {Device} device */
-function label(device) {
-  return device.state === "shared" ? `${device.name} ${Math.round(device.fill)}%` : device.name;
+/**
+ * What there is room for: of a shared device how full it is, of a long name its end, which tells devices apart.
+ * @param {Device} device
+ * @param {number} letters
+ */
+function label(device, letters) {
+  const full = device.state === "shared" ? `${Math.round(device.fill)}%` : "";
+  if (full && device.name.length + 1 + full.length > letters) return full;
+  if (full) return `${device.name} ${full}`;
+  return device.name.length > letters ? `…${device.name.slice(1 - letters)}` : device.name;
 }
 
 /** @param {Device} device */

@@ -15,6 +15,8 @@ const SMALLEST = 26;
 const WIDEST = 104;
 /** Cells that are as wide as this have room for a name. */
 const READABLE = 58;
+/** The width of most letters, at most. */
+const LETTER = 7;
 
 export class Layout {
   constructor() {
@@ -36,6 +38,11 @@ export class Layout {
   /** True when cells have room for text. */
   get text() {
     return this.cell >= READABLE;
+  }
+
+  /** How many letters a cell has room for. */
+  get letters() {
+    return Math.floor((this.cell - 12) / LETTER);
   }
 
   /**

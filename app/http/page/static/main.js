@@ -85,7 +85,7 @@ function show() {
     grid.cordoned = model.nodes.cordoned;
     grid.show(rows, dirty, anew);
     tell(rows.length);
-    void details.refresh();
+    if (details.chosen && dirty.has(details.chosen.row.id)) void details.refresh();
   }
   if (anew || dirty.size || news.has("nodes") || news.has("pods") || news.has("status")) overview.show(model, filter.value);
   if (anew || news.has("pod") || news.has("pods") || news.has("why")) pods.show(model, Date.now() + skew);
@@ -138,7 +138,7 @@ again();
 void follow({
   hello(resumed, now) {
     skew = Date.parse(now) - Date.now();
-    coming = resumed ? null : known ? new Model() : model;
+    if (!resumed) coming = known ? new Model() : model;
   },
   parts(put, drop, behind) {
     heard ||= performance.now();

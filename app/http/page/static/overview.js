@@ -5,7 +5,9 @@ import { MEANING, STATES } from "./states.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
+/** Numbers of free devices that have a bar each; where there are more, bars stand for ranges, and fewer fit. */
 const BARS = 9;
+const RANGES = 6;
 
 export class Overview {
   /** @param {(state: string) => void} narrow  Show devices of one state. */
@@ -29,10 +31,8 @@ export class Overview {
       this.whole.append(segment);
       this.legend.append(item);
     }
-    byId("overview").append(
-      element("div", { class: "fullness" }, this.numbers, this.whole, this.legend),
-      element("figure", { class: "free-per-node" }, this.bars, element("figcaption", {}, "nodes by free devices")),
-    );
+    this.figure = element("figure", { class: "free-per-node" }, this.bars, element("figcaption", {}, "nodes by free devices"));
+    byId("overview").append(element("div", { class: "fullness" }, this.numbers, this.whole, this.legend), this.figure);
   }
 
   /** @param {Model} model @param {string} filter */
@@ -65,9 +65,10 @@ export class Overview {
   histogram(model) {
     const rows = [...model.rows.values()].filter((row) => row.single);
     const most = rows.reduce((most, row) => Math.max(most, row.devices.length), 0);
-    const wide = Math.max(1, Math.ceil((most + 1) / BARS));
-    const bars = Array.from({ length: Math.min(BARS, Math.ceil((most + 1) / wide)) }, () => 0);
+    const wide = most < BARS ? 1 : Math.ceil((most + 1) / RANGES);
+    const bars = Array.from({ length: Math.ceil((most + 1) / wide) }, () => 0);
     for (const row of rows) bars[Math.min(bars.length - 1, Math.floor(row.counts.free / wide))] += 1;
+    this.figure.hidden = !rows.length;
     const highest = Math.max(1, ...bars);
     fill(
       this.bars,
