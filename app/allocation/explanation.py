@@ -54,18 +54,30 @@ def explain(
     work: Work | None = None,
 ) -> Explanation:
     """The explanation for one node. Never raises for what objects contain, but what the lane does, and TooMuch."""
+    return explained(prepared, view, holdings, step_budget, lane, work)[0]
+
+
+def explained(
+    prepared: PreparedClaims | Failure,
+    view: NodeView,
+    holdings: NodeHoldings,
+    step_budget: int = STEP_BUDGET,
+    lane: Lane = FREE,
+    work: Work | None = None,
+) -> tuple[Explanation, Task | None]:
+    """As `explain`, with the task that was searched; None when the search could not begin."""
     pools = tuple(_pool_problems(view))
     if isinstance(prepared, Failure):
-        return Explanation(view.node, "error", prepared.error, pools=pools)
+        return Explanation(view.node, "error", prepared.error, pools=pools), None
     if view.error:
-        return Explanation(view.node, "error", view.error, pools=pools)
+        return Explanation(view.node, "error", view.error, pools=pools), None
     try:
         task = Task(prepared, view, holdings, lane, work)
     except Failed as failure:
-        return Explanation(view.node, "error", failure.text(prepared), pools=pools)
+        return Explanation(view.node, "error", failure.text(prepared), pools=pools), None
     requests = tuple(_requests(task))
     verdict, reason, stuck, steps = _verdict(task, requests, step_budget)
-    return Explanation(view.node, verdict, reason, requests, stuck, pools, steps)
+    return Explanation(view.node, verdict, reason, requests, stuck, pools, steps), task
 
 
 def _pool_problems(view: NodeView) -> Iterator[PoolProblem]:

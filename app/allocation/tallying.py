@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from app.allocation.constraints import Constraint
-from app.allocation.explanation import TakenAway, explain, taken_away
+from app.allocation.explanation import TakenAway, explained, taken_away
 from app.allocation.lane import FREE, Lane
 from app.allocation.plan import RULES, STEP_BUDGET, Failure, Rule
 from app.allocation.questions import Compiled
@@ -33,7 +33,7 @@ from app.allocation.tally import (
     TaintTally,
     ValueTally,
 )
-from app.allocation.task import Failed, Task
+from app.allocation.task import Task
 from app.api.quantity import Format, Quantity
 from app.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, TooMuch, Work, compile_selector
 from app.cel.clauses import clauses
@@ -62,21 +62,14 @@ def tally(
     work: Work | None = None,
 ) -> NodeTally:
     """The tally of one node. Raises what the lane does, and TooMuch when not even the verdict is known by then."""
-    told = explain(prepared, view, holdings, step_budget, lane, work)
+    told, task = explained(prepared, view, holdings, step_budget, lane, work)
     found = NodeTally(view.node, told.verdict, told.reason, stuck=told.stuck, pools=told.pools)
     if isinstance(prepared, Failure) or view.error:
         return found
     try:
-        task = Task(prepared, view, holdings, lane, work)
-    except Failed:
-        try:
-            return msgspec.structs.replace(found, requests=tuple(_static(prepared, view, lane, work)))
-        except TooMuch:
-            return found
-    except TooMuch:
-        return found
-    try:
-        return _counted(task, found)
+        if task is not None:
+            return _counted(task, found)
+        return msgspec.structs.replace(found, requests=tuple(_static(prepared, view, lane, work)))
     except TooMuch:
         return found
 
