@@ -27,6 +27,7 @@ async def report(source: Source, output: options.Form = "text") -> int:
     from app.cli.answers import Answer, answered
     from app.cli.asking import ask, complaining
     from app.cli.cluster import Snapshot
+    from app.cli.columns import folded, terminal_width
     from app.cli.statuses import NO, YES
     from app.plurals import counted
 
@@ -37,8 +38,14 @@ async def report(source: Source, output: options.Form = "text") -> int:
 
         def text() -> str:
             lines = (f"{each.kind} {each.subject}: {each.detail}; claims: {', '.join(each.claims)}" for each in found)
-            return "\n".join([*lines, f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}"])
+            total = f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}"
+            return folded("\n".join([*lines, total]), terminal_width())
 
-        return answered({"violations": found, "allocatedClaims": allocated}, output, text, NO if found else YES)
+        return answered(
+            {"violations": found, "allocatedClaims": allocated},
+            output,
+            lambda: folded(text(), terminal_width()),
+            NO if found else YES,
+        )
 
     return await complaining(ask)(source, answering)

@@ -1,6 +1,7 @@
 """Tables for people, as kubectl prints them: aligned columns without lines, that programs can cut as well.
 
-Promises: a row is one line where it fits into the width. In a terminal the last column is folded below itself; without
+Promises: a row is one line where it fits into the width. In a terminal the last column is folded below itself, or
+stands below its row where there is too little room for its words; columns move together before lines run over. Without
 a width nothing is folded or cut.
 """
 
@@ -11,16 +12,21 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Final
+from typing import Final, TextIO
 
 GAP: Final = "  "
-NARROWEST: Final = 24
-"""Columns that the last cell gets at least; in a narrower terminal lines run over."""
+BELOW: Final = "    "
+"""In front of what stands below its row."""
 
 
 def terminal_width() -> int:
     """How many columns standard output has; 0 when it is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    return width_of(sys.stdout)
+
+
+def width_of(stream: TextIO) -> int:
+    """How many columns the terminal has that the stream goes to; 0 when it goes to none."""
+    return shutil.get_terminal_size().columns if stream.isatty() else 0
 
 
 def table(
@@ -35,15 +41,45 @@ def table(
     but not change how wide it is.
     """
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    last_is_text = len(head) - 1 not in numbers
+    fixed = sum(widths[:-1]) + (0 if last_is_text else widths[-1])
+    gap = GAP if not width or fixed + len(GAP) * (len(head) - 1) <= width else " "
     for number, row in enumerate((head, *rows)):
         cells = [
             cell.rjust(size) if column in numbers else cell.ljust(size)
             for column, (cell, size) in enumerate(zip(row, widths, strict=True))
         ]
-        *first, last = cells if len(row) - 1 in numbers else [*cells[:-1], row[-1]]
-        left = sum(len(cell) + len(GAP) for cell in first)
-        room = max(width - left, NARROWEST) if width else 0
-        folded = (textwrap.wrap(last, room, break_on_hyphens=False) if 0 < room < len(last) else None) or [last]
+        *first, last = [*cells[:-1], row[-1]] if last_is_text else cells
+        left = sum(len(cell) + len(gap) for cell in first)
         painted = [paint(column, cell) if number else cell for column, cell in enumerate(first)]
-        for start, end in zip_longest([GAP.join([*painted, ""])], folded, fillvalue=" " * left):
+        beside, below = _parted(last, width - left, width) if width and last_is_text else ([last], [])
+        for start, end in zip_longest([gap.join([*painted, ""])], beside, fillvalue=" " * left):
             yield (start + end).rstrip()
+        yield from below
+
+
+def _parted(text: str, room: int, width: int) -> tuple[list[str], list[str]]:
+    """(lines in `room` columns, lines below the row): one of them is nothing, or an empty line."""
+    if len(text) <= room:
+        return [text], []
+    if max(map(len, text.split())) <= room:
+        return textwrap.wrap(text, room, break_on_hyphens=False), []
+    below = textwrap.wrap(
+        text, width, initial_indent=BELOW, subsequent_indent=BELOW, break_long_words=False, break_on_hyphens=False
+    )
+    return [""], below
+
+
+def folded(text: str, width: int) -> str:
+    """The text with lines of at most `width` columns where words allow it, 0: as it is; what is folded goes on below,
+    two columns further in.
+    """
+    lines: list[str] = []
+    for line in text.splitlines():
+        indent = line[: len(line) - len(line.lstrip(" "))] + "  "
+        lines += (
+            textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+            if 0 < width < len(line)
+            else [line]
+        )
+    return "\n".join(lines)

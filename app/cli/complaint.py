@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import Final
 
 import typer
 
 from app.cli.colours import is_coloured
+from app.cli.columns import folded, width_of
 from app.devices.problems import Problem
+from app.plurals import counted
+
+MOST: Final = 10
+"""Objects that are told beside an answer that is about something else."""
 
 
 def complain(problem: object) -> None:
@@ -21,9 +27,14 @@ def complain(problem: object) -> None:
 
 def note(problems: Iterable[Problem]) -> None:
     """What is wrong in the cluster that was looked at, and what to do about each."""
-    for found in problems:
-        _say(f"note: {found.object}: {found.what}: {found.advice}", typer.colors.YELLOW)
+    found = list(problems)
+    for problem in found[:MOST]:
+        _say(f"note: {problem.object}: {problem.what}: {problem.advice}", typer.colors.YELLOW)
+    if len(found) > MOST:
+        others = counted(len(found) - MOST, "more object")
+        _say(f"note: {others} cannot be used: /insight/problems of the service has them", typer.colors.YELLOW)
 
 
 def _say(text: str, colour: str) -> None:
+    text = folded(text, width_of(sys.stderr))
     typer.secho(text, err=True, fg=colour, color=is_coloured(sys.stderr))

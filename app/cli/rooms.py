@@ -9,6 +9,7 @@ from app.cli import wishes
 from app.cli.answers import Answer, answered, judging
 from app.cli.asking import ask, complaining
 from app.cli.cluster import Snapshot
+from app.cli.columns import folded, terminal_width
 from app.cli.drafts import text_of
 from app.cli.options import Form
 from app.cli.source import Source
@@ -58,7 +59,7 @@ async def answer(question: Question) -> int:
         told = _after(question, snapshot, view, claims, now) if question.after_compaction else Told(now=now)
         later = told.after_compaction
         status = YES if now.fits or (later is not None and later.fits) else NO
-        return answered(told, question.output, lambda: _text(question, told), status)
+        return answered(told, question.output, lambda: folded(_text(question, told), terminal_width()), status)
 
     return await ask(question.source, answering, evictions=question.after_compaction, watch=question.watch)
 

@@ -7,6 +7,7 @@ import msgspec
 from app.cli.answers import Answer, answered, judging
 from app.cli.asking import ask, complaining
 from app.cli.cluster import Snapshot
+from app.cli.columns import folded, terminal_width
 from app.cli.diagnoses import known
 from app.cli.drafts import drafts
 from app.cli.options import Form
@@ -54,7 +55,7 @@ async def answer(question: Question) -> int:
             )
             found = what_if(snapshot.view(schedulers=schedulers), changes, asked)
         status = YES if all(outcome.node for outcome in found.outcomes) and not found.left_out else NO
-        return answered(found, question.output, found.text, status)
+        return answered(found, question.output, lambda: folded(found.text(), terminal_width()), status)
 
     return await ask(question.source, answering)
 

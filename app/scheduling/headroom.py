@@ -53,7 +53,8 @@ class Headroom(msgspec.Struct, frozen=True, kw_only=True):
     def text(self) -> str:
         """For people."""
         least = "" if self.complete else "at least "
-        lines = [f"{self.what}: {least}{counted(self.fits, 'more pod')} {'fits' if self.fits == 1 else 'fit'}"]
+        what = self.what[:1].upper() + self.what[1:]
+        lines = [f"{what}: {least}{self.fits} more {'fits' if self.fits == 1 else 'fit'}"]
         if self.nodes:
             lines[0] += f", on {self.nodes} of {counted(self.of, 'node')}."
             for room in self.rooms:

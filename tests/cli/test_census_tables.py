@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from app.cli.censustables import device_table, painted, sum_table, summed
-from app.cli.columns import table
+from app.cli.columns import folded, table
 from app.scheduling.census.report import CountedDevice
 from app.scheduling.census.taking import Asked, census
 from app.scheduling.census.totals import sums
@@ -84,3 +86,34 @@ def test_the_totals_are_a_sentence() -> None:
 
 def test_a_word_that_is_longer_than_its_column_is_not_lost() -> None:
     assert "".join(table(("A",), [("x" * 60,)], width=40)).count("x") == 60
+
+
+def test_a_last_column_stands_below_its_row_where_its_words_have_no_room() -> None:
+    rows = [("n" * 20, "p" * 20, "team-a/trainer-claim (trainer)"), ("n", "p", "-")]
+    assert list(table(("NODE", "POOL", "DETAILS"), rows, width=56)) == [
+        f"NODE{' ' * 16}  POOL{' ' * 16}  DETAILS",
+        f"{'n' * 20}  {'p' * 20}",
+        "    team-a/trainer-claim (trainer)",
+        f"n{' ' * 19}  p{' ' * 19}  -",
+    ]
+
+
+def test_columns_move_together_before_lines_run_over() -> None:
+    assert list(table(("A", "B", "C"), [("xxxx", "1", "2")], width=8, numbers=frozenset((1, 2)))) == [
+        "A    B C",
+        "xxxx 1 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("one two", 0, ["one two"]),
+        ("one two", 7, ["one two"]),
+        ("one two three", 8, ["one two", "  three"]),
+        ("  - one two", 8, ["  - one", "    two"]),
+        ("averylongword", 5, ["averylongword"]),
+    ],
+)
+def test_texts_are_folded_below_themselves(text: str, width: int, lines: list[str]) -> None:
+    assert folded(text, width).splitlines() == lines

@@ -126,8 +126,8 @@ async def test_headroom_counts_again_after_the_moves(
     question = rooms.Question(device_class=GPU_DRIVER, count=2, after_compaction=True, limit=MOST, source=source)
     assert await rooms.answer(question) == YES
     out = capsys.readouterr().out
-    assert out.startswith(f"pods with 2 devices of class {GPU_DRIVER}: 0 more pods fit on 3 nodes.\nAfter 1 move (")
-    assert "1 more pod fits, on 1 of 3 nodes." in out
+    assert out.startswith(f"Pods with 2 devices of class {GPU_DRIVER}: 0 more fit on 3 nodes.\nAfter 1 move (")
+    assert "1 more fits, on 1 of 3 nodes." in out
 
 
 async def test_without_a_wish_devices_are_made_whole(

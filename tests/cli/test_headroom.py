@@ -40,7 +40,7 @@ async def test_the_answer_is_a_few_lines(world: World, source: Source, capsys: p
     assert await answer(about(source)) == YES
     lines = capsys.readouterr().out.splitlines()
     assert lines == [
-        f"pods with 1 device of class {GPU_DRIVER}: 6 more pods fit, on 3 of 3 nodes.",
+        f"Pods with 1 device of class {GPU_DRIVER}: 6 more fit, on 3 of 3 nodes.",
         f"  2 on each of 3 nodes: {', '.join(world.nodes)}",
         "Not looked at: CPU, memory and taints of nodes, affinity, quotas.",
     ]
@@ -55,7 +55,7 @@ async def test_a_claim_in_a_file_is_asked_about(
         f"spec: {{devices: {{requests: [{{name: r, exactly: {{deviceClassName: {GPU_DRIVER}, count: 2}}}}]}}}}\n"
     )
     assert await answer(Question(filename=str(file), limit=MOST, source=source)) == YES
-    assert capsys.readouterr().out.startswith("pods with claim pair: 3 more pods fit, on 3 of 3 nodes.")
+    assert capsys.readouterr().out.startswith("Pods with claim pair: 3 more fit, on 3 of 3 nodes.")
 
 
 async def test_when_nothing_fits_and_nobody_can_move_both_are_said(
@@ -63,7 +63,7 @@ async def test_when_nothing_fits_and_nobody_can_move_both_are_said(
 ) -> None:
     assert await answer(about(source, count=3, after_compaction=True)) == NO
     out = capsys.readouterr().out
-    assert out.startswith(f"pods with 3 devices of class {GPU_DRIVER}: 0 more pods fit on 3 nodes.\nNo moves would ")
+    assert out.startswith(f"Pods with 3 devices of class {GPU_DRIVER}: 0 more fit on 3 nodes.\nNo moves would ")
 
 
 async def test_a_class_that_is_none_is_said(source: Source, capsys: pytest.CaptureFixture[str]) -> None:

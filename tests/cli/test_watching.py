@@ -158,7 +158,7 @@ def terminal() -> Iterator[tuple[int, int]]:
         (["why", "big"], "fits none of 3 nodes", "is not known", FAILED),
         (["devices"], "6 free", "6 free", YES),
         (["top"], "6 free", "6 free", YES),
-        (["headroom", "gpu.example.com"], "6 more pods fit", "6 more pods fit", YES),
+        (["headroom", "gpu.example.com"], "6 more fit", "6 more fit", YES),
     ],
 )
 async def test_a_terminal_is_redrawn_until_ctrl_c(

@@ -78,7 +78,7 @@ def test_equal_nodes_are_decided_once() -> None:
 def test_when_no_more_may_be_decided_it_is_at_least_so_many() -> None:
     found = room(machine("a", 8), most=3)
     assert (found.fits, found.complete, found.decisions) == (3, False, 3)
-    assert found.text().startswith("pods: at least 3 more pods fit, on 1 of 1 node.")
+    assert found.text().startswith("Pods: at least 3 more fit, on 1 of 1 node.")
 
 
 def test_every_decision_is_a_step_of_its_own() -> None:

@@ -95,7 +95,7 @@ def _bound(base: Situation) -> Diagnosis:
         uid=pod.metadata.uid,
         state="bound",
         rule="",
-        summary=f"the pod is bound to node {pod.spec.node_name}",
+        summary=f"bound to node {pod.spec.node_name}",
         nodes=len(base.view.cluster.nodes),
         claims=tuple(_claims(base)),
     )

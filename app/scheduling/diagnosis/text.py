@@ -13,7 +13,7 @@ from app.allocation.plan import Rule
 from app.allocation.tally import ClauseTally, ErrorTally, RequestTally
 from app.cel.clauses import brief, pointed
 from app.plurals import counted
-from app.scheduling.diagnosis.report import ClaimState, Diagnosis, NodeGroup, Remedy, Request
+from app.scheduling.diagnosis.report import BindingRule, ClaimState, Diagnosis, NodeGroup, Remedy, Request
 from app.scheduling.diagnosis.summary import words as obstacle_words
 
 WIDTH: Final = 80
@@ -33,10 +33,20 @@ _LOST: Final[dict[Rule, tuple[str, str]]] = {
 }
 
 
+_HINTS: Final[dict[BindingRule, str]] = {
+    "claim missing": "What helps: create the claim, or correct its name in spec.resourceClaims.",
+    "claim in flight": "What helps: nothing, it is only a moment.",
+    "claim leaving": "What helps: wait until the claim is gone, and create it again.",
+}
+"""Where there is nothing to decide again."""
+
+
 def shortly(found: Diagnosis, width: int = WIDTH) -> str:
     """Two lines, and what helps."""
     lines = list(_head(found))
     lines.extend(_helping(found, found.remedies[:SHORTLY]))
+    if found.state == "refused" and not found.remedies and found.groups and found.rule not in _HINTS:
+        lines.append("See with --all what was found, node by node.")
     return _wrapped(lines, width)
 
 
@@ -90,7 +100,7 @@ def _helping(found: Diagnosis, remedies: Sequence[Remedy]) -> Iterator[str]:
     if found.state != "refused":
         return
     if not remedies:
-        yield "No single change that was tried makes it fit."
+        yield _HINTS.get(found.rule, "No change that was tried makes it fit.")
     for number, remedy in enumerate(remedies):
         yield f"{'What helps:' if not number else 'Or:'} {remedy.text} ({fitting(remedy)})."
         for line in remedy.yaml.splitlines():
@@ -119,8 +129,11 @@ def _claim(state: ClaimState) -> str:
 def _group(group: NodeGroup) -> Iterator[str]:
     names = ", ".join(group.nodes) + (", …" if group.count > len(group.nodes) else "")
     state = (
-        "the pod fits" if group.fits else "devices fit" if group.verdict == "fits" else group.reason or "does not fit"
-    )
+        "the pod fits" if group.fits
+        else "devices fit" if group.verdict == "fits"
+        else "devices do not fit" if group.requests  # what follows says why
+        else group.reason or "does not fit"
+    )  # fmt: skip
     yield f"{counted(group.count, 'node')} ({names}): {state}."
     for obstacle in group.obstacles:
         yield f"  {obstacle_words(obstacle)}"
