@@ -98,12 +98,13 @@ class Chooser:
         state = self._state(view, pod)
         if any(state.has(claim) for claim in subject.claims.pending):  # another pod takes it along
             return None
-        generation, kind = self._wakeups.generation, self._kind(view, subject)
+        wants = Wants(pod)
+        generation, kind = self._wakeups.generation, self._kind(view, subject, wants)
         targets = self._lists.get(kind, generation)
         if targets is None:
             fits = judge(view, subject, list(view.cluster.nodes)).fits
             targets = self._lists.put(kind, fits, raw_scores(view, subject, fits), generation)
-        hypothetical, wants = view.over(state), Wants(pod)
+        hypothetical = view.over(state)
         names = self._in_order(view, subject, targets)
         for name, _ in zip(names, range(TRIES), strict=False):
             found = self._plan(hypothetical, subject, wants, name)
@@ -137,9 +138,9 @@ class Chooser:
             pod_uid=subject.pod.metadata.uid, node=name, claims=found.pending, allocations=found.allocations
         )
 
-    def _kind(self, view: View, subject: Subject) -> Hashable:
+    def _kind(self, view: View, subject: Subject, wants: Wants) -> Hashable:
         """What tells pods apart to the nodes they fit on."""
-        pod, wants = subject.pod, Wants(subject.pod)
+        pod = subject.pod
         affinity = pod.spec.affinity
         return (
             view.decisions.contents(subject.claims.pending),

@@ -30,8 +30,9 @@ from app.scheduling.pauses import Pauses
 from app.scheduling.planning.choosing import Chooser
 from app.scheduling.planning.eligibility import objection
 from app.scheduling.planning.hints import Hint, Hints
+from app.scheduling.planning.nowhere import Nowhere
 from app.scheduling.planning.occupancy import Occupancy
-from app.scheduling.planning.pace import Pace
+from app.scheduling.planning.pace import MOST, Pace
 from app.scheduling.planning.queue import Queue
 from app.scheduling.planning.withdrawals import UNSEEN_SECONDS, Withdrawals
 from app.scheduling.ports import Observer, PodWriter
@@ -42,7 +43,7 @@ from app.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
 
-PAUSE_SECONDS: Final = 0.02
+PAUSE_SECONDS: Final = 0.05
 """At least so long between two looks at the queue,"""
 WAIT_SECONDS: Final = 0.5
 """and at most."""
@@ -60,6 +61,9 @@ LEFT_SECONDS: Final = 2.0
 """So long kube-scheduler, or the binding, gets to clear a nomination that was of no use."""
 FAILURES: Final = 3
 """A pod that was nominated in vain so often is left alone: something keeps it away that is not looked at here."""
+SCANNED: Final = 2 * MOST
+"""Pods from the front of the queue that are looked at, those included that cannot be scheduled now."""
+CALLERS: Final = 100
 REMEMBERED: Final = 20_000
 STAY_ON: Final = 0.9
 """With this part of the nodes from which it is on, it stays on."""
@@ -89,7 +93,7 @@ class Planner:
         self._observer = observer
         self._leading = leading
         self._makes_room = makes_room
-        self._reservations = reservations
+        self._wakeups = wakeups
         self._queue = Queue()
         self._pace = Pace(clock)
         self._occupancy = Occupancy()
@@ -99,6 +103,7 @@ class Planner:
         self._failures: LRUCache[str, int] = LRUCache(REMEMBERED)
         self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
         """By UID: the version of the pod that is not the stored one any more."""
+        self._nowhere = Nowhere(clock, wakeups)
         self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=clock.monotonic)
         self._callers: set[str] = set()
         self._idle = False
@@ -118,7 +123,8 @@ class Planner:
         if pod.spec.node_name or self._view.pods.leaving(uid):
             self._settle(uid, pod.spec.node_name)
             return
-        self._queue.put(uid, pod.spec.priority, self._created(pod))
+        if not self._view.limits.scheduler_names or self._is_ours(pod):
+            self._queue.put(uid, pod.spec.priority, self._created(pod))
         hint = self.hints.get(uid)
         if hint is not None:
             self._compare(hint, pod)
@@ -134,7 +140,8 @@ class Planner:
         """A scheduler tries the pod."""
         self._idle = False
         if self._follows:
-            self._callers.add(pod.spec.scheduler_name)
+            if len(self._callers) < CALLERS:
+                self._callers.add(pod.spec.scheduler_name)
             self._tried[pod.metadata.uid] = True
 
     def answered(self, pod: Pod, names: Sequence[str], fits: bool) -> None:
@@ -197,7 +204,9 @@ class Planner:
 
     async def restore(self) -> None:
         """Go on with what another replica, or an earlier process, has left on pods."""
-        for pod in self._view.pods:
+        for number, pod in enumerate(self._view.pods, start=1):
+            if number % SCANNED == 0:
+                await asyncio.sleep(0)
             if pod.status.nominated_node_name and not pod.spec.node_name and not self._makes_room(pod.metadata.uid):
                 await self._adopt(pod)
 
@@ -267,22 +276,45 @@ class Planner:
 
     async def _nominate(self) -> None:
         batch: list[tuple[Pod, Hint]] = []
-        for uid in self._queue.first(self._pace.ahead()):
-            pod = self._view.pods.get(uid)
-            if pod is None or not self._may_be_nominated(pod) or not self._leading():
+        for pod in self._coming():
+            if not self._may_be_nominated(pod) or not self._leading():
                 continue
-            plan = await self._chooser.choose(pod)
-            if plan is None or not self._may_be_nominated(pod):
-                continue
-            now = self._view.clock.monotonic()
-            hint = Hint(uid=uid, priority=pod.spec.priority, node=plan.node, plan=plan, since=now, looked=now)
-            self._put(hint)
-            self._occupancy.expect(pod, plan.node)
-            batch.append((pod, hint))
+            hint = await self._planned(pod)
+            if hint is not None:
+                batch.append((pod, hint))
             if len(batch) == BATCH:
                 await asyncio.gather(*(self._send(*each) for each in batch))
                 batch.clear()
         await asyncio.gather(*(self._send(*each) for each in batch))
+
+    def _coming(self) -> Sequence[Pod]:
+        """The pods that kube-scheduler will try next."""
+        found: list[Pod] = []
+        for uid in self._queue.first(SCANNED):
+            pod = self._view.pods.get(uid)
+            if pod is None or pod.spec.scheduling_gates or not self._is_ours(pod) or pod in self._nowhere:
+                continue
+            found.append(pod)
+            if len(found) == self._pace.ahead():
+                break
+        return found
+
+    async def _planned(self, pod: Pod) -> Hint | None:
+        """The pod with what it would take, from now on; None when it fits nowhere."""
+        uid, generation = pod.metadata.uid, self._wakeups.generation
+        plan = await self._chooser.choose(pod)
+        now = self._view.clock.monotonic()
+        if plan is None:
+            self._nowhere.put(pod, generation)
+            hint = None
+        elif self._may_be_nominated(pod):
+            hint = Hint(uid=uid, priority=pod.spec.priority, node=plan.node, plan=plan, since=now, looked=now)
+            self._put(hint)
+            self._occupancy.expect(pod, plan.node)
+        else:
+            hint = None
+        await asyncio.sleep(0)  # a decision that is known already takes no turn of its own
+        return hint
 
     def _put(self, hint: Hint) -> None:
         """With its plan as it is now."""
@@ -297,7 +329,7 @@ class Planner:
         view, uid = self._view, pod.metadata.uid
         if uid in self.hints or uid in self._tried or uid in self._withdrawals or uid in view.binding:
             return False
-        if uid not in self._queue or self._makes_room(uid) or not self._is_ours(pod) or not view.uses_devices(pod):
+        if uid not in self._queue or self._makes_room(uid) or not view.uses_devices(pod):
             return False
         if self._stale.get(uid) == pod.metadata.resource_version:
             return False

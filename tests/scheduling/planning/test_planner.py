@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 import pytest
 
 from app.api.core import Node, Pod
 from app.api.errors import ConflictError, OutcomeUnknownError, UnreachableError
 from app.api.resource import ResourceClaim
+from app.placement.policies import PolicyName
+from app.placement.strategy import Strategy
 from tests.support.scheduling.planning import ALWAYS, KubeScheduler, ended, nominated, waiting, with_devices
+from tests.support.simulation.objects import make_pod, make_wishes
 from tests.support.simulation.world import World
 
 
@@ -271,3 +276,72 @@ async def test_a_claim_that_two_pods_share_is_planned_once(world: World) -> None
     world.add(msgspec.structs.replace(claim, metadata=meta), pod, other)
     await world.settle(1.0)
     assert len(nominated(world)) == 1
+
+
+@pytest.mark.parametrize(("policy", "nodes"), [("pack", {"n2": 2}), ("spread", {"n1": 1, "n3": 1})])
+async def test_the_placement_policy_chooses_the_node(world: World, policy: PolicyName, nodes: dict[str, int]) -> None:
+    world.add(*with_devices(n1=4, n2=4, n3=4))
+    service = world.service(limits=ALWAYS, strategy=Strategy(policy))
+    service.start()
+    world.add(*waiting("before"))
+    assert await service.bind(world.api.pod("before"), "n2") == ""
+    world.add(*waiting("a"), *waiting("b"))
+    await world.settle(1.0)
+    assert Counter(nominated(world).values()) == nodes
+
+
+async def test_a_node_with_a_better_alternative_comes_first(world: World) -> None:
+    world.add(*with_devices(n1=1, n2=2, n3=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(make_wishes("wishes", 2, 1), make_pod("a", "wishes"))
+    await world.settle(1.0)
+    assert nominated(world) == {"a": "n2"}
+
+
+async def test_pods_of_other_schedulers_are_left_alone(world: World) -> None:
+    world.add(*with_devices(n1=4))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("a", schedulerName="default-scheduler"), *waiting("b"))
+    await world.settle(2.0)
+    assert set(nominated(world)) == {"b"}
+
+
+async def test_without_names_those_schedulers_count_that_have_asked(world: World) -> None:
+    world.add(*with_devices(n1=4))
+    service = world.service(limits=msgspec.structs.replace(ALWAYS, scheduler_names=frozenset()))
+    service.start()
+    world.add(*waiting("a"), *waiting("b"), *waiting("c", schedulerName="other"))
+    await world.settle(2.0)
+    assert nominated(world) == {}
+    assert await KubeScheduler(world, service).attempt("a") == "n1"
+    await world.settle(2.0)
+    assert set(nominated(world)) == {"b"}
+
+
+async def test_nodes_where_others_are_expected_are_not_offered_while_100_equal_ones_are_left(world: World) -> None:
+    world.add(*with_devices(**{f"n{number}": 1 for number in range(103)}))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    for name in "abc":
+        world.add(*waiting(name))
+    await world.settle(1.0)
+    expected = set(nominated(world).values())
+    world.add(*waiting("other"))
+    offered = (await service.filter(world.api.pod("other"))).NodeNames
+    assert len(expected) == 3
+    assert len(offered) == 100
+    assert expected.isdisjoint(offered)
+
+
+async def test_a_plan_refuses_nobody(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    assert nominated(world) == {"a": "n1"}
+    world.add(*waiting("b"))
+    assert (await service.filter(world.api.pod("b"))).NodeNames == ["n1"]
+    assert await service.bind(world.api.pod("b"), "n1") == ""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections import Counter
 from functools import partial
+from types import FrameType
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -55,6 +57,28 @@ def test_filter_for_one_node_costs_the_same_in_clusters_of_500_and_5000_nodes() 
     few, many = counted
     assert many == few
     assert few < 400
+
+
+async def test_pods_that_fit_nowhere_are_thought_about_a_few_times_only(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    for number in range(200):
+        world.add(*waiting(f"p{number}", count=2))
+    world.add(*waiting("other"))
+    await world.settle(4.0)
+    thought: list[str] = []
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name == "subject_of":
+            thought.append(frame.f_code.co_name)
+
+    sys.setprofile(profile)
+    for _ in range(52):
+        world.api.put(world.api.pod("other"))
+        await world.settle(0.1)
+    sys.setprofile(None)
+    assert 200 <= len(thought) <= 300
 
 
 MOVES = st.lists(
