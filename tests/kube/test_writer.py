@@ -32,7 +32,7 @@ from app.api.resource import (
 from app.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from app.kube.discovery import Served
 from app.kube.events import EventRecorder
-from app.kube.writer import RING_ANNOTATION, Doorbell, Writer
+from app.kube.writer import NOMINATOR, RING_ANNOTATION, Doorbell, Writer
 from app.scheduling.ports import Ports
 from tests.support.kube.scripted import ScriptedServer
 from tests.support.patience import until
@@ -238,6 +238,47 @@ async def test_annotations_of_a_pod_go_with_its_status(server: ScriptedServer, w
     await writer.patch_pod_status(pod, {"nominatedNodeName": None}, {"a": "1", "b": None})
     metadata = {"uid": "pu", "annotations": {"a": "1", "b": None}}
     assert server.asked[0].json == {"metadata": metadata, "status": {"nominatedNodeName": None}}
+
+
+@pytest.mark.parametrize("node", ["n1", None])
+async def test_a_nomination_is_for_one_version_of_the_pod_and_under_a_name_of_its_own(
+    server: ScriptedServer, writer: Writer, node: str | None
+) -> None:
+    server.on("PATCH", f"{PODS}/p/status", (200, {}))
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu", resource_version="7"))
+    await writer.nominate_pod(pod, node)
+    metadata = {"uid": "pu", "resourceVersion": "7"}
+    assert server.asked[0].json == {"metadata": metadata, "status": {"nominatedNodeName": node}}
+    assert server.asked[0].query == {"fieldManager": NOMINATOR}
+
+
+@pytest.mark.parametrize(
+    ("uid", "manager", "field", "found"),
+    [
+        ("pu", NOMINATOR, "f:nominatedNodeName", "n1"),
+        ("pu", "kube-scheduler", "f:nominatedNodeName", ""),
+        ("pu", NOMINATOR, "f:conditions", ""),
+        ("another", NOMINATOR, "f:nominatedNodeName", ""),
+    ],
+)
+async def test_a_nomination_ahead_of_the_queue_is_known_by_who_manages_the_field(
+    server: ScriptedServer, writer: Writer, uid: str, manager: str, field: str, found: str
+) -> None:
+    managed = {
+        "manager": manager,
+        "operation": "Update",
+        "subresource": "status",
+        "fieldsV1": {"f:status": {field: {}}},
+    }
+    meta = {"name": "p", "namespace": "default", "uid": uid, "managedFields": [managed]}
+    server.on("GET", f"{PODS}/p", (200, {"metadata": meta, "status": {"nominatedNodeName": "n1"}}))
+    pod = Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu"))
+    assert await writer.nominated_ahead(pod) == found
+
+
+async def test_nobody_has_nominated_a_pod_that_is_gone(server: ScriptedServer, writer: Writer) -> None:
+    server.on("GET", f"{PODS}/p", (404, {"reason": "NotFound"}))
+    assert await writer.nominated_ahead(Pod(metadata=ObjectMeta(name="p", namespace="default", uid="pu"))) == ""
 
 
 async def test_an_eviction_is_for_the_pod_with_its_uid_and_what_a_budget_forbids_is_not_repeated(

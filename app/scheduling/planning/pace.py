@@ -11,10 +11,14 @@ from typing import Final
 
 from app.scheduling.ports import Clock
 
-SECONDS_AHEAD: Final = 2.0
+SECONDS_AHEAD: Final = 3.0
+SECONDS_FOR_ALL: Final = 8.0
+"""Where nobody can tell who comes next all pods are nominated, if all will be bound in this time."""
 MEASURED_SECONDS: Final = 2.0
-LEAST: Final = 32
-MOST: Final = 256
+UNKNOWN: Final = 128
+"""Pods while none has been bound lately."""
+LEAST: Final = 8
+MOST: Final = 512
 
 
 class Pace:
@@ -37,6 +41,14 @@ class Pace:
             return 0.0
         return len(self._bound) / max(self._clock.monotonic() - self._bound[0], 0.25)
 
-    def ahead(self) -> int:
-        """How many pods, from the front of the queue, are nominated at most."""
-        return max(LEAST, min(MOST, round(self.per_second() * SECONDS_AHEAD)))
+    def ahead(self, waiting: int, missed: float = 0.0) -> int:
+        """How many of the pods that wait are nominated at most. `missed`: how far from the front those were that were
+        asked about.
+        """
+        rate = self.per_second()
+        if not rate:
+            return UNKNOWN
+        wanted = round(rate * SECONDS_AHEAD)
+        if missed > wanted:
+            wanted = waiting if waiting <= rate * SECONDS_FOR_ALL else 0
+        return max(LEAST, min(MOST, wanted))

@@ -47,8 +47,8 @@ PAUSE_SECONDS: Final = 0.05
 """At least so long between two looks at the queue,"""
 WAIT_SECONDS: Final = 0.5
 """and at most."""
-BATCH: Final = 16
-"""Pods that are nominated with requests at the same time."""
+AT_ONCE: Final = 64
+"""Requests under way at the same time."""
 PORTION: Final = 32
 """Hints that are looked after in one turn."""
 QUEUED_SECONDS: Final = 0.1
@@ -111,6 +111,7 @@ class Planner:
         self._follows = limits.nominate != "never"
         self._is_on = False
         self._news = asyncio.Event()
+        self._sending: set[asyncio.Task[None]] = set()
 
     # --- what happens -----------------------------------------------------------------------------------------------
 
@@ -142,6 +143,8 @@ class Planner:
         if self._follows:
             if len(self._callers) < CALLERS:
                 self._callers.add(pod.spec.scheduler_name)
+            if pod.metadata.uid not in self._tried:
+                self._queue.asked(pod.metadata.uid)
             self._tried[pod.metadata.uid] = True
 
     def answered(self, pod: Pod, names: Sequence[str], fits: bool) -> None:
@@ -188,7 +191,14 @@ class Planner:
         """Until cancelled."""
         self.hints.clear()
         self._withdrawals.clear()
-        await self.restore()
+        try:
+            await self.restore()
+            await self._work()
+        finally:
+            for task in list(self._sending):
+                task.cancel()
+
+    async def _work(self) -> None:
         while self._follows or len(self.hints) or len(self._withdrawals):
             try:
                 async with asyncio.timeout(WAIT_SECONDS):
@@ -259,7 +269,7 @@ class Planner:
         elif now - hint.since >= view.limits.nominated_seconds:
             self._idle = self._idle or uid not in self._tried
             self._end(hint, "expired")
-            self._failed(uid)
+            self._pauses.failed(uid)
         elif not hint.seen and now - hint.since >= UNSEEN_SECONDS:
             self._end(hint, "withdrawn")
         elif now - hint.looked >= LOOK_SECONDS:
@@ -275,29 +285,31 @@ class Planner:
     # --- new ones ---------------------------------------------------------------------------------------------------
 
     async def _nominate(self) -> None:
-        batch: list[tuple[Pod, Hint]] = []
         for pod in self._coming():
-            if not self._may_be_nominated(pod) or not self._leading():
-                continue
-            hint = await self._planned(pod)
-            if hint is not None:
-                batch.append((pod, hint))
-            if len(batch) == BATCH:
-                await asyncio.gather(*(self._send(*each) for each in batch))
-                batch.clear()
-        await asyncio.gather(*(self._send(*each) for each in batch))
+            if len(self._sending) >= AT_ONCE or not self._leading():
+                return
+            if self._may_be_nominated(pod) and (hint := await self._planned(pod)) is not None:
+                task = asyncio.create_task(self._send(pod, hint), name="nomination")
+                self._sending.add(task)
+                task.add_done_callback(self._sent)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        self._sending.discard(task)
+        self._news.set()
+        if not task.cancelled() and isinstance(problem := task.exception(), Exception):
+            unexpected("chores", problem)
 
     def _coming(self) -> Sequence[Pod]:
         """The pods that kube-scheduler will try next."""
         found: list[Pod] = []
         for uid in self._queue.first(SCANNED):
             pod = self._view.pods.get(uid)
-            if pod is None or pod.spec.scheduling_gates or not self._is_ours(pod) or pod in self._nowhere:
+            if pod is None or uid in self._tried or uid in self._view.binding:
+                continue
+            if pod.spec.scheduling_gates or not self._is_ours(pod) or pod in self._nowhere:
                 continue
             found.append(pod)
-            if len(found) == self._pace.ahead():
-                break
-        return found
+        return found[: self._pace.ahead(len(found), self._queue.missed)]
 
     async def _planned(self, pod: Pod) -> Hint | None:
         """The pod with what it would take, from now on; None when it fits nowhere."""

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.scheduling.planning.pace import LEAST, MOST, Pace
+from app.scheduling.planning.pace import LEAST, MOST, UNKNOWN, Pace
 from app.scheduling.planning.queue import Queue
 from tests.support.simulation.virtualtime import VirtualClock
 
@@ -27,11 +27,29 @@ def test_a_pod_keeps_its_place_until_it_is_refused_or_gets_another_priority() ->
     queue.put("c", 0, 0.0)
     assert queue.first(3) == ["a", "b", "c"]
     queue.again("a", 5.0)
-    assert queue.first(3) == ["b", "c", "a"]
+    assert (queue.first(3), queue.since("a")) == (["b", "c", "a"], 5.0)
     queue.put("c", 9, 1.0)
     assert queue.first(3) == ["c", "b", "a"]
     queue.again("unknown", 1.0)
     assert len(queue) == 3
+
+
+def test_how_far_the_order_is_from_that_of_a_scheduler_is_learned() -> None:
+    queue = Queue()
+    for number in range(100):
+        queue.put(str(number), 0, 1.0)
+    for number in range(10):
+        queue.asked(str(number))
+        queue.drop(str(number))
+    assert queue.missed == 0
+    for number in range(99, 60, -1):
+        queue.asked(str(number))
+        queue.drop(str(number))
+    assert queue.missed > 50
+    for number in range(10, 50):
+        queue.asked(str(number))
+        queue.drop(str(number))
+    assert queue.missed < 1
 
 
 MOVES = st.lists(
@@ -62,17 +80,31 @@ def test_the_queue_is_what_sorting_would_give(moves: list[tuple[str, str, int, i
     assert (len(queue), "a" in queue) == (len(known), "a" in known)
 
 
-async def test_as_many_are_nominated_as_are_bound_in_two_seconds() -> None:
+async def test_as_many_are_nominated_as_are_bound_in_three_seconds() -> None:
     clock = VirtualClock()
     pace = Pace(clock)
-    assert pace.ahead() == LEAST
+    assert pace.ahead(1000) == UNKNOWN
     for _ in range(300):
         pace.bound()
-        await asyncio.sleep(0.01)
-    assert 190 <= pace.ahead() <= 202
+        await asyncio.sleep(0.02)
+    assert 145 <= pace.ahead(1000) <= 153
     for _ in range(600):
         pace.bound()
         await asyncio.sleep(0.002)
-    assert pace.ahead() == MOST
-    await asyncio.sleep(5)
-    assert pace.ahead() == LEAST
+    assert pace.ahead(1000) == MOST
+    await asyncio.sleep(1.9)
+    pace.bound()
+    await asyncio.sleep(1.9)
+    assert pace.ahead(1000) == LEAST
+    await asyncio.sleep(1)
+    assert pace.ahead(1000) == UNKNOWN
+
+
+async def test_where_nobody_can_tell_who_comes_next_all_are_nominated_or_hardly_anybody() -> None:
+    pace = Pace(VirtualClock())
+    for _ in range(200):
+        pace.bound()
+        await asyncio.sleep(0.02)
+    assert pace.ahead(300, missed=200.0) == 300
+    assert pace.ahead(500, missed=200.0) == LEAST
+    assert 145 <= pace.ahead(500, missed=100.0) <= 153
