@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from app.embedded.apiserver import conversion
-from app.embedded.apiserver import printers as printing
+from app.embedded.apiserver.printers import cells, core, devices, policies, workloads
 from app.embedded.apiserver.registry import ALL_VERBS, Kind, Printer, Registry, Resource
 from app.embedded.apiserver.strategies.core import (
     Budgets,
@@ -42,7 +42,7 @@ def _kind(
     *,
     namespaced: bool = True,
     strategy: Strategy | None = None,
-    printer: Printer = printing.PLAIN,
+    printer: Printer = cells.PLAIN,
     status: bool = False,
     subresources: tuple[str, ...] = (),
     categories: tuple[str, ...] = (),
@@ -80,32 +80,32 @@ KINDS: Final = (
         ("ns",),
         namespaced=False,
         strategy=Namespaces(),
-        printer=printing.NAMESPACE,
+        printer=core.NAMESPACE,
         status=True,
         verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     ),
-    _kind("", "Node", "nodes", ("no",), namespaced=False, strategy=Nodes(), printer=printing.NODE, status=True),
+    _kind("", "Node", "nodes", ("no",), namespaced=False, strategy=Nodes(), printer=core.NODE, status=True),
     _kind(
         "",
         "Pod",
         "pods",
         ("po",),
         strategy=Pods(),
-        printer=printing.POD,
+        printer=core.POD,
         status=True,
         subresources=("binding", "eviction"),
         categories=("all",),
     ),
-    _kind("", "Event", "events", ("ev",), strategy=Events(), printer=printing.EVENT, models={"v1": "CoreV1Event"}),
-    _kind("", "ConfigMap", "configmaps", ("cm",), printer=printing.CONFIG_MAP),
-    _kind("", "Secret", "secrets", strategy=Secrets(), printer=printing.SECRET),
+    _kind("", "Event", "events", ("ev",), strategy=Events(), printer=core.EVENT, models={"v1": "CoreV1Event"}),
+    _kind("", "ConfigMap", "configmaps", ("cm",), printer=core.CONFIG_MAP),
+    _kind("", "Secret", "secrets", strategy=Secrets(), printer=core.SECRET),
     _kind(
         "",
         "Service",
         "services",
         ("svc",),
         strategy=Services(),
-        printer=printing.SERVICE,
+        printer=core.SERVICE,
         status=True,
         categories=("all",),
     ),
@@ -116,7 +116,7 @@ KINDS: Final = (
         "events",
         ("ev",),
         strategy=Events(),
-        printer=printing.EVENT,
+        printer=core.EVENT,
         models={"v1": "EventsV1Event"},
         stored_with=("", "events"),
     ),
@@ -126,7 +126,7 @@ KINDS: Final = (
         "deployments",
         ("deploy",),
         strategy=Deployments(),
-        printer=printing.DEPLOYMENT,
+        printer=workloads.DEPLOYMENT,
         status=True,
         subresources=("scale",),
         categories=("all",),
@@ -137,19 +137,19 @@ KINDS: Final = (
         "replicasets",
         ("rs",),
         strategy=ReplicaSets(),
-        printer=printing.REPLICA_SET,
+        printer=workloads.REPLICA_SET,
         status=True,
         subresources=("scale",),
         categories=("all",),
     ),
-    _kind("coordination.k8s.io", "Lease", "leases", strategy=Leases(), printer=printing.LEASE),
+    _kind("coordination.k8s.io", "Lease", "leases", strategy=Leases(), printer=policies.LEASE),
     _kind(
         "policy",
         "PodDisruptionBudget",
         "poddisruptionbudgets",
         ("pdb",),
         strategy=Budgets(status=True, generation=True),
-        printer=printing.BUDGET,
+        printer=policies.BUDGET,
         status=True,
     ),
     _kind(
@@ -158,10 +158,10 @@ KINDS: Final = (
         "networkpolicies",
         ("netpol",),
         strategy=Plain(generation=True),
-        printer=printing.NETWORK_POLICY,
+        printer=policies.NETWORK_POLICY,
     ),
     _kind(
-        RBAC, "ClusterRole", "clusterroles", namespaced=False, strategy=Plain(path_names=True), printer=printing.CREATED
+        RBAC, "ClusterRole", "clusterroles", namespaced=False, strategy=Plain(path_names=True), printer=cells.CREATED
     ),
     _kind(
         RBAC,
@@ -169,17 +169,17 @@ KINDS: Final = (
         "clusterrolebindings",
         namespaced=False,
         strategy=Plain(path_names=True),
-        printer=printing.ROLE_BINDING,
+        printer=policies.ROLE_BINDING,
     ),
-    _kind(RBAC, "Role", "roles", strategy=Plain(path_names=True), printer=printing.CREATED),
-    _kind(RBAC, "RoleBinding", "rolebindings", strategy=Plain(path_names=True), printer=printing.ROLE_BINDING),
+    _kind(RBAC, "Role", "roles", strategy=Plain(path_names=True), printer=cells.CREATED),
+    _kind(RBAC, "RoleBinding", "rolebindings", strategy=Plain(path_names=True), printer=policies.ROLE_BINDING),
     _kind(
         ADMISSION,
         "ValidatingAdmissionPolicy",
         "validatingadmissionpolicies",
         namespaced=False,
         strategy=Policies(status=True, generation=True),
-        printer=printing.POLICY,
+        printer=policies.POLICY,
         status=True,
     ),
     _kind(
@@ -188,7 +188,7 @@ KINDS: Final = (
         "validatingadmissionpolicybindings",
         namespaced=False,
         strategy=Plain(generation=True),
-        printer=printing.POLICY_BINDING,
+        printer=policies.POLICY_BINDING,
     ),
     _kind(
         "scheduling.k8s.io",
@@ -197,7 +197,7 @@ KINDS: Final = (
         ("pc",),
         namespaced=False,
         strategy=PriorityClasses(),
-        printer=printing.PRIORITY_CLASS,
+        printer=policies.PRIORITY_CLASS,
     ),
 )
 
@@ -208,13 +208,13 @@ DEVICE_KINDS: Final = (
         "ResourceClaim",
         "resourceclaims",
         strategy=Claims(),
-        printer=printing.CLAIM,
+        printer=devices.CLAIM,
         status=True,
         models={"v1": "ResourceV1ResourceClaim"},
     ),
     _kind(RESOURCE_GROUP, "ResourceClaimTemplate", "resourceclaimtemplates", strategy=Templates()),
     _kind(
-        RESOURCE_GROUP, "ResourceSlice", "resourceslices", namespaced=False, strategy=Slices(), printer=printing.SLICE
+        RESOURCE_GROUP, "ResourceSlice", "resourceslices", namespaced=False, strategy=Slices(), printer=devices.SLICE
     ),
 )
 
@@ -224,7 +224,7 @@ TAINT_RULE: Final = _kind(
     "devicetaintrules",
     namespaced=False,
     strategy=TaintRules(),
-    printer=printing.TAINT_RULE,
+    printer=devices.TAINT_RULE,
     status=True,
     version="v1beta2",
 )

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.embedded.apiserver import EmbeddedAPIServer, ages, conversion, names, topology
-from app.embedded.apiserver import printers as printing
 from app.embedded.apiserver.kinds import RESOURCE_VERSIONS, registry
+from app.embedded.apiserver.printers import devices
 from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.schema import schema
 from app.embedded.apiserver.statuses import StatusError
@@ -159,7 +159,7 @@ def test_ages_are_shown_as_kubectl_shows_them(seconds: float, shown: str) -> Non
 )
 def test_the_state_of_a_claim_is_one_word_per_fact(status: dict[str, Any], deleted: bool, state: str) -> None:
     metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if deleted else {}
-    assert printing.claim_state({"metadata": metadata, "status": status}) == state
+    assert devices.claim_state({"metadata": metadata, "status": status}) == state
 
 
 @pytest.mark.parametrize(
