@@ -38,14 +38,22 @@ test: $(VENV)/dev.stamp ## All tests that need only Python
 controlplane: ## Build the real control plane that the end-to-end tests use (needs Go; minutes the first time)
 	@$(MAKE) --no-print-directory -C tests/controlplane
 
+.PHONY: charttools
+charttools: ## Build Helm and promtool, which the tests of the chart use (needs Go; minutes the first time)
+	@$(MAKE) --no-print-directory -C tests/controlplane tools
+
+.PHONY: chart
+chart: $(VENV)/dev.stamp ## Write what is generated in the chart: table of values, schema of settings, dashboard
+	@$(BIN)/python -m charts
+
 # Only the command line of make names a cluster; KUBECONFIG in the environment does not count.
 CLUSTER := $(if $(filter command,$(origin KUBECONFIG)),E2E_KUBECONFIG=$(KUBECONFIG))
 # K8S_VERSION=v1.35.4 builds and uses that release instead of the pinned one.
 RELEASE := $(if $(K8S_VERSION),KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/bin/$(K8S_VERSION))
 
 .PHONY: e2e
-e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane) ## The tests on a real API server and kube-scheduler (E2E=PATH: some of them; KUBECONFIG=FILE: on that cluster; K8S_VERSION=v1.35.4)
-	@$(CLUSTER) $(RELEASE) $(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract) -m e2e -vv
+e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane charttools) ## The tests on a real API server and kube-scheduler (E2E=PATH: some of them; KUBECONFIG=FILE: on that cluster; K8S_VERSION=v1.35.4)
+	@$(CLUSTER) $(RELEASE) $(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract tests/chart) -m e2e -vv
 
 .PHONY: bench
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md (BENCH_ARGS="--only filter")

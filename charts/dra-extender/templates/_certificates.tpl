@@ -1,0 +1,31 @@
+{{/*
+Generated certificates: those that exist, while they last, so that an upgrade changes nothing; else new ones. They are made once
+in a rendering and remembered beside the values, because their Secrets and the checksum of the authority need the same ones.
+`helm template` and whatever renders without a cluster sees no Secrets and makes new ones each time: use cert-manager there.
+*/}}
+{{- define "dra-extender.generated" -}}
+{{- if not (hasKey .Values "generatedCertificates") -}}
+{{- $server := lookup "v1" "Secret" .Release.Namespace (include "dra-extender.serverSecret" .) | default dict -}}
+{{- $client := lookup "v1" "Secret" .Release.Namespace (include "dra-extender.clientSecret" .) | default dict -}}
+{{- $until := dig "metadata" "annotations" "dra-extender.dev/not-after" "" $server -}}
+{{- $soon := now | dateModify "+720h" | date "2006-01-02" -}}
+{{- $sameAuthority := eq (dig "data" "ca.crt" "server" $server) (dig "data" "ca.crt" "client" $client) -}}
+{{- $sameClient := eq (dig "metadata" "annotations" "dra-extender.dev/client" "" $client) .Values.certificates.clientName -}}
+{{- $made := dict -}}
+{{- if and $sameAuthority $sameClient (gt $until $soon) -}}
+{{- $made = dict "until" $until "server" $server.data "client" $client.data -}}
+{{- else -}}
+{{- $days := int .Values.certificates.days -}}
+{{- $host := include "dra-extender.host" . -}}
+{{- $authority := genCA (printf "%s-ca" (include "dra-extender.fullname" .)) $days -}}
+{{- $serving := genSignedCert (include "dra-extender.fullname" .) nil (list $host (printf "%s.cluster.local" $host)) $days $authority -}}
+{{- $calling := genSignedCert .Values.certificates.clientName nil nil $days $authority -}}
+{{- $until = now | dateModify (printf "+%dh" (mul 24 $days)) | date "2006-01-02" -}}
+{{- $made = dict "until" $until
+  "server" (dict "tls.crt" ($serving.Cert | b64enc) "tls.key" ($serving.Key | b64enc) "ca.crt" ($authority.Cert | b64enc))
+  "client" (dict "tls.crt" ($calling.Cert | b64enc) "tls.key" ($calling.Key | b64enc) "ca.crt" ($authority.Cert | b64enc)) -}}
+{{- end -}}
+{{- $_ := set .Values "generatedCertificates" $made -}}
+{{- end -}}
+{{- toJson .Values.generatedCertificates -}}
+{{- end -}}

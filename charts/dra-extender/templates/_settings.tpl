@@ -1,0 +1,45 @@
+{{/* The environment of the extender: what the chart makes of the mode, then the settings of the user. */}}
+
+{{/* `on` and `off` without quotation marks are booleans in YAML. */}}
+{{- define "dra-extender.preemption" -}}
+{{- $asked := toString (get .Values.settings "preemption") -}}
+{{- if or (eq $asked "on") (eq $asked "true") -}}on{{- else if eq $asked "advise" -}}advise{{- else -}}off{{- end -}}
+{{- end -}}
+
+{{- define "dra-extender.env" -}}
+- {name: DRA_EXTENDER_LISTEN, value: "0.0.0.0:8443"}
+- {name: DRA_EXTENDER_TLS_CERT, value: /etc/dra-extender/tls/tls.crt}
+- {name: DRA_EXTENDER_TLS_KEY, value: /etc/dra-extender/tls/tls.key}
+- {name: DRA_EXTENDER_TLS_CLIENT_CA, value: /etc/dra-extender/tls/ca.crt}
+- {name: DRA_EXTENDER_ALLOWED_CLIENTS, value: {{ .Values.certificates.clientName | quote }}}
+- {name: DRA_EXTENDER_INSIGHT_LISTEN, value: "0.0.0.0:8080"}
+- {name: DRA_EXTENDER_INSIGHT_AUTHORIZATION, value: "true"}
+- {name: DRA_EXTENDER_SCHEDULER_NAMES, value: {{ include "dra-extender.schedulerName" . | quote }}}
+{{- if eq .Values.mode "advisor" }}
+- {name: DRA_EXTENDER_ADVISE_ONLY, value: "true"}
+{{- end }}
+- {name: DRA_EXTENDER_LEADER_ELECTION, value: "true"}
+{{- if ne (include "dra-extender.fullname" .) "dra-extender" }}
+- {name: DRA_EXTENDER_LEASE_NAME, value: {{ include "dra-extender.fullname" . | quote }}}
+{{- end }}
+- {name: DRA_EXTENDER_ADVERTISE, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+- {name: DRA_EXTENDER_PEER_NAME, value: {{ include "dra-extender.host" . }}} # in the certificate of every replica
+- {name: DRA_EXTENDER_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+- {name: DRA_EXTENDER_IDENTITY, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+{{- range $name, $value := .Values.settings }}
+{{- if eq $name "preemption" }}
+{{- if ne (include "dra-extender.preemption" $) "off" }}
+- {name: DRA_EXTENDER_PREEMPTION, value: {{ include "dra-extender.preemption" $ | quote }}}
+{{- end }}
+{{- else if kindIs "map" $value }}
+- {name: DRA_EXTENDER_{{ upper $name }}, value: {{ toJson $value | quote }}}
+{{- else if kindIs "float64" $value }}
+- {name: DRA_EXTENDER_{{ upper $name }}, value: {{ toJson $value | quote }}}
+{{- else }}
+- {name: DRA_EXTENDER_{{ upper $name }}, value: {{ toString $value | quote }}}
+{{- end }}
+{{- end }}
+{{- with .Values.env }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,151 @@
+"""Releases on a real control plane: what is installed works, stays over upgrades, and goes without a trace."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.chart.helm import NAME, NAMESPACE, Document, HelmError, Values
+from tests.support.chart.release import WHERE, Release, pod
+from tests.support.chart.site import Programs, Site, eventually
+from tests.support.patience import LONGEST
+
+pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("releases have the names of the manifests")]
+
+PREVIOUS = Path(__file__).parent / "previous"
+ADDRESS = {"schedulerCIDRs": ["10.0.0.1/32"]}
+MODES: dict[str, Values] = {
+    "secondary": {},
+    "stock": {"mode": "stock", "nodes": ["node-1", "node-2"], "networkPolicy": ADDRESS},
+    "advisor": {"mode": "advisor", "networkPolicy": ADDRESS},
+}
+
+
+def of_default(site: Site, kind: str, name: str) -> Document:
+    return site.get(kind, name, "--namespace=default")
+
+
+def test_an_installation_gives_a_pod_its_device_and_tells_prometheus(
+    operator: None, release: Release, tmp_path: Path
+) -> None:
+    """`operator` first: the release goes before the kinds do."""
+    site = release.site
+    monitoring = {"monitor": "podMonitor", "rules": True, "dashboard": True}
+    notes = release.install({"metrics": monitoring}, "--wait", "--timeout=90s")
+    assert f"helm test {NAME} -n {NAMESPACE}" in notes
+    assert "schedulerName: dra-scheduler" in notes
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "gpu", "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}},
+    }
+    asking = pod("asking", "dra-scheduler", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
+    with Programs(site, tmp_path) as programs:
+        programs.extender()
+        programs.scheduler()
+        site.plane.apply(claim, asking)
+        eventually(
+            lambda: of_default(site, "pod", "asking")["status"].get("phase") == "Running", "the pod", programs.logs
+        )
+        assert of_default(site, "pod", "asking")["spec"]["nodeName"] == "node-2"
+        (result,) = of_default(site, "resourceclaim", "gpu")["status"]["allocation"]["devices"]["results"]
+        assert (result["pool"], result["device"]) == ("node-2", "gpu-0")
+        pass_the_test_of_helm(release, programs)
+        token = base64.b64decode(release.secret("dra-extender-metrics-token")["token"]).decode()
+        assert programs.page("/metrics")[0] == 401
+        status, text = programs.page("/metrics", token)
+        assert (status, "dra_extender_ready 1.0" in text) == (200, True)
+        assert programs.page("/insight/problems", token)[0] == 403, "Prometheus reads metrics and nothing else"
+        site.plane.kubectl("delete", "pod/asking", "resourceclaim/gpu")
+
+
+def pass_the_test_of_helm(release: Release, programs: Programs) -> None:
+    """Run `helm test`; what its pod contains is run here as soon as kubelet would."""
+    site = release.site
+    command = [str(release.helm.path), "test", NAME, WHERE, "--timeout=90s"]
+    made = release.helm.environment()
+    with subprocess.Popen(command, env=made, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as test:
+
+        def running() -> Document:
+            listed = site.get("pods", WHERE, "--field-selector=status.phase=Running")["items"]
+            return next((each for each in listed if "helm.sh/hook" in each["metadata"].get("annotations", {})), {})
+
+        found = eventually(running, "the pod of the test", programs.logs)
+        status = programs.run(found["spec"])
+        site.ended(NAMESPACE, found["metadata"]["name"], "Failed" if status else "Succeeded")
+        said, _ = test.communicate(timeout=LONGEST)
+    assert (status, test.returncode) == (0, 0), said.decode() + programs.logs()
+    assert "Phase:          Succeeded" in said.decode()
+
+
+@pytest.mark.parametrize("mode", ["stock", "advisor"])
+def test_the_extender_of_each_mode_is_ready_with_what_the_release_has_put_there(
+    release: Release, tmp_path: Path, mode: str
+) -> None:
+    notes = release.install(MODES[mode], "--wait", "--timeout=90s")
+    assert "--config=/etc/kubernetes/dra-extender.yaml" in notes
+    listed = release.site.get("deployments", WHERE)["items"]
+    assert len(listed) == (2 if mode == "stock" else 1)
+    with Programs(release.site, tmp_path) as programs:
+        programs.extender(listed[0]["metadata"]["name"])
+        if mode == "advisor":
+            pass_the_test_of_helm(release, programs)
+
+
+def test_an_upgrade_keeps_certificates_and_a_rollback_restores_settings(release: Release) -> None:
+    """From the values of the first chart."""
+    secrets = ("dra-extender-tls", "dra-extender-client-tls")
+    release.install(yaml.safe_load((PREVIOUS / "values-0.1.0.yaml").read_text()))
+    certificates = [release.secret(name) for name in secrets]
+    assert release.environment()["DRA_EXTENDER_PLACEMENT"] == "pack"
+    wait = ("--wait", "--timeout=90s")
+    release.upgrade({"settings": {"placement": "spread"}, "replicas": 3}, "--reset-then-reuse-values", *wait)
+    assert release.environment()["DRA_EXTENDER_PLACEMENT"] == "spread"
+    assert release.environment()["DRA_EXTENDER_LOG_LEVEL"] == "debug", "a value of before"
+    assert release.site.get("deployment", "dra-extender", WHERE)["status"]["availableReplicas"] == 3
+    release.helm.run("rollback", NAME, "1", WHERE, *wait)
+    assert release.environment()["DRA_EXTENDER_PLACEMENT"] == "pack"
+    assert [release.secret(name) for name in secrets] == certificates
+
+
+def test_certificates_that_end_soon_or_name_another_client_are_made_anew(release: Release) -> None:
+    def seen() -> tuple[str, str]:
+        """The authority, and what makes kube-scheduler start anew, since it reads it once."""
+        template = release.site.get("deployment", "dra-scheduler", WHERE)["spec"]["template"]
+        authorities = {release.secret(name)["ca.crt"] for name in ("dra-extender-tls", "dra-extender-client-tls")}
+        (authority,) = authorities
+        return authority, template["metadata"]["annotations"]["checksum/authority"]
+
+    release.install({})
+    first = seen()
+    ends = "dra-extender.dev/not-after=2020-01-01"
+    release.site.plane.kubectl("annotate", "secret", "dra-extender-tls", WHERE, "--overwrite", ends)
+    release.upgrade({}, "--force-conflicts")
+    second = seen()
+    release.upgrade({"certificates": {"clientName": "somebody"}})
+    third = seen()
+    assert release.environment()["DRA_EXTENDER_ALLOWED_CLIENTS"] == "somebody"
+    for values in zip(first, second, third, strict=True):
+        assert len(set(values)) == 3
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"certificates": {"source": "existing"}}, "there is no Secret dra-extender-tls in namespace dra-system"),
+        ({"certificates": {"source": "certManager"}}, "Install cert-manager first"),
+        ({"metrics": {"rules": True}}, "Install the Prometheus operator first"),
+    ],
+    ids=["no Secrets", "no cert-manager", "no Prometheus operator"],
+)
+def test_what_the_cluster_lacks_is_said_before_anything_is_installed(
+    release: Release, values: Values, words: str
+) -> None:
+    with pytest.raises(HelmError, match=words):
+        release.install(values)
+    assert not release.site.get("serviceaccount", "dra-extender", WHERE)

@@ -1,0 +1,202 @@
+"""What may be set and what not: mistakes are refused before anything is installed, with words that say the remedy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.kube.discovery import Served
+from app.service.permissions import needed
+from app.service.settings import load
+from tests.support.chart.helm import CHART, Document, Helm, HelmError, environment, one
+
+pytestmark = pytest.mark.e2e
+
+STOCK = {"mode": "stock", "nodes": ["cp-1", "cp-2"], "networkPolicy": {"schedulerCIDRs": ["10.0.0.1/32"]}}
+ADVISOR = {"mode": "advisor", "networkPolicy": {"schedulerCIDRs": ["10.0.0.1/32"]}}
+
+ACCEPTED: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "stock": STOCK,
+    "advisor": ADVISOR,
+    "an IPv6 address": ADVISOR | {"networkPolicy": {"schedulerCIDRs": ["fd00::1/128"]}},
+    "one replica": {"replicas": 1},
+    "a digest": {"image": {"digest": "sha256:" + "0" * 64}},
+    "a registry with a port": {"image": {"repository": "localhost:5000/dra-extender", "tag": "dev"}},
+    "the longest name": {"fullnameOverride": "a" * 40, "schedulerName": "b" * 63},
+    "preemption without quotation marks": {"settings": {"preemption": True}},
+    "the shortest certificates": {"certificates": {"days": 31}},
+    "an issuer": {
+        "certificates": {"source": "certManager", "issuerRef": {"name": "internal", "kind": "ClusterIssuer"}}
+    },
+    "no resources": {"resources": {}, "kubeScheduler": {"resources": {}, "featureGates": {}}},
+    "everything else of a pod": {
+        "imagePullSecrets": [{"name": "registry"}],
+        "env": [{"name": "TZ", "value": "UTC"}],
+        "nodeSelector": {"pool": "system"},
+        "tolerations": [{"operator": "Exists"}],
+        "podLabels": {"team": "a"},
+        "podAnnotations": {"note": "b"},
+        "volumes": [{"name": "workload", "configMap": {"name": "workload"}}],
+        "volumeMounts": [{"name": "workload", "mountPath": "/workload"}],
+        "serviceAccount": {"annotations": {"role": "c"}},
+        "kubeScheduler": {"args": ["--v=2"], "nodeSelector": {"pool": "x"}, "tolerations": [{"operator": "Exists"}]},
+    },
+    "all of monitoring": {"metrics": {"monitor": "podMonitor", "rules": True, "dashboard": True, "labels": {}}},
+    "a bundle of charts": {"global": {"anything": 1}},
+}
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "another mode": ({"mode": "third"}, "'secondary', 'stock', 'advisor'"),
+    "a value that does not exist": ({"replica": 2}, "'replica' not allowed"),
+    "a setting that does not exist": ({"settings": {"placment": "pack"}}, "'placment' not allowed"),
+    "a setting of another kind": ({"settings": {"step_budget": "many"}}, "/settings/step_budget"),
+    "another policy": ({"settings": {"placement": "best"}}, "'first-fit', 'pack', 'spread', 'fragmentation'"),
+    "no replica": ({"replicas": 0}, "minimum"),
+    "a digest that is none": ({"image": {"digest": "latest"}}, "/image/digest"),
+    "a name that no object may have": ({"fullnameOverride": "A_B"}, "/fullnameOverride"),
+    "certificates of an hour": ({"certificates": {"days": 1}}, "minimum"),
+    "an address without its length": (
+        ADVISOR | {"networkPolicy": {"schedulerCIDRs": ["10.0.0.1"]}},
+        "/schedulerCIDRs/0",
+    ),
+    "insight for all namespaces": (
+        {"networkPolicy": {"insightNamespaces": None}},
+        "missing property 'insightNamespaces'",
+    ),
+    "no label for insight": (
+        {"networkPolicy": {"insightNamespaces": {"dra-extender.dev/insight": None}}},
+        "minProperties",
+    ),
+    "the name of the cluster's scheduler": ({"schedulerName": "default-scheduler"}, "set mode=stock"),
+    "stock without nodes": ({**STOCK, "nodes": []}, "nodes={control-plane-1,control-plane-2}"),
+    "stock without addresses": ({**STOCK, "networkPolicy": {}}, "networkPolicy.schedulerCIDRs={10.0.0.1/32}"),
+    "advisor without addresses": ({"mode": "advisor"}, "or networkPolicy.enabled=false"),
+    "an advisor that evicts": (ADVISOR | {"settings": {"preemption": "on"}}, "Set settings.preemption=advise"),
+    "an advisor with a policy": (ADVISOR | {"policy": {"action": "Deny"}}, "Set policy.action=None"),
+    "an issuer for nobody": ({"certificates": {"issuerRef": {"name": "a"}}}, "Set certificates.source=certManager"),
+    "one key for both": ({"certificates": {"serverSecret": "a", "clientSecret": "a"}}, "Name two Secrets"),
+    "a setting that is the mode": ({"settings": {"advise_only": True}}, "settings.advise_only: set mode=advisor"),
+    "a setting that is a value": (
+        {"settings": {"scheduler_names": "a"}},
+        "settings.scheduler_names: set schedulerName",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_what_can_work_is_rendered_and_lint_has_nothing_to_say(helm: Helm, name: str) -> None:
+    assert helm.render(ACCEPTED[name])
+    assert "0 chart(s) failed" in helm.run("lint", "--strict", str(CHART), values=ACCEPTED[name])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_work_is_refused_with_the_remedy(helm: Helm, name: str) -> None:
+    values, words = REFUSED[name]
+    with pytest.raises(HelmError) as refusal:
+        helm.render(values)
+    assert words in str(refusal.value)
+
+
+def test_old_clusters_are_told_which_mode_they_can_have(helm: Helm) -> None:
+    with pytest.raises(HelmError, match=r"cluster is v1\.33\.1\. Set mode=advisor"):
+        helm.render({}, "--kube-version=v1.33.1")
+    assert helm.render(ADVISOR, "--kube-version=v1.33.1")
+    with pytest.raises(HelmError, match=r">=1\.32\.0-0"):
+        helm.render(ADVISOR, "--kube-version=v1.31.0")
+
+
+@pytest.mark.parametrize(
+    ("version", "image"),
+    [("v1.35.4", "v1.35.4"), ("v1.34.2-gke.1042000", "v1.34.2"), ("v1.36.3+k3s1", "v1.36.3")],
+)
+def test_the_second_scheduler_is_of_the_release_of_the_cluster(helm: Helm, version: str, image: str) -> None:
+    scheduler = one(helm.render({}, f"--kube-version={version}"), "Deployment", "dra-scheduler")
+    (container,) = scheduler["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"registry.k8s.io/kube-scheduler:{image}"
+
+
+@pytest.mark.parametrize("values", [{}, STOCK, ADVISOR], ids=["secondary", "stock", "advisor"])
+def test_the_service_takes_the_settings_that_are_made_of_values(
+    helm: Helm, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {
+        "placement": "fragmentation",
+        "scoring_strategy": {"type": "Fragmentation", "resources": [{"deviceClass": "gpu", "weight": 3}]},
+        "max_body": 20_000_000,
+        "bind_timeout": 12.5,
+        "deallocate": False,
+        "feature_gates": "DRAAdminAccess=false",
+        "preemption": "advise",
+    }
+    rendered = helm.render({**values, "settings": given})
+    deployment = next(each for each in rendered if each["kind"] == "Deployment" and "dra-extender" in str(each["spec"]))
+    for name, value in environment(deployment).items():
+        monkeypatch.setenv(name, value)
+    settings = load()
+    assert (settings.placement, settings.strategy.policy) == ("fragmentation", "fragmentation")
+    assert (settings.max_body, settings.bind_timeout, settings.deallocate) == (20_000_000, 12.5, False)
+    assert (settings.features.DRAAdminAccess, settings.preemption) == (False, "advise")
+    assert settings.advise_only == (values.get("mode") == "advisor")
+    assert settings.limits.scheduler_names == {"default-scheduler" if values else "dra-scheduler"}
+
+
+def rules_of(documents: list[Document]) -> set[str]:
+    """Verb, resource and group of all that the extender's roles allow, but paths."""
+    return {
+        f"{verb} {resource}.{group}"
+        for document in documents
+        if document["kind"] in ("ClusterRole", "Role") and not document["metadata"]["name"].startswith("dra-scheduler")
+        for rule in document["rules"]
+        for group in rule.get("apiGroups", ())
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.mark.parametrize("preemption", ["off", "advise", "on"])
+@pytest.mark.parametrize("values", [{}, STOCK, ADVISOR], ids=["secondary", "stock", "advisor"])
+def test_each_mode_has_exactly_the_permissions_that_the_service_needs(
+    helm: Helm, values: dict[str, Any], preemption: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    advisor = values.get("mode") == "advisor"
+    if advisor and preemption == "on":
+        return  # refused
+    documents = helm.render({**values, "settings": {"preemption": preemption}})
+    deployment = next(
+        each for each in documents if each["kind"] == "Deployment" and "dra-extender" in str(each["spec"])
+    )
+    for name, value in environment(deployment).items():
+        monkeypatch.setenv(name, value)
+    asked = needed(load(), Served("v1", "v1beta2"))
+    wanted = {
+        f"{each.verb} {each.resource}{each.subresource and '/' + each.subresource}.{each.group}" for each in asked
+    }
+    assert rules_of(documents) == wanted
+    if advisor:
+        writing = {text for text in wanted if text.split()[0] not in ("get", "list", "watch")}
+        about_itself = {"create leases.coordination.k8s.io", "update leases.coordination.k8s.io"}
+        questions = {"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"}
+        assert writing == about_itself | questions
+
+
+def test_in_mode_stock_each_node_that_is_named_has_its_replica_without_a_scheduler(helm: Helm) -> None:
+    pods = [each["spec"] for each in helm.render(STOCK) if each["kind"] == "Deployment"]
+    assert [each["template"]["spec"]["nodeName"] for each in pods] == ["cp-1", "cp-2"]
+    selectors = [json.dumps(each["selector"]["matchLabels"], sort_keys=True) for each in pods]
+    assert len(set(selectors)) == 2, "neither Deployment takes the pods of the other"
+
+
+def test_alerts_can_be_left_out_and_delayed(helm: Helm) -> None:
+    changed = {"disabledAlerts": ["DraExtenderConflicts"], "alertsAfter": {"DraExtenderNotReady": "10m"}}
+    rules = {
+        rule["alert"]: rule["for"]
+        for rule in one(helm.render({"metrics": {"rules": True, **changed}}), "PrometheusRule")["spec"]["groups"][0][
+            "rules"
+        ]
+    }
+    shipped = one(helm.render({"metrics": {"rules": True}}), "PrometheusRule")["spec"]["groups"][0]["rules"]
+    assert {rule["alert"] for rule in shipped} - set(rules) == {"DraExtenderConflicts"}
+    assert rules["DraExtenderNotReady"] == "10m"
