@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 FOLDER: Final = "static"
-START: Final = "index.html"
+DOCUMENTS: Final = {"index.html": "/", "docs.html": "/docs"}
+"""Those that are no part of another, and where they are."""
 _TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -53,5 +54,5 @@ def _read() -> Iterator[tuple[str, PageFile]]:
         kind = _TYPES.get(entry.suffix.removeprefix("."))
         if kind is not None:
             content = entry.read_bytes()
-            path = "/" if entry.name == START else f"/page/{entry.name}"
+            path = DOCUMENTS.get(entry.name, f"/page/{entry.name}")
             yield path, PageFile(content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')

@@ -17,7 +17,7 @@ import msgspec
 from app.http.page.board import Board
 from app.http.page.parts import BoardPart, Steps
 
-SHARE: Final = 4
+SHARE: Final = 9
 """A pause is at least so many times as long as what came before it."""
 SOON: Final = 1.0
 """Seconds after which a question is asked again when something has changed."""

@@ -15,7 +15,7 @@ from app.http.readers import REFUSALS
 
 
 def page_router(feed: Feed) -> APIRouter:
-    """`/`, the files of the page, and `/insight/events`."""
+    """`/`, `/docs`, the files of both, and `/insight/events`."""
     router = APIRouter()
     for path in page_files():
         router.routes.append(Route(path, _file))

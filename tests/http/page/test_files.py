@@ -17,7 +17,7 @@ LONGEST = 400
 
 
 def test_every_file_is_served() -> None:
-    assert page_files().keys() == {"/"} | {f"/page/{name}" for name in TEXTS if name != files.START}
+    assert page_files().keys() == {"/", "/docs"} | {f"/page/{name}" for name in TEXTS if name not in files.DOCUMENTS}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -39,8 +39,9 @@ def test_nothing_comes_from_elsewhere(name: str) -> None:
     assert re.findall(r"https?://|//[a-z]+\.[a-z]|@import", text) == []
 
 
-def test_the_document_has_no_script_and_no_style_in_it() -> None:
-    text = TEXTS["index.html"]
+@pytest.mark.parametrize("name", files.DOCUMENTS)
+def test_a_document_has_no_script_and_no_style_in_it(name: str) -> None:
+    text = TEXTS[name]
     assert re.findall(r"<style|\sstyle=|\son[a-z]+=|javascript:", text) == []
     assert re.findall(r"<script[^>]*>(.*?)</script>", text) == [""]
 
@@ -48,12 +49,12 @@ def test_the_document_has_no_script_and_no_style_in_it() -> None:
 def test_every_import_is_a_file_of_the_page() -> None:
     imported = {name for text in SCRIPTS.values() for name in re.findall(r'from "\./([^"]+)"', text)}
     assert imported <= SCRIPTS.keys()
-    assert SCRIPTS.keys() - imported == {"main.js"}, "a module that nobody imports"
+    assert SCRIPTS.keys() - imported == {"main.js", "docs.js"}, "a module that nobody imports"
 
 
 def test_every_module_is_asked_for_at_once() -> None:
     preloaded = re.findall(r'rel="modulepreload" href="page/([^"]+)"', TEXTS["index.html"])
-    assert sorted([*preloaded, "main.js"]) == sorted(SCRIPTS)
+    assert sorted([*preloaded, "main.js", "docs.js"]) == sorted(SCRIPTS)
 
 
 def test_a_browser_may_load_nothing_but_these_files_and_send_nothing_elsewhere() -> None:
