@@ -43,7 +43,7 @@ def prioritize(view: View, args: ExtenderArgs, reservations: Reservations | None
                 _expect_best(view, reservations, subject, scores)
     elif view.placement is not None and (chosen := view.placement.choose(args.Pod, (), names)):
         scores[chosen] = MOST
-    return [HostPriority(Host=name, Score=score) for name, score in scores.items()]
+    return list(map(HostPriority, scores.keys(), scores.values()))
 
 
 def _prefer_better_alternatives(view: View, subject: Subject, scores: dict[str, int]) -> None:
