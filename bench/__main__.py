@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from bench import allocation, filter, selectors
+from bench import allocation, filter, growth, selectors
 from bench.document import write_section
 from bench.machine import described
 from bench.placement import cost
@@ -31,6 +31,7 @@ BENCHES: dict[str, Bench] = {
     "selectors": ("## Device selectors\n\nOne evaluation on one device.", selectors.run, selectors.markdown),
     "allocation": ("## Allocation on one node", allocation.run, allocation.markdown),
     "filter": ("## Filter on all nodes, and memory", filter.run, filter.markdown),
+    "growth": ("## How cost grows", growth.run, growth.markdown),
     "placement": ("## Placement policies", cost.run, cost.markdown),
 }
 
@@ -46,6 +47,7 @@ def missed(results: dict[str, Any]) -> list[str]:
         if row["decide_ms"] > HARD_TARGET
     ]
     found += cost.missed(results["placement"]) if "placement" in results else []
+    found += growth.missed(results["growth"]) if "growth" in results else []
     return found + (filter.missed(results["filter"]) if "filter" in results else [])
 
 

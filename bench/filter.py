@@ -47,12 +47,12 @@ _shapes = count()
 # --- the cluster ------------------------------------------------------------------------------------------------------
 
 
-def slice_json(node: int, serials: bool) -> bytes:
-    """What a driver publishes for one node."""
+def slice_json(node: int, serials: bool, number: int = DEVICES) -> bytes:
+    """What a driver publishes for one node with so many devices."""
     devices = []
-    for index in range(DEVICES):
+    for index in range(number):
         attributes: dict[str, Any] = {
-            "model": {"string": "H100" if index < DEVICES // 2 else "A100"},
+            "model": {"string": "H100" if index < number // 2 else "A100"},
             "index": {"int": index},
             "driverVersion": {"version": "570.12.1"},
             "architecture": {"string": "hopper"},
@@ -72,15 +72,15 @@ def slice_json(node: int, serials: bool) -> bytes:
     return msgspec.json.encode({"metadata": metadata, "spec": spec})
 
 
-def cluster_of(nodes: int, *, serials: bool = False) -> Cluster:
-    """Equal nodes with eight idle devices each."""
+def cluster_of(nodes: int, *, serials: bool = False, devices: int = DEVICES) -> Cluster:
+    """Equal nodes with so many idle devices each."""
     cluster = Cluster(FeatureGates())
     spec = {"selectors": [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]}
     cluster.apply(convert(DeviceClass, {"metadata": {"name": "gpu"}, "spec": spec}))
     for node in range(nodes):
         labels = {"kubernetes.io/hostname": f"node-{node}", "topology.kubernetes.io/zone": f"z{node % 3}"}
         cluster.apply(convert(Node, {"metadata": {"name": f"node-{node}", "labels": labels}}))
-        cluster.apply(decode(ResourceSlice, slice_json(node, serials)))
+        cluster.apply(decode(ResourceSlice, slice_json(node, serials, devices)))
     return cluster
 
 
@@ -302,16 +302,16 @@ def weigh(nodes: int, serials: bool) -> dict[str, Any]:
     return found
 
 
-def _resident() -> int:
+def resident() -> int:
     """Bytes of this process that are in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _weigh_here(nodes: int, serials: bool) -> dict[str, Any]:
-    empty = _resident()
+    empty = resident()
     cluster = cluster_of(nodes, serials=serials)
     gc.collect()
-    published = _resident()
+    published = resident()
     occupy(cluster, lambda node: list(range(DEVICES)))
     decisions = Decisions(cluster, share_ids=lambda: "share")
     names = [f"node-{index}" for index in range(nodes)]
@@ -319,7 +319,7 @@ def _weigh_here(nodes: int, serials: bool) -> dict[str, Any]:
         for _ in range(3):
             decisions.verdicts(build(next(_shapes)), names)
     gc.collect()
-    total = _resident()
+    total = resident()
     devices = nodes * DEVICES
     return {
         "nodes": nodes,
