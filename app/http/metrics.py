@@ -225,18 +225,21 @@ class _Readings(Collector):
         self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        families = {spec.name: _family(spec) for spec in SPECS if spec.read and spec.labels}  # there may be no series
         for reading in self._read():
             spec = _BY_NAME.get(reading.name)
             if spec is None or not spec.read or len(reading.labels) != len(spec.labels):
                 unexpected("metrics", ValueError(f"{reading.name} with label {reading.label!r} is not declared"))
                 continue
-            family = families.get(spec.name)
-            if family is None:
-                kind = GaugeMetricFamily if spec.type == "gauge" else CounterMetricFamily
-                family = families[spec.name] = kind(PREFIX + spec.name, spec.documentation, labels=spec.labels)
-            family.add_metric(reading.labels, reading.value)
+            if spec.name not in families:
+                families[spec.name] = _family(spec)
+            families[spec.name].add_metric(reading.labels, reading.value)
         yield from families.values()
+
+
+def _family(spec: Spec) -> GaugeMetricFamily | CounterMetricFamily:
+    kind = GaugeMetricFamily if spec.type == "gauge" else CounterMetricFamily
+    return kind(PREFIX + spec.name, spec.documentation, labels=spec.labels)
 
 
 class Metrics:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from app.service.logs import UNEXPECTED
 from tests.e2e.case import Case
 from tests.e2e.components import metric
 from tests.e2e.deploymentnode import DeploymentNode, ServiceProxy
@@ -91,6 +92,10 @@ class Shipped:
         """How many attempts of kube-scheduler to place a pod ended with an error, that of a refused call included."""
         page = self.ground.plane.metrics(SCHEDULER)
         return metric(page, "scheduler_schedule_attempts_total", result="error")
+
+    def unexpected(self) -> list[str]:
+        """The logs that have an error outside every plan."""
+        return [log.name for log in (self.folder / "pods").glob("*.log") if UNEXPECTED in log.read_text()]
 
     def tails(self) -> str:
         return "\n".join(f"--- {log.name}\n{log.read_text()[-3000:]}" for log in (self.folder / "pods").glob("*.log"))
@@ -209,6 +214,7 @@ def test_an_upgrade_a_rollback_and_a_restart_succeed_refuse_no_call_and_hardly_d
     load.until_all_are_bound()
     print(f"pods {len(load.stream.bound)}, longest gaps {gaps}, {quiet:.2f} s while the leader stayed")
     assert (load.refused(), shipped.proxy.refused, shipped.node.ended_badly) == (0, 0, [])
+    assert shipped.unexpected() == []
     assert max(gaps.values()) <= HANDOVER + UNEVEN * quiet
 
 
