@@ -15,7 +15,6 @@ pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
 import msgspec
@@ -29,7 +28,7 @@ from app.api.resource import AllocationResult, ResourceClaim
 from app.api.times import format_time
 from app.devices.ledger import HeldError
 from app.scheduling import extended, readiness
-from app.scheduling.bind import failure
+from app.scheduling.bind import failure, reports
 from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from app.scheduling.bind.extendedclaim import create
@@ -95,7 +94,7 @@ class Attempt:
             await self._wait_for_devices(pod)
             self._check_claims()
         await self._bind()
-        self._report(pod, choice)
+        reports.allocated(self._act, pod, self._writes, self.node, choice)
 
     def let_go(self) -> None:
         """Release what is held, when `run` has ended in a way nobody foresaw. What is stored stays accounted for."""
@@ -238,17 +237,10 @@ class Attempt:
         for claim in self._check_claims():
             rivals = ledger.rivals(claim)
             if rivals:
-                self._report_rivals(claim, rivals)
+                reports.rivals(act, claim, rivals)
                 raise BindFailure(failure.RIVAL, "conflict", clear=True)
             if view.is_doubtful(claim):
                 raise BindFailure(failure.VANISHED, "conflict")
-
-    def _report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
-        self._act.observer.count(CONFLICTS, "device_taken")
-        names = ", ".join(sorted(rival.metadata.key for rival in rivals))
-        log.warning("a device is allocated to another claim as well", claim=claim.metadata.key, rivals=names)
-        note = f"a device was allocated to {names} at the same time; this allocation is taken back"
-        self._act.ports.record_event(claim, "Warning", "DeviceConflict", note)
 
     def _check_claims(self) -> list[ResourceClaim]:
         """The claims as known now: all must be allocated as decided and reserved for the pod. Raises BindFailure."""
@@ -351,17 +343,6 @@ class Attempt:
             self._act.observer.count(CONFLICTS, "pod_bound")
             raise BindFailure(failure.BOUND_ELSEWHERE, "conflict")
         return pod.spec.node_name == self.node
-
-    def _report(self, pod: Pod, choice: str) -> None:
-        """One event for people, on the pod: what was allocated by this attempt, and what a policy had to do with it."""
-        told: list[str] = []
-        for write in self._writes:
-            if write.allocation is not None:
-                devices = ", ".join("/".join(result.id) for result in write.allocation.devices.results) or "no devices"
-                told.append(f"claim {write.claim.metadata.name}: allocated {devices} on node {self.node}")
-        if told:
-            note = "; ".join(told) + (choice and f", {choice}")
-            self._act.ports.record_event(pod, "Normal", "DevicesAllocated", note)
 
     # --- back -------------------------------------------------------------------------------------------------------
 
