@@ -146,7 +146,7 @@ class Chooser:
             view.decisions.contents(subject.claims.pending),
             tuple(claim.metadata.uid for claim in subject.claims.allocated),
             frozenset(wants.amounts.items()),
-            wants.ports,
+            tuple(wants.ports),
             frozenset(pod.spec.node_selector.items()),
             affinity.node_affinity if affinity is not None else None,
             pod.spec.tolerations,
