@@ -183,11 +183,7 @@ class Programs:
         )
         secret = str(self.files("secret", volumes["client-tls"]["secret"]["secretName"]))
         mount = next(each["mountPath"] for each in container["volumeMounts"] if each["name"] == "client-tls")
-        for entry in config["extenders"]:
-            # The address is here; the name in the certificate is that of the Service, as kube-scheduler checks it.
-            entry["urlPrefix"] = f"https://127.0.0.1:{self._port}/{entry['urlPrefix'].rpartition('/')[2]}"
-            tls = entry["tlsConfig"]
-            tls |= {key: value.replace(mount, secret) for key, value in tls.items() if key.endswith("File")}
+        self._call_here(config, mount, secret)
         kubeconfig = self._site.plane.service_account_kubeconfig(NAMESPACE, spec["serviceAccountName"])
         config["clientConnection"]["kubeconfig"] = str(kubeconfig)
         file = self._folder / "config.yaml"
@@ -196,6 +192,19 @@ class Programs:
         binary = str(self._site.plane.binaries / container["command"][0])
         command = [binary, f"--config={file}", f"--secure-port={free_port()}", *flags]
         self._processes.append(self._process(command, {}, "scheduler"))
+
+    def stock_scheduler(self, copied: Path) -> None:
+        """Start the cluster's own kube-scheduler with what was copied to `copied`, as to the /etc of a node."""
+        config = yaml.safe_load((copied / "kubernetes" / "dra-extender.yaml").read_text())
+        self._call_here(config, "/etc", str(copied))
+        self._site.plane.start_scheduler("called-stock", config, {"SchedulerPopFromBackoffQ": False})
+
+    def _call_here(self, config: Document, mount: str, files: str) -> None:
+        """The address is here; the name in the certificate stays that of the Service, as kube-scheduler checks it."""
+        for entry in config["extenders"]:
+            entry["urlPrefix"] = f"https://127.0.0.1:{self._port}/{entry['urlPrefix'].rpartition('/')[2]}"
+            tls = entry["tlsConfig"]
+            tls |= {key: value.replace(mount, files) for key, value in tls.items() if key.endswith("File")}
 
     def run(self, spec: Document) -> int:
         """Run what the container of a pod would, to its end: the exit status."""
