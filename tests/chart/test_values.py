@@ -103,6 +103,8 @@ def test_what_cannot_work_is_refused_with_the_remedy(helm: Helm, name: str) -> N
 def test_old_clusters_are_told_which_mode_they_can_have(helm: Helm) -> None:
     with pytest.raises(HelmError, match=r"cluster is v1\.33\.1\. Set mode=advisor"):
         helm.render({}, "--kube-version=v1.33.1")
+    with pytest.raises(HelmError, match=r"stock needs kube-scheduler 1\.34 or newer"):
+        helm.render(STOCK, "--kube-version=v1.33.1")
     assert helm.render(ADVISOR, "--kube-version=v1.33.1")
     with pytest.raises(HelmError, match=r">=1\.32\.0-0"):
         helm.render(ADVISOR, "--kube-version=v1.31.0")
@@ -187,6 +189,22 @@ def test_in_mode_stock_each_node_that_is_named_has_its_replica_without_a_schedul
     assert [each["template"]["spec"]["nodeName"] for each in pods] == ["cp-1", "cp-2"]
     selectors = [json.dumps(each["selector"]["matchLabels"], sort_keys=True) for each in pods]
     assert len(set(selectors)) == 2, "neither Deployment takes the pods of the other"
+
+
+@pytest.mark.parametrize(
+    ("values", "budgets"),
+    [({}, 1), ({"replicas": 1}, 0), (STOCK, 1), (STOCK | {"nodes": ["cp-1"]}, 0)],
+    ids=["two replicas", "one replica", "two nodes", "one node"],
+)
+def test_a_budget_is_for_several_replicas_and_never_keeps_a_node_from_being_drained(
+    helm: Helm, values: dict[str, Any], budgets: int
+) -> None:
+    assert sum(each["kind"] == "PodDisruptionBudget" for each in helm.render(values)) == budgets
+
+
+def test_kubelet_waits_for_as_long_as_the_settings_say(helm: Helm) -> None:
+    pod = one(helm.render({"settings": {"shutdown_grace": 59.5}}), "Deployment")["spec"]["template"]["spec"]
+    assert pod["terminationGracePeriodSeconds"] == 75
 
 
 def test_alerts_can_be_left_out_and_delayed(helm: Helm) -> None:

@@ -31,8 +31,8 @@
 {{- if and (eq .Values.mode "secondary") (eq (include "dra-extender.schedulerName" .) "default-scheduler") -}}
 {{- fail "schedulerName: default-scheduler is the cluster's own. Choose another name, or set mode=stock to have the cluster's own scheduler call the extender." -}}
 {{- end -}}
-{{- if and (eq .Values.mode "secondary") (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) -}}
-{{- fail (printf "mode: secondary needs kube-scheduler 1.34 or newer, and this cluster is %s. Set mode=advisor, or upgrade the cluster." .Capabilities.KubeVersion.Version) -}}
+{{- if and (not $advisor) (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) -}}
+{{- fail (printf "mode: %s needs kube-scheduler 1.34 or newer, and this cluster is %s. Set mode=advisor, or upgrade the cluster." .Values.mode .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if and (eq .Values.mode "stock") (not .Values.nodes) -}}
 {{- fail "nodes: in mode stock the cluster's scheduler places nothing while the extender is away, the extender included. Name the nodes that run it, for example nodes={control-plane-1,control-plane-2}; its pods go there without a scheduler." -}}
