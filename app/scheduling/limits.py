@@ -139,7 +139,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Nominate also pods that prefer some nodes that they fit on: what they prefer has no say then."""
 
     nominated_seconds: float = 10.0
-    """A pod that is nominated ahead of the queue and not bound within this time loses its nomination."""
+    """A pod that is nominated ahead of the queue and not bound loses its nomination when no scheduler has asked about
+    any pod for so long,
+    """
+
+    nominated_most_seconds: float = 60.0
+    """and after this time in any case."""
 
     def may_clear_for(self, scheduler_name: str) -> bool:
         """Whether allocations of pods of this scheduler are ours to clear. Of all pods, when ours are not known."""

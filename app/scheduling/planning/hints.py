@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from app.devices.overlay import Planned
+from app.scheduling.limits import Limits
 from app.scheduling.reservations import Reservations, Tentative
 
 
@@ -27,6 +28,13 @@ class Hint(msgspec.Struct, kw_only=True):
     """When it was decided last that the pod fits there."""
     seen: bool = False
     """True once the watch has shown the pod with it."""
+
+    def is_late(self, now: float, moved: float, limits: Limits) -> bool:
+        """True when the queue, which `moved` last at that time, stands still, or the pod's turn should have come long
+        ago.
+        """
+        standing = now - max(self.since, moved) >= limits.nominated_seconds
+        return standing or now - self.since >= limits.nominated_most_seconds
 
 
 class Hints:

@@ -12,8 +12,8 @@ from typing import Final
 from app.scheduling.ports import Clock
 
 SECONDS_AHEAD: Final = 3.0
-SECONDS_FOR_ALL: Final = 8.0
-"""Where nobody can tell who comes next all pods are nominated, if all will be bound in this time."""
+SECONDS_FOR_ALL: Final = 60.0
+"""Where nobody can tell who comes next, as many as possible are nominated, if all will be bound in this time."""
 MEASURED_SECONDS: Final = 2.0
 UNKNOWN: Final = 128
 """Pods while none has been bound lately."""
@@ -50,5 +50,5 @@ class Pace:
             return UNKNOWN
         wanted = round(rate * SECONDS_AHEAD)
         if missed > wanted:
-            wanted = waiting if waiting <= rate * SECONDS_FOR_ALL else 0
+            wanted = waiting if waiting <= min(2 * MOST, rate * SECONDS_FOR_ALL) else 0
         return max(LEAST, min(MOST, wanted))

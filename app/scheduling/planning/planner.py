@@ -44,9 +44,8 @@ from app.unexpected import unexpected
 log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS: Final = 0.05
-"""At least so long between two looks at the queue,"""
 WAIT_SECONDS: Final = 0.5
-"""and at most."""
+"""Between two looks at the queue: at least, and at most."""
 AT_ONCE: Final = 64
 """Requests under way at the same time."""
 PORTION: Final = 32
@@ -102,12 +101,14 @@ class Planner:
         self._pauses: Pauses[str] = Pauses(clock, limits)
         self._failures: LRUCache[str, int] = LRUCache(REMEMBERED)
         self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
-        """By UID: the version of the pod that is not the stored one any more."""
+        """By UID: the version that is not the stored one."""
         self._nowhere = Nowhere(clock, wakeups)
         self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=clock.monotonic)
         self._callers: set[str] = set()
         self._idle = False
         """True when a nomination has expired and no scheduler has asked about any pod since."""
+        self._moved = 0.0
+        """When a scheduler asked about a pod last, monotonic seconds."""
         self._follows = limits.nominate != "never"
         self._is_on = False
         self._news = asyncio.Event()
@@ -139,7 +140,7 @@ class Planner:
 
     def asked(self, pod: Pod) -> None:
         """A scheduler tries the pod."""
-        self._idle = False
+        self._idle, self._moved = False, self._view.clock.monotonic()
         if self._follows:
             if len(self._callers) < CALLERS:
                 self._callers.add(pod.spec.scheduler_name)
@@ -266,7 +267,7 @@ class Planner:
             self._settle(uid, "")
         elif self._makes_room(uid):
             self._forget(hint, "cleared")
-        elif now - hint.since >= view.limits.nominated_seconds:
+        elif hint.is_late(now, self._moved, view.limits):
             self._idle = self._idle or uid not in self._tried
             self._end(hint, "expired")
             self._pauses.failed(uid)
@@ -309,7 +310,8 @@ class Planner:
             if pod.spec.scheduling_gates or not self._is_ours(pod) or pod in self._nowhere:
                 continue
             found.append(pod)
-        return found[: self._pace.ahead(len(found), self._queue.missed)]
+        waiting = len(found) if len(self._queue) <= SCANNED else len(self._queue)
+        return found[: self._pace.ahead(waiting, self._queue.missed)]
 
     async def _planned(self, pod: Pod) -> Hint | None:
         """The pod with what it would take, from now on; None when it fits nowhere."""
@@ -390,7 +392,6 @@ class Planner:
         self._occupancy.give_up(hint.uid)
         self._chooser.freed()
         self._observer.count(HINTS, how)
-        self._news.set()
         return True
 
     def _failed(self, uid: str) -> None:

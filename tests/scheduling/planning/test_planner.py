@@ -153,6 +153,21 @@ async def test_a_pod_that_is_not_bound_in_time_loses_its_nomination_until_a_sche
     assert set(nominated(world)) == {"a"}
 
 
+async def test_while_the_queue_moves_a_nomination_lasts_longer_but_not_for_ever(world: World) -> None:
+    world.add(*with_devices(n1=2))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    world.add(*waiting("refused", count=9))
+    for second in range(int(ALWAYS.nominated_most_seconds) + 2):
+        if second == ALWAYS.nominated_most_seconds - 5:
+            assert set(nominated(world)) == {"a"}
+        await service.filter(world.api.pod("refused"))
+        await world.settle(1.0)
+    assert ended(service)["expired"] == 1
+
+
 async def test_a_pod_that_something_else_keeps_from_the_node_falls_back_in_the_same_cycle(world: World) -> None:
     world.add(*with_devices(n1=1, n2=1))
     service = world.service(limits=ALWAYS)

@@ -106,5 +106,6 @@ async def test_where_nobody_can_tell_who_comes_next_all_are_nominated_or_hardly_
         pace.bound()
         await asyncio.sleep(0.02)
     assert pace.ahead(300, missed=200.0) == 300
-    assert pace.ahead(500, missed=200.0) == LEAST
-    assert 145 <= pace.ahead(500, missed=100.0) <= 153
+    assert pace.ahead(1000, missed=200.0) == MOST
+    assert pace.ahead(1100, missed=200.0) == LEAST
+    assert 145 <= pace.ahead(1000, missed=100.0) <= 153
