@@ -27,7 +27,7 @@ $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml
 	@touch $@ $(VENV)/demo.stamp
 
 .PHONY: demo
-demo: $(VENV)/demo.stamp ## See it work: an embedded cluster, the service and the sample pods (DEMO_ARGS=--once)
+demo: $(VENV)/demo.stamp ## See it work: an embedded cluster, the service and the sample pods (DEMO_ARGS=--tour, or --once)
 	@$(BIN)/dra-extender demo $(DEMO_ARGS)
 
 .PHONY: test

@@ -29,6 +29,9 @@ def demo(
     once: Annotated[
         bool, typer.Option("--once", help="exit 0 when everything is where it should be, 1 after --timeout")
     ] = False,
+    tour: Annotated[
+        bool, typer.Option("--tour", help="a guided tour of 4 nodes: why pods wait, what helps, preemption, moves")
+    ] = False,
     timeout: Annotated[float, typer.Option(min=1, help="seconds that --once waits")] = 60.0,
 ) -> None:
     """Show the main job live: a cluster in this process, the service beside it, pods that need devices."""
@@ -43,7 +46,7 @@ def demo(
         raise typer.Exit(2) from None
 
     logs.configure("error")
-    options = Options(nodes, devices, port, service_port, directory, with_samples, once, timeout)
+    options = Options(nodes, devices, port, service_port, directory, with_samples, once, timeout, tour)
     try:
         status = uvloop.run(Show(options, console()).run_until_signalled())
     except KeyboardInterrupt:

@@ -17,6 +17,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +30,7 @@ from app.cel import CelCompileError, compile_selector
 from app.demo import board
 from app.demo.board import Header, Row
 from app.demo.companion import Companion
+from app.demo.tour import NODES, Tour
 from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.manifests import FIRST_SAMPLES, samples
 from app.plurals import counted
@@ -54,13 +56,14 @@ class Options(msgspec.Struct, frozen=True):
     with_samples: bool
     once: bool
     timeout: float
+    tour: bool = False
 
 
 class Show:
     """One run of the demo."""
 
     def __init__(self, options: Options, console: Console) -> None:
-        self._options = options
+        self._options = msgspec.structs.replace(options, nodes=NODES) if options.tour else options
         self._console = console
         self._log: deque[str] = deque(maxlen=200)
         self._rows: dict[str, Row] = {}
@@ -104,6 +107,8 @@ class Show:
         supervision = asyncio.create_task(companion.run())
         applying = asyncio.create_task(self._apply(cluster, f"http://{listen}"))
         try:
+            if options.tour:
+                return await self._tour(cluster, applying, kubeconfig)
             if options.once:
                 return await self._once(cluster, companion, applying, started)
             await self._stay(cluster, companion, applying, header)
@@ -121,7 +126,7 @@ class Show:
         await _ready(service, options.timeout)
         self._note(f"the service is ready; its page, for a browser: {service}/")
         await cluster.schedule_with(service)
-        for name in FIRST_SAMPLES if options.with_samples else ():
+        for name in FIRST_SAMPLES if options.with_samples and not options.tour else ():
             self._note(f"applying {_short(samples() / name)}.yaml")
             await cluster.apply_samples(name)
             deadline = time.monotonic() + _MOMENT
@@ -130,6 +135,24 @@ class Show:
                 self._look(cluster)
                 if self._rows and all(row.settled for row in self._rows.values()):
                     break
+
+    # --- a tour
+
+    async def _tour(self, cluster: EmbeddedCluster, applying: asyncio.Task[None], kubeconfig: Path) -> int:
+        """The stops, one after the other."""
+        await applying
+        say = partial(self._console.print, markup=False, highlight=False, soft_wrap=True)
+        try:
+            await Tour(cluster, kubeconfig, self._options.devices, say, self._go_on).run()
+        except TimeoutError as problem:
+            self._note(str(problem))
+            return 1
+        return 0
+
+    async def _go_on(self) -> None:
+        """Until people want to go on; without a terminal nobody is asked."""
+        if self._console.is_terminal and sys.stdin.isatty():
+            await asyncio.to_thread(self._console.input, "\n[dim]Enter: the next stop[/dim] ")
 
     # --- once
 

@@ -36,6 +36,22 @@ def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:
     assert not (tmp_path / "kubeconfig").exists()
 
 
+def test_the_tour_tells_what_happens_and_ends(tmp_path: Path) -> None:
+    done = subprocess.run(demo(tmp_path, "--tour"), cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [
+        "$ dra-extender why unschedulable -n dra-samples\n  Pod dra-samples/unschedulable fits none of 4 nodes.",
+        "pod unschedulable runs on node-",
+        "tainted  broken:NoExecute",
+        "pod urgent runs on node-",
+        "$ kubectl delete pod ",
+        "pod whole-node runs on node-",
+        "That was the tour.",
+    ]
+    places = [done.stdout.find(text) for text in told]
+    assert -1 not in places and places == sorted(places), done.stdout
+
+
 def test_a_second_demo_leaves_the_first_its_directory(tmp_path: Path) -> None:
     wanted = tmp_path / "demo"
     with claimed(wanted) as first, claimed(wanted) as second:
