@@ -70,7 +70,8 @@ class CounterTally(msgspec.Struct, frozen=True):
 
 class ErrorTally(msgspec.Struct, frozen=True):
     """A selector fails for `count` devices. `problem` is what it says of `device`, `hint` what to do about it, `key`
-    the name that the device does not have, if it is about one; `source`, `index`: which selector it is.
+    the name that the device does not have, if it is about one, `near` the one it has that is nearly the same as `word`
+    of the expression; `source`, `index`: which selector it is.
     """
 
     source: Literal["class", "request", "node"]
@@ -81,6 +82,8 @@ class ErrorTally(msgspec.Struct, frozen=True):
     count: int
     hint: str = ""
     key: str = ""
+    word: str = ""
+    near: str = ""
 
 
 class Loss(msgspec.Struct, frozen=True):

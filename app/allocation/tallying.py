@@ -37,7 +37,7 @@ from app.allocation.task import Task
 from app.api.quantity import Format, Quantity
 from app.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, TooMuch, Work, compile_selector
 from app.cel.clauses import clauses
-from app.cel.trial import value_of
+from app.cel.trial import misspelt, value_of
 from app.devices.holdings import NO_AMOUNTS, NodeHoldings
 from app.devices.models import DeviceModel
 from app.devices.nodeview import NodeView
@@ -243,23 +243,27 @@ def _errors(ask: Ask, look: _Look, mask: int) -> Iterator[ErrorTally]:
         else:
             texts = ask.filter.class_selectors if source == "class" else ask.filter.selectors
             expression = texts[objection.index]
-            problem, hint, key = _worded(expression, device.model, ask.filter, text, look.anew)
-            found = ErrorTally(source, objection.index, expression, problem, "/".join(device.id), 1, hint, key)
-            first[source, text] = found
+            known = ErrorTally(source, objection.index, expression, text, "/".join(device.id), 1)
+            first[source, text] = _worded(known, device.model, ask.filter, look.anew)
     yield from first.values()
 
 
-def _worded(expression: str, model: DeviceModel, filter: Filter, text: str, work: Work) -> tuple[str, str, str]:
-    """(what is wrong, what to do, the missing name), as far as that is known here: `text` is what a worker said."""
+def _worded(found: ErrorTally, model: DeviceModel, filter: Filter, work: Work) -> ErrorTally:
+    """With what is wrong, what to do and what may be meant, as far as that is known here: a worker said the problem."""
+    expression, view = found.expression, model_view(model, filter)
     try:
-        compile_selector(expression, cel_gates(filter.features), work).evaluate(model_view(model, filter), work)
+        compile_selector(expression, cel_gates(filter.features), work).evaluate(view, work)
     except CelRuntimeError as error:
-        return error.message, error.hint, error.key
+        found = msgspec.structs.replace(found, problem=error.message, hint=error.hint, key=error.key)
     except CelCompileError as error:
-        return error.message, error.hint, ""
+        return msgspec.structs.replace(found, problem=error.message, hint=error.hint)
     except TooMuch:
-        pass
-    return text, "", ""
+        return found
+    try:
+        word, near = misspelt(expression, found.key, view, work) if found.key else ("", "")
+    except TooMuch:
+        return found
+    return msgspec.structs.replace(found, word=word, near=near)
 
 
 # --- the other rules --------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,10 @@ from app.cel.device import DeviceView, ReadSet
 from app.cel.environment import CelGates
 from app.cel.errors import CelCompileError, CelRuntimeError, excerpt
 from app.cel.program import Program, compile_selector
+from app.cel.work import Work, unlimited
+
+_LETTERS: Final = 5
+"""Letters that are compared in a unit of work."""
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -49,17 +53,21 @@ def try_selector(program: Program, slices: Iterable[ResourceSlice], gates: CelGa
                 matches = program.evaluate(view)
                 yield Trial(name, matches, "" if matches else _unsatisfied(program, view, gates))
             except CelRuntimeError as error:
-                word, near = _misspelt(program.expression, error.key, list(_names(view)))
+                word, near = misspelt(program.expression, error.key, view, unlimited())
                 meant = f"; did you mean {near}?" if near else ""
                 yield Trial(name, None, f"{error}{meant}", _place(program.expression, error, word, view, gates))
 
 
-def _misspelt(expression: str, key: str, names: list[str]) -> tuple[str, str]:
-    """(the word that is wrong, the name that is nearly the same): a name that is there in another domain is right, and
-    the domain is not.
+def misspelt(expression: str, key: str, view: DeviceView, work: Work) -> tuple[str, str]:
+    """(the word that is wrong, the name of the device that is nearly the same, or empty), where the device does not
+    have `key`: a name that is there in another domain is right, and the domain is not. Raises TooMuch.
     """
+    names = list(_names(view))
+    if key in names:
+        work.charge(1 + len(expression) // _LETTERS)
     words = [key] if key not in names else [word for word in strings(expression) if word not in names]
     for word in filter(None, words):
+        work.charge(1 + sum(len(word) * len(name) for name in names) // _LETTERS)
         near = get_close_matches(word, names, 1)
         if near:
             return word, near[0]

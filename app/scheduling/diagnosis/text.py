@@ -199,7 +199,8 @@ def _clause(clause: ClauseTally) -> str:
 
 
 def _error(error: ErrorTally) -> Iterator[str]:
-    yield f"      device {error.device}: {error.problem}" + (f" ({error.hint})" if error.hint else "")
+    meant = f"; did you mean {error.near}?" if error.near else ""
+    yield f"      device {error.device}: {error.problem}" + (f" ({error.hint})" if error.hint else "") + meant
     if error.key:
-        for line in pointed(error.expression, error.key).splitlines():
+        for line in pointed(error.expression, error.word or error.key).splitlines():
             yield f"        {line}"

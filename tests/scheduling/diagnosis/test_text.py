@@ -54,6 +54,7 @@ def test_a_selector_that_fails_is_shown_with_the_place() -> None:
     misfit = next(misfit for misfit in MISFITS if misfit.name == "a misspelt attribute")
     text = fully(scene_of(misfit).diagnose(POD))
     assert "no such key: modle" in text
+    assert "did you mean model?" in " ".join(text.partition("device ")[2].split()), "where the error is told, too"
     line, mark = next(
         (line, following)
         for line, following in zip(text.splitlines(), text.splitlines()[1:], strict=False)
