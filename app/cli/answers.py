@@ -49,5 +49,7 @@ def judging() -> Iterator[None]:
     """What is wrong with the question, or on the way to who is asked, as UnanswerableError."""
     try:
         yield
-    except (ApiError, CredentialsError, OSError, ValueError, yaml.YAMLError) as problem:
+    except OSError as problem:
+        raise UnanswerableError(f"{problem.filename}: {problem.strerror}" if problem.filename else problem) from None
+    except (ApiError, CredentialsError, ValueError, yaml.YAMLError) as problem:
         raise UnanswerableError(str(problem)) from None

@@ -115,7 +115,9 @@ def stored(source: Source) -> ClusterFile:
         raise ValueError("--from is a file; --kubeconfig, --context and --server name a cluster: give one of them")
     try:
         return load(Path(source.file).read_bytes())
-    except (OSError, ValueError) as problem:
+    except OSError as problem:
+        raise ValueError(f"{source.file}: {problem.strerror}") from None
+    except ValueError as problem:
         raise ValueError(f"{source.file}: {problem}") from None
 
 

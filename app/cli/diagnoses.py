@@ -52,7 +52,7 @@ async def answer(question: Question) -> int:
     if policy is None:
         raise UnanswerableError(f"--placement {question.placement} is none of {', '.join(POLICIES)}")
     with judging():
-        written = drafts(question.filename, namespace) if question.filename else []
+        written = await drafts(question.source, question.filename, namespace) if question.filename else []
 
     def answering(snapshot: Snapshot) -> Answer:
         for name in question.nodes:

@@ -1,9 +1,9 @@
-"""Pods from a file, with the claims and templates beside them. Loads YAML and the decoders: import it when needed."""
+"""Pods from a file, with the claims and templates they name. Loads the client and YAML: import it when needed."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +12,40 @@ import yaml
 
 from app.api.core import Pod
 from app.api.decoding import convert
+from app.api.errors import NotFoundError, RejectedError
 from app.api.resource import GROUP, ResourceClaim, ResourceClaimSpec
+from app.cli.cluster import connected
+from app.cli.source import Source
 from app.kube.resources import resource_claims
 from app.scheduling.diagnosis.draft import Draft, draft
 
 
-def drafts(source: str, namespace: str) -> list[Draft]:
-    """The pods of a file, or of standard input for "-". Raises OSError, YAMLError, DecodeError, and ValueError when
-    there is no pod.
+class Manifests(msgspec.Struct, frozen=True):
+    """What a file has: pods, and by name the claims and templates beside them."""
+
+    pods: tuple[Pod, ...]
+    claims: Mapping[str, ResourceClaim]
+    templates: Mapping[str, ResourceClaimSpec]
+
+
+async def drafts(source: Source, file: str, namespace: str) -> list[Draft]:
+    """The pods of a file, or of standard input for "-". Templates that are not in it are those of the cluster. Raises
+    OSError, YAMLError, DecodeError, ApiError, CredentialsError, and ValueError when there is no pod.
     """
+    found = manifests(file)
+    stored = await _stored(source, found, namespace)
+    return [
+        draft(pod, found.claims, {**stored.get(pod.metadata.namespace or namespace, {}), **found.templates}, namespace)
+        for pod in found.pods
+    ]
+
+
+def manifests(file: str) -> Manifests:
+    """Raises OSError, YAMLError, DecodeError, and ValueError when there is no pod."""
     pods: list[Pod] = []
     claims: dict[str, ResourceClaim] = {}
     templates: dict[str, ResourceClaimSpec] = {}
-    for document in objects(text_of(source)):
+    for document in objects(text_of(file)):
         meta = document.get("metadata") or {}
         name = str(meta.get("name") or "") if isinstance(meta, dict) else ""
         kind = document.get("kind")
@@ -33,12 +54,34 @@ def drafts(source: str, namespace: str) -> list[Draft]:
         elif kind == "ResourceClaim":
             claims[name] = _claim(document, document)
         elif kind == "ResourceClaimTemplate":
-            spec = document.get("spec")
-            inner = spec.get("spec") if isinstance(spec, dict) else None
-            templates[name] = _claim(document, {"metadata": {"name": name}, "spec": inner or {}}).spec
+            templates[name] = _template(document)
     if not pods:
-        raise ValueError(f"{source}: there is no object of kind Pod in it")
-    return [draft(pod, claims, templates, namespace) for pod in pods]
+        raise ValueError(f"{file}: there is no object of kind Pod in it")
+    return Manifests(tuple(pods), claims, templates)
+
+
+async def _stored(source: Source, found: Manifests, namespace: str) -> dict[str, dict[str, ResourceClaimSpec]]:
+    """By namespace and name, the templates that pods name and the file does not have. Those that do not exist, or that
+    the user may not read, are left out; so are all of a snapshot, which has none.
+    """
+    wanted = {
+        (pod.metadata.namespace or namespace, entry.resource_claim_template_name)
+        for pod in found.pods
+        for entry in pod.spec.resource_claims
+        if entry.resource_claim_template_name and entry.resource_claim_template_name not in found.templates
+    }
+    templates: dict[str, dict[str, ResourceClaimSpec]] = {}
+    if source.file or not wanted:
+        return templates
+    async with connected(source) as (client, served):
+        kind = msgspec.structs.replace(resource_claims(served.version), plural="resourceclaimtemplates")
+        for where, name in sorted(wanted):
+            try:
+                document = msgspec.json.decode(await client.get(kind.path(where, name)))
+            except (NotFoundError, RejectedError):
+                continue
+            templates.setdefault(where, {})[name] = _template(document)
+    return templates
 
 
 def text_of(source: str) -> str:
@@ -53,6 +96,13 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
             yield from (item for item in document["items"] if isinstance(item, dict))
         elif isinstance(document, dict):
             yield document
+
+
+def _template(document: dict[str, Any]) -> ResourceClaimSpec:
+    """What claims of the template ask for."""
+    spec = document.get("spec")
+    inner = spec.get("spec") if isinstance(spec, dict) else None
+    return _claim(document, {"metadata": {"name": "template"}, "spec": inner or {}}).spec
 
 
 def _claim(document: dict[str, Any], body: dict[str, Any]) -> ResourceClaim:

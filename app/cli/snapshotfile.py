@@ -86,7 +86,7 @@ def load(data: bytes) -> ClusterFile:
     try:
         found = decode(ClusterFile, gzip.decompress(data) if data.startswith(_GZIP) else data)
     except (DecodeError, OSError, EOFError) as problem:
-        raise ValueError(f"it is no snapshot: {problem}") from None
+        raise ValueError(f"it is no snapshot: {str(problem).removeprefix('ClusterFile (unnamed): ')}") from None
     if found.kind != KIND:
         raise ValueError(f"it is no snapshot: its kind is {found.kind or 'not told'}, not {KIND}")
     if found.format != FORMAT:

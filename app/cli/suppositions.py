@@ -41,7 +41,7 @@ async def answer(question: Question) -> int:
     namespace = question.namespace or question.source.namespace()
     schedulers = frozenset(filter(None, question.scheduler_names.split(",")))
     with judging():
-        drawn = drafts(question.filename, namespace) if question.filename else None
+        drawn = await drafts(question.source, question.filename, namespace) if question.filename else None
         added = tuple(map(added_node, question.added))
         objects = tuple(item for file in question.supposed for item in supposed(file, namespace))
         tolerations = tuple(map(toleration, question.tolerations))

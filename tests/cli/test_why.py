@@ -131,6 +131,41 @@ async def test_a_pod_is_asked_about_before_it_is_applied(
     assert world.store.list("pods") == []
 
 
+async def test_a_template_that_is_not_in_the_file_is_that_of_the_cluster(
+    world: World, source: Source, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (device_class, *_) = (item["metadata"]["name"] for item in world.store.list("deviceclasses"))
+    parts = DRAFT.replace("CLASS", device_class).replace("COUNT", "2").split("---")
+    file = tmp_path / "pod.yaml"
+    file.write_text("---".join(parts[:2]))
+    assert await report("", source, filename=str(file)) == NO
+    assert "the claim for t is not created yet: see whether template made exists" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": 2}
+    world.store.create(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "made", "namespace": "default"},
+            "spec": {"spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}},
+        }
+    )
+    assert await report("", source, filename=str(file)) == NO
+    assert "ask claim t for at most 1 device" in capsys.readouterr().out
+
+
+async def test_a_file_that_is_not_there_is_named_in_plain_words(
+    source: Source, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for question in (
+        Question(filename="absent.yaml", source=source),
+        Question(pod="p", source=Source(file="absent.yaml")),
+    ):
+        assert await answer(question) == FAILED
+        assert capsys.readouterr().err == "dra-extender: absent.yaml: No such file or directory\n"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [("kind: Service", "there is no object of kind Pod"), ("kind: Pod\nmetadata: 3", "metadata"), ("a: [", "while")],
