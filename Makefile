@@ -141,6 +141,10 @@ check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, know
 sbom: $(VENV)/dev.stamp ## Write the software bill of materials of the service (CycloneDX) to dist/dra-extender.cdx.json
 	@$(BIN)/python -m requirements.sbom dist/dra-extender.cdx.json
 
+.PHONY: plugin
+plugin: $(VENV)/dev.stamp ## Write the archives of `kubectl dra` and its manifest for krew to dist/ (asks the package index)
+	@$(BIN)/python -m requirements.plugin dist
+
 .PHONY: format
 format: $(VENV)/dev.stamp ## Format the source, and apply the fixes of ruff
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .

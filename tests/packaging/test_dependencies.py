@@ -24,7 +24,7 @@ IMPORTED_FOR_US = {
     "httptools": "app.http.protocol extends uvicorn.protocols.http.httptools_impl, which imports it",
     "tzdata": "zoneinfo reads it where the system has no time zones",
 }
-OUR_OWN = {"app", "bench", "loadtest", "requirements", "tests"}
+OUR_OWN = {"app", "bench", "charts", "loadtest", "requirements", "tests"}
 
 Pins = dict[str, str]
 """Name of a distribution → the line that pins it, with its marker."""
