@@ -157,3 +157,16 @@ lock: ## Resolve the lock files after a change of pyproject.toml (needs uv; LOCK
 	$(LOCK) pyproject.toml --extra demo -c requirements/dev.lock -o requirements/demo.lock
 	$(LOCK) pyproject.toml -c requirements/dev.lock -o requirements/runtime.lock
 	$(LOCK) --group build -c requirements/dev.lock -o requirements/build.lock
+	$(LOCK) --group docs -c requirements/dev.lock -o requirements/docs.lock
+
+# The site's tools have an environment of their own: what tests run with stays as small as it is.
+DOCS := build/docs
+$(DOCS)/docs.stamp: requirements/docs.lock
+	@test -x $(DOCS)/bin/python || $(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.lock
+	@touch $@
+
+.PHONY: docs
+docs: $(DOCS)/docs.stamp ## Build the site of the documentation into build/site; every link has to lead somewhere
+	@# Not --quiet: warnings that are not logged are not counted by --strict. The variable leaves out a note on what comes after mkdocs.
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict

@@ -98,6 +98,16 @@ def test_a_lock_file_pins_what_is_declared_in_the_versions_of_all_others(lock: s
     assert {name: developing.get(name) for name in pinned} == pinned, "run make lock"
 
 
+def test_the_tools_of_the_site_are_pinned_and_what_they_share_with_others_in_the_same_version() -> None:
+    pinned, developing = pins("docs"), pins("dev")
+    assert names(GROUPS["docs"]) - pinned.keys() == set(), "run make lock"
+    shared = {"click", "jinja2", "pyyaml", "requests"}
+    version = re.compile(r"==([^\s;]+)")
+    assert {name: version.findall(pinned[name]) for name in shared} == {
+        name: version.findall(developing[name]) for name in shared
+    }, "run make lock"
+
+
 def test_lock_files_name_no_package_index() -> None:
     for lock in (ROOT / "requirements").glob("*.lock"):
         assert "://" not in lock.read_text(), lock.name

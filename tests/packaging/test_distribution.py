@@ -163,17 +163,20 @@ def test_commands_run_in_the_image(image: Path, arguments: list[str], words: str
 
 
 def test_offline_decisions_are_made_in_the_image(image: Path) -> None:
-    question = {"name": "nothing asked", "node": {"metadata": {"name": "n"}}, "slices": [], "classes": [], "claims": []}
-    decided = run(image, "allocate", stdin=json.dumps(question) + "\n")
-    assert json.loads(decided.stdout)["kind"] == "allocated", decided.stderr
+    asked = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
+    claim = {"metadata": {"name": "c", "namespace": "d"}, "spec": asked}
+    classes = [{"metadata": {"name": "gpu"}, "spec": {}}]
+    of_nothing = {"name": "no devices", "node": {"metadata": {"name": "n"}}, "slices": [], "classes": classes}
+    decided = run(image, "allocate", stdin=json.dumps({**of_nothing, "claims": [claim]}) + "\n")
+    assert json.loads(decided.stdout)["kind"] == "unschedulable", decided.stderr
     device = {"driver": "gpu.example.com", "attributes": {}, "capacity": {}}
-    question = {
+    selector = {
         "name": "a pattern",
         "gates": "default",
         "expression": "device.driver.matches('^gpu')",
         "device": device,
     }
-    selected = run(image, "selector", "--batch", stdin=json.dumps(question) + "\n")
+    selected = run(image, "selector", "--batch", stdin=json.dumps(selector) + "\n")
     assert json.loads(selected.stdout)["result"] == "true", selected.stderr
 
 
