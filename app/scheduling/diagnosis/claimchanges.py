@@ -90,13 +90,15 @@ def _counts(place: Place, found: Sequence[RequestTally]) -> Iterator[Family]:
 
 def _count(place: Place, count: int, text: str) -> Candidate:
     claim = place.written(count=count, allocation_mode="ExactCount")
+    short = f"count <= {count}"
     change = place.target.change("count", f"{place.path}/count", count)
     if place.source.allocation_mode == "All":
         value = {"allocationMode": "ExactCount", "count": count}
         written = msgspec.to_builtins(place.source) | value
         change = place.target.change("count", place.path, written)
+        short = f"{count} instead of all"
     said = text or f"ask {place.label} for at most {counted(count, 'device')} instead of {place.source.count}"
-    return Candidate(said, f"count <= {count}", change, swapped(place.claim, claim))
+    return Candidate(said, short, change, swapped(place.claim, claim))
 
 
 def _capacities(place: Place, found: Sequence[RequestTally], pace: Pace) -> Families:

@@ -1,6 +1,7 @@
 """A diagnosis as an event: a reason for programs, a note for people.
 
-Promises: a note has at most `LONGEST` characters, the remedy included where there is room. Reasons are constant.
+Promises: a note has at most `LONGEST` characters, the remedy included: the reason is cut before it. Reasons are
+constant.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from app.scheduling.diagnosis.report import BindingRule, Diagnosis
 from app.scheduling.noderules import NodeRule
 
 LONGEST: Final = 200
+_TAIL: Final = 120
+"""A remedy that is longer would leave too little room for the reason, and is not told."""
 
 _REASONS: Final[dict[BindingRule, str]] = {
     "claim missing": "ClaimMissing",
@@ -49,10 +52,10 @@ def _text(found: Diagnosis) -> str:
         added = any(change.kind == "node added" for change in remedy.changes)
         helps = "" if added else f" fits {counted(remedy.nodes, 'node')}"
         tail = f"; {remedy.short}{helps}"
-        if len(found.summary) + len(tail) <= LONGEST:
-            return found.summary + tail
-    return _cut(found.summary)
+        if len(tail) <= _TAIL:
+            return _cut(found.summary, LONGEST - len(tail)) + tail
+    return _cut(found.summary, LONGEST)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

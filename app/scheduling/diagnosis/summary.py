@@ -22,6 +22,7 @@ from app.scheduling.noderules import Obstacle
 
 VALUES: Final = 4
 HOLDERS: Final = 2
+CLASSES: Final = 8
 
 
 class Summary(NamedTuple):
@@ -122,7 +123,8 @@ def _class(situation: Situation, claim: ResourceClaim) -> Summary | None:
         exact = (request.exactly.device_class_name,) if request.exactly is not None else ()
         for name in (*exact, *(source.device_class_name for source in request.first_available)):
             if name not in classes:
-                known = ", ".join(sorted(classes)) or "there are none"
+                few = ", ".join(sorted(classes)[:CLASSES]) + (", …" if len(classes) > CLASSES else "")
+                known = few or "there are none"
                 text = f"claim {key}: device class {name} does not exist (classes: {known})"
                 return Summary("class missing", text, key)
     return None
@@ -140,7 +142,7 @@ def _distance(group: NodeGroup) -> tuple[bool, int, int, int, int]:
     devices = group.verdict != "fits"
     rules = {found.rule for found in group.obstacles}
     strange = sum(item.rule == "class" for item in group.requests)
-    short = sum(_short(item.tally) for item in group.requests)
+    short = max(sum(_short(item.tally) for item in group.requests), group.wanted - group.available)
     return not group.examined, strange, devices + len(rules), short, -group.count
 
 

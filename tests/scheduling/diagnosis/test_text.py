@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import msgspec
 import pytest
 
+from app.scheduling.diagnosis.note import LONGEST, note_of
+from app.scheduling.diagnosis.report import Diagnosis
 from app.scheduling.diagnosis.text import WIDTH, fully, shortly
 from tests.support.diagnosis.hardware import cluster
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
@@ -61,3 +65,36 @@ def test_a_selector_that_fails_is_shown_with_the_place() -> None:
         if following.endswith("^")
     )
     assert line[mark.index("^") :].startswith("modle")
+
+
+def refused() -> Diagnosis:
+    """With a reason as long as a note may be."""
+    misfit = next(misfit for misfit in MISFITS if misfit.name == "more devices than any node has")
+    return msgspec.structs.replace(scene_of(misfit).diagnose(POD), summary="x" * LONGEST)
+
+
+def test_a_note_keeps_the_remedy_and_cuts_the_reason() -> None:
+    note = note_of(refused())
+    assert note is not None and len(note.text) == LONGEST
+    assert note.text.startswith("xxx") and "x…; count <= 8 fits " in note.text
+
+
+def test_a_remedy_that_leaves_no_room_for_the_reason_is_not_in_the_note() -> None:
+    found = refused()
+    (first, *rest) = found.remedies
+    long = msgspec.structs.replace(first, short="y" * LONGEST)
+    note = note_of(msgspec.structs.replace(found, remedies=(long, *rest)))
+    assert note is not None and note.text == "x" * LONGEST
+
+
+def test_what_requests_want_together_is_compared_with_the_node_that_has_most() -> None:
+    """Either request fits alone on the first node too, which has five devices left."""
+    busy = {"name": "busy", "claim": {"devices": {"requests": [exactly("a100", 3)]}}}
+    claims = {"c": {"devices": {"requests": [exactly("a100", 4, "r"), exactly("a100", 5, "s")]}}}
+    misfit = msgspec.convert({"name": "two", "rule": "together", "holders": [busy], "claims": claims}, Misfit)
+    found = scene_of(misfit).diagnose(POD)
+    assert found.summary == "the requests of claim c ask for 9 devices together, 8 are there"
+
+
+def exactly(device_class: str, count: int, name: str = "r") -> dict[str, Any]:
+    return {"name": name, "exactly": {"deviceClassName": device_class, "count": count}}
