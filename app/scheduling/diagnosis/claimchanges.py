@@ -138,7 +138,7 @@ def _renamed(place: Place, name: str, other: str) -> Candidate:
         asked[other] = amount
     value = {key: value.text for key, value in asked.items()}
     change = place.target.change("capacity", f"{place.path}/capacity/requests", value)
-    text = f"capacity {name}: did you mean {other}?" if other else f"ask {place.label} for no {name}"
+    text = f"capacity {name}: did you mean {other}?" if other else f"drop capacity {name} from {place.label}"
     return Candidate(
         f"{place.label}: {text}" if other else text,
         text,
