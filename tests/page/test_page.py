@@ -288,15 +288,6 @@ async def test_axe_finds_nothing(flow: Flow, browser: Browser, scheme: Scheme, w
         assert await shown.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-async def test_what_can_be_asked_is_listed_at_docs(flow: Flow, browser: Browser) -> None:
-    async with showing(browser, f"{url(flow)}docs", width=390) as shown:
-        await expect(shown.page.locator("#questions code", has_text="/insight/diagnosis")).to_be_visible()
-        await expect(shown.page.locator("#questions")).to_contain_text("needed")
-        found = await Axe().run(shown.page)
-        assert (found.violations_count, shown.complaints) == (0, []), found.generate_report()
-        assert await shown.page.evaluate("document.documentElement.scrollWidth") <= 390
-
-
 # --- who might abuse it
 
 HOSTILE = "<img src=x onerror=alert(1)>'; rm -rf ~ #"
