@@ -61,7 +61,7 @@ def test_numbers_are_quantities_too() -> None:
             SLICE.replace(b'"40Gi"', b'"40Gigs"'),
             ("ResourceSlice node-1-gpu", "40Gigs", "$.spec.devices"),
         ),
-        (ResourceSlice, SLICE.replace(b'"40Gi"', b"true"), ("quantity", "bool")),
+        (ResourceSlice, SLICE.replace(b'"40Gi"', b"true"), ("quantity", "text or a number")),
         (ResourceSlice, b'{"metadata": {"name": "s"}}', ("ResourceSlice s", "spec")),
         (ResourceClaim, b'{"metadata": {"namespace": "a", "name": 7}}', ("ResourceClaim a/7", "$.metadata.name")),
         (Pod, b"[]", ("Pod", "object")),

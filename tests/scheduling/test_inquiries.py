@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from app.allocation import requests
 from app.allocation.contents import BYTES_PER_UNIT
 from app.allocation.lane import EVALUATING, SEARCHING
 from app.api.decoding import convert
@@ -20,6 +21,13 @@ from tests.support.simulation.workers import NEVER, VirtualWorkers
 from tests.support.simulation.world import Service, World
 
 SERIAL = "device.attributes['gpu.example.com'].serial"
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> None:
+    """What earlier tests of this process have learnt of a selector is nothing that is left to ask."""
+    for known in list(requests._used._known.values()):
+        known.answers.clear()
 
 
 def cluster(world: World, nodes: int, devices: int = 2) -> list[str]:

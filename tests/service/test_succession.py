@@ -133,6 +133,7 @@ async def test_a_standby_that_forwards_is_ready_and_the_leader_decides(
         start_service(identity="one", **FORWARDING) as first,
         start_service(identity="two", **FORWARDING) as second,
     ):
+        await until(lambda: first.gate.leads() and second.gate.leader() != "")
         status, report = await world.get(second.url + "/readyz")
         assert (status, report["checks"][1]) == (200, {"name": "leader", "ok": True, "problem": "one leads"})
         assert (first.gate.leads(), second.gate.leads()) == (True, False)
