@@ -30,6 +30,8 @@ PERIOD: Final = 1.0
 """Seconds between two looks for pods, and between two diagnoses at least."""
 AGAIN: Final = 60.0
 REMEMBERED: Final = 20_000
+PORTION: Final = 1_000
+"""Pods that are looked at before others take their turn."""
 _SHARE: Final = 20
 """The pause is at least so many times as long as the last diagnosis took."""
 
@@ -73,6 +75,7 @@ class Diagnoses:
         self._told: LRUCache[str, _Told] = LRUCache(REMEMBERED)
         self._without: LRUCache[str, float] = LRUCache(REMEMBERED)
         """By UID: since when a pod has been without some of its claims."""
+        self._kept: Mapping[str, int] = {}
 
     async def run(self) -> None:
         """Diagnose one pod after the other, until cancelled."""
@@ -86,7 +89,7 @@ class Diagnoses:
 
     async def look(self) -> Diagnosis | None:
         """Diagnose the pod that is next, and tell what is new. None when no pod is."""
-        refused = self._waiting()
+        refused = await self._waiting()
         due = [uid for uid, generation in refused.items() if self._is_due(uid, generation)]
         pods = [pod for uid in due if (pod := self._view.pods.get(uid)) is not None and not pod.spec.node_name]
         if not pods:
@@ -108,10 +111,22 @@ class Diagnoses:
         told = self._told.get(uid)
         return told.found if told is not None else ""
 
-    def _waiting(self) -> dict[str, int]:
-        """By UID the pods that wait, with something that is another one when they were refused again."""
-        kept = {pod.metadata.uid: hash(told) for pod in self._view.pods if (told := self._kept_away(pod))}
-        return kept | dict(self._refused())
+    def waiting(self) -> Mapping[str, int]:
+        """By UID the pods that wait, those among them that nobody is asked about as of the last look, with something
+        that is another one when they were refused again.
+        """
+        return {**self._kept, **self._refused()}
+
+    async def _waiting(self) -> Mapping[str, int]:
+        """As of now; all pods are looked at, a portion at a time."""
+        kept: dict[str, int] = {}
+        for number, pod in enumerate(list(self._view.pods), start=1):
+            if told := self._kept_away(pod):
+                kept[pod.metadata.uid] = hash(told)
+            if number % PORTION == 0:
+                await asyncio.sleep(0)
+        self._kept = kept
+        return self.waiting()
 
     def _kept_away(self, pod: Pod) -> str:
         """What kube-scheduler says of a pod that is none of others; empty for most."""

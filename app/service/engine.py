@@ -68,7 +68,7 @@ class Engine:
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
         self.audit = Audit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
         self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.wakeups.pods, self._report_waiting)
-        self.stock = StockReadings(self.extender.view, lambda: self.extender.wakeups.pods, self.diagnoses.rule)
+        self.stock = StockReadings(self.extender.view, self.diagnoses.waiting, self.diagnoses.rule)
         self._diagnose = settings.diagnose and not settings.advise_only
         self._known = asyncio.Event()
         self._warm = False

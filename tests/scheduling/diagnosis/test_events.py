@@ -180,3 +180,4 @@ async def test_a_pod_that_is_not_tried_for_want_of_a_claim_is_told_after_a_while
     assert await told.diagnoses.look() is not None
     text = "claim default/trainig-gpu does not exist; did you mean training-gpu? fits 1 node"
     assert told.events == [("Pod p", "ClaimMissing", text)]
+    assert list(told.diagnoses.waiting()) == [world.api.pod("p").metadata.uid], "it counts among those that wait"
