@@ -1,4 +1,4 @@
-"""The reference of all settings: in README.md, where a test keeps it current, and as the flags of the command."""
+"""The reference of all settings: docs/settings.md, which a test keeps current, and the flags of the command."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def markdown_table() -> str:
     for section, name, field in sections():
         if section != last:
             last = section
-            rows += ["", f"### {section}", "", "| flag | environment | default | meaning |", "|---|---|---|---|"]
+            rows += ["", f"## {section}", "", "| flag | environment | default | meaning |", "|---|---|---|---|"]
         default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
         rows.append(f"| `{flag(name)}` | `{PREFIX}{name.upper()}` | {default} | {field.description} |")
     return "\n".join(rows[1:]) + "\n"

@@ -2,7 +2,7 @@
 
 Promises: a flag wins over the environment (`DRA_EXTENDER_...`), the environment over the YAML file, the file over the
 default; an unknown key, a value of the wrong kind or a combination that cannot work is an error that names the
-setting. `app.service.reference` writes the reference in README.md.
+setting. `app.service.reference` writes the reference in docs/settings.md.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_reference_in_the_documentation_is_current() -> None:
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
     assert markdown_table() in text, "write it anew with app.service.reference.markdown_table()"
 
 
