@@ -78,6 +78,8 @@ class Overlap(msgspec.Struct):
     first_bound: bool = False
     second_bound: bool = False
     again: bool = False
+    binders: list[str] = msgspec.field(default_factory=list)
+    """The pods of the second claim that were bound meanwhile, each with its scheduler."""
 
     @property
     def stood(self) -> bool:
@@ -97,7 +99,7 @@ class Overlap(msgspec.Struct):
         return (
             f"device {self.device} of claim {self.first} (written by {self.first_writer}) is in claim {self.second} "
             f"(by {self.second_writer}) as well since version {self.since}"
-        )
+        ) + (f"; bound: {', '.join(self.binders)}" if self.binders else "")
 
 
 class History:
@@ -215,6 +217,8 @@ class History:
         for (_, first, second), overlap in self._open.items():
             overlap.first_bound = overlap.first_bound or first in uids
             overlap.second_bound = overlap.second_bound or second in uids
+            if second in uids:
+                overlap.binders.append(f"{pod.key} by {pod.scheduler}")
 
 
 # --- from what the API server says ------------------------------------------------------------------------------------
