@@ -19,6 +19,7 @@ from app.embedded.apiserver.strategies.core import (
     Policies,
     PriorityClasses,
     ReplicaSets,
+    Roles,
     Secrets,
     Services,
 )
@@ -160,19 +161,17 @@ KINDS: Final = (
         strategy=Plain(generation=True),
         printer=policies.NETWORK_POLICY,
     ),
-    _kind(
-        RBAC, "ClusterRole", "clusterroles", namespaced=False, strategy=Plain(path_names=True), printer=cells.CREATED
-    ),
+    _kind(RBAC, "ClusterRole", "clusterroles", namespaced=False, strategy=Roles(), printer=cells.CREATED),
     _kind(
         RBAC,
         "ClusterRoleBinding",
         "clusterrolebindings",
         namespaced=False,
-        strategy=Plain(path_names=True),
+        strategy=Roles(),
         printer=policies.ROLE_BINDING,
     ),
-    _kind(RBAC, "Role", "roles", strategy=Plain(path_names=True), printer=cells.CREATED),
-    _kind(RBAC, "RoleBinding", "rolebindings", strategy=Plain(path_names=True), printer=policies.ROLE_BINDING),
+    _kind(RBAC, "Role", "roles", strategy=Roles(), printer=cells.CREATED),
+    _kind(RBAC, "RoleBinding", "rolebindings", strategy=Roles(), printer=policies.ROLE_BINDING),
     _kind(
         ADMISSION,
         "ValidatingAdmissionPolicy",

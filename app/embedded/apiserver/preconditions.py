@@ -37,6 +37,16 @@ def check_uid(kind: Kind, existing: Stored, uid: str) -> None:
         raise conflict(kind.group, kind.plural, existing.key[1], why)
 
 
+def check_unversioned(metadata: JSON) -> None:
+    """Raises 500 when an object to be stored for the first time names a revision; what is no number names none.
+
+    Only storing looks at it: a dry run answers with the revision as it was sent.
+    """
+    revision = metadata.get("resourceVersion", "")
+    if revision.isdigit() and int(revision):
+        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+
+
 def check_revision(kind: Kind, existing: Stored, metadata: JSON) -> None:
     """Raises 409 when an update was made from another revision, 422 when it has to name one and does not."""
     revision = metadata.get("resourceVersion", "")

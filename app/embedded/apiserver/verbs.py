@@ -17,7 +17,7 @@ from app.api.times import format_time
 from app.embedded.apiserver import admission, managers, names, preconditions
 from app.embedded.apiserver.options import Clock, Deletion, Options
 from app.embedded.apiserver.registry import Kind, Registry, Resource
-from app.embedded.apiserver.statuses import JSON, StatusError, already_exists, bad_request, invalid, not_found
+from app.embedded.apiserver.statuses import JSON, already_exists, bad_request, invalid, not_found
 from app.embedded.apiserver.storage import Key, Storage, Stored, without_type_meta
 from app.embedded.apiserver.strategy import CELCheck, Context
 
@@ -84,8 +84,6 @@ class Verbs:
         new = admission.admitted(resource, body, options)
         metadata = new["metadata"]
         admission.place(kind, metadata, namespace)
-        if metadata.get("resourceVersion"):
-            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         admission.require_namespace(kind, namespace, metadata.get("name", ""), self.lookup)
         for attempt in range(admission.GENERATED_TRIES):
             admission.generate_name(metadata, self._random, again=attempt > 0)
@@ -94,7 +92,14 @@ class Verbs:
         return self._insert(resource, namespace, new, options, applied)
 
     def _insert(
-        self, resource: Resource, namespace: str, new: JSON, options: Options, applied: list[JSON] | None = None
+        self,
+        resource: Resource,
+        namespace: str,
+        new: JSON,
+        options: Options,
+        applied: list[JSON] | None = None,
+        *,
+        put: bool = False,
     ) -> Stored:
         kind, strategy, context = resource.kind, resource.kind.strategy, self._context(options, "create")
         metadata = new["metadata"]
@@ -115,6 +120,8 @@ class Verbs:
         problems += strategy.validate_create(new, context)
         if problems:
             raise invalid(kind.group, kind.kind, metadata.get("name", ""), problems)
+        if not put and not options.dry_run:
+            preconditions.check_unversioned(metadata)
         key = (namespace, metadata["name"])
         if key in self.storage.collection(kind).items:
             raise already_exists(kind.group, kind.plural, metadata["name"])
@@ -136,9 +143,8 @@ class Verbs:
         if existing is None:
             if subresource or not kind.strategy.allow_create_on_update or metadata.get("uid"):
                 raise not_found(kind.group, kind.plural, name)
-            metadata.pop("resourceVersion", None)
             admission.require_namespace(kind, namespace, name, self.lookup)
-            return self._insert(resource, namespace, new, options), True
+            return self._insert(resource, namespace, new, options, put=True), True
         preconditions.check_uid(kind, existing, metadata.get("uid", ""))
         return self.replace(resource, existing, new, options, subresource), False
 

@@ -28,10 +28,9 @@ _NODE_INFO: Final = (
 class Plain(Strategy):
     """A kind that is only stored; `status` is kept where the kind has that subresource."""
 
-    def __init__(self, *, status: bool = False, generation: bool = False, path_names: bool = False) -> None:
+    def __init__(self, *, status: bool = False, generation: bool = False) -> None:
         self._status = status
         self.generation = generation
-        self.path_names = path_names
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         if self._status:
@@ -40,6 +39,13 @@ class Plain(Strategy):
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
         if self._status:
             keep_status(new, old)
+
+
+class Roles(Plain):
+    """Roles and their bindings: names are path segments, and PUT creates."""
+
+    path_names = True
+    allow_create_on_update = True
 
 
 class Namespaces(Strategy):
@@ -187,6 +193,7 @@ class Services(Strategy):
     """Defaults that kubectl shows; no addresses are handed out, so every service is headless unless it says its IP."""
 
     labels_are_names = True
+    allow_create_on_update = True
 
     def default(self, new: JSON, context: Context) -> None:
         spec = new.setdefault("spec", {})

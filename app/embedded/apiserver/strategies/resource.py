@@ -149,7 +149,6 @@ class Classes(Strategy):
     """Device classes may change at any time."""
 
     generation = True
-    allow_create_on_update = True
     returns_deleted = True
 
     def default(self, new: JSON, context: Context) -> None:
