@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-LOCKS = (HERE / "runtime.lock", HERE / "dev.lock")
+LOCKS = tuple(sorted(HERE.glob("*.lock")))
+"""All: the site's tools and those that build a wheel are run on the machines of developers and of CI, too."""
 MEMORY = HERE / ".audit"
 """What earlier answers were."""
 

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 AUDIT = Path(__file__).parents[1] / "requirements" / "audit.py"
 OLD = "idna==3.6 --hash=sha256:c05567e9c24a6b9faaa835c4821bad0590fbb9d5779e7caa6e1cc4978e7eb24f\n"
 NEW = "idna==3.7 --hash=sha256:82fee1fc78add43492d3a1898bfa6d8a904cc97d8427f683ed8e798d07761aa0\n"
+OTHER = "editables==0.6 --hash=sha256:1163834902381c4613787951c5914800fdf155ae08848a373b8ea5006780977c\n"
 KNOWN = {
     "id": "PYSEC-2024-60",
     "aliases": ["CVE-2024-3651"],
@@ -66,11 +67,14 @@ def service() -> Iterator[Service]:
     thread.join()
 
 
-def audit(folder: Path, lock: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """The audit of a folder in which both lock files pin this."""
+LOCKS = sorted(path.name for path in AUDIT.parent.glob("*.lock"))
+
+
+def audit(folder: Path, lock: str, *options: str, of: str = "") -> subprocess.CompletedProcess[str]:
+    """The audit of a folder in which all lock files pin this; or `of` does, and the others what is well."""
     shutil.copy(AUDIT, folder)
-    for name in ("runtime.lock", "dev.lock"):
-        (folder / name).write_text(lock)
+    for name in LOCKS:
+        (folder / name).write_text(lock if of in ("", name) else OTHER)
     command = [sys.executable, "audit.py", *options]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
@@ -80,6 +84,13 @@ def test_a_known_vulnerability_fails_the_audit(tmp_path: Path, service: Service)
     assert run.returncode == 1
     found = "dependency audit: idna 3.6 is vulnerable: PYSEC-2024-60, CVE-2024-3651; fixed in 3.7\n"
     assert run.stdout == found
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_known_vulnerability_is_found_whichever_lock_file_has_it(tmp_path: Path, service: Service, lock: str) -> None:
+    run = audit(tmp_path, OLD, "-s", "osv", "--osv-url", service.url, of=lock)
+    assert run.returncode == 1
+    assert run.stdout.startswith("dependency audit: idna 3.6 is vulnerable: ")
 
 
 def test_an_answer_without_findings_is_not_asked_for_again(tmp_path: Path, service: Service) -> None:
