@@ -46,6 +46,10 @@ charttools: ## Build Helm and promtool, which the tests of the chart use (needs 
 chart: $(VENV)/dev.stamp ## Write what is generated in the chart: table of values, schema of settings, dashboard
 	@$(BIN)/python -m charts
 
+.PHONY: reference
+reference: $(VENV)/dev.stamp ## Write the references in docs: commands, settings, metrics, insight over HTTP
+	@$(BIN)/python -m reference
+
 # Only the command line of make names a cluster; KUBECONFIG in the environment does not count.
 CLUSTER := $(if $(filter command,$(origin KUBECONFIG)),E2E_KUBECONFIG=$(KUBECONFIG))
 # K8S_VERSION=v1.35.4 builds and uses that release instead of the pinned one.

@@ -48,6 +48,8 @@ _PANELS: Final[dict[str, dict[str, Callable[..., None]]]] = {
     "This command": {"completion": completion.completion, "version": version.version},
 }
 _QUESTIONS, _OFFLINE, *_ = _PANELS
+_UNLISTED: Final = frozenset({"explain"})
+"""Other names of commands; help has the usual ones."""
 
 app = typer.Typer(
     name="dra-extender",
@@ -71,8 +73,8 @@ def dra_extender(
 
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel, hidden=_name == "explain")(_command)
-app.add_typer(replay.replay(_PANELS[_QUESTIONS]), name="replay", rich_help_panel=_OFFLINE)
+        app.command(_name, rich_help_panel=_panel, hidden=_name in _UNLISTED)(_command)
+app.add_typer(replay.replay(_PANELS[_QUESTIONS], _UNLISTED), name="replay", rich_help_panel=_OFFLINE)
 
 
 FRAMES: Final = 5_000

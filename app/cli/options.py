@@ -98,12 +98,13 @@ SchedulerNames = Annotated[
     typer.Option(metavar="NAMES", help="as for serve: the schedulers that call the service", show_default=False),
 ]
 
-_WHERE: Final = "Which cluster"
+WHERE: Final = "Which cluster"
+"""The heading of the options that say where the state is read."""
 Kubeconfig = Annotated[
-    str, typer.Option(metavar="FILE", help="kubeconfig file", show_default=False, rich_help_panel=_WHERE)
+    str, typer.Option(metavar="FILE", help="kubeconfig file", show_default=False, rich_help_panel=WHERE)
 ]
 Context = Annotated[
-    str, typer.Option(metavar="NAME", help="context of the kubeconfig", show_default=False, rich_help_panel=_WHERE)
+    str, typer.Option(metavar="NAME", help="context of the kubeconfig", show_default=False, rich_help_panel=WHERE)
 ]
 Server = Annotated[
     str,
@@ -113,13 +114,13 @@ Server = Annotated[
         metavar="URL",
         help="API server, instead of the kubeconfig's",
         show_default=False,
-        rich_help_panel=_WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 FeatureGates = Annotated[
     str,
     typer.Option(
-        metavar="GATES", help="as for serve: Name=true,Other=false", show_default=False, rich_help_panel=_WHERE
+        metavar="GATES", help="as for serve: Name=true,Other=false", show_default=False, rich_help_panel=WHERE
     ),
 ]
 FromFile = Annotated[
@@ -129,7 +130,7 @@ FromFile = Annotated[
         metavar="FILE",
         help="a file that snapshot wrote, instead of a cluster",
         show_default=False,
-        rich_help_panel=_WHERE,
+        rich_help_panel=WHERE,
     ),
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,8 +15,8 @@ from app.cli.complaint import complain
 from app.cli.statuses import FAILED, YES
 
 
-def replay(questions: Mapping[str, Callable[..., None]]) -> typer.Typer:
-    """The command with its questions, each a command that takes `--from`."""
+def replay(questions: Mapping[str, Callable[..., None]], unlisted: Container[str] = ()) -> typer.Typer:
+    """The command with its questions, each a command that takes `--from`. Help does not list those `unlisted`."""
     group = typer.Typer(
         invoke_without_command=True,
         no_args_is_help=True,
@@ -25,7 +25,7 @@ def replay(questions: Mapping[str, Callable[..., None]]) -> typer.Typer:
     )
     group.callback()(_replay)
     for name, command in questions.items():
-        group.command(name)(command)
+        group.command(name, hidden=name in unlisted)(command)
     return group
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import aiohttp
@@ -20,7 +19,6 @@ from app.http.metrics import (
     Reading,
     Spec,
     VerbResult,
-    markdown_table,
 )
 from app.http.server import HttpServer
 from app.scheduling import outcomes
@@ -137,11 +135,6 @@ def test_what_is_not_declared_is_counted_in_production(tolerated: Reports) -> No
     assert "rival" not in text and "unheard_of" not in text and "dra_extender_ready" not in text
     assert f'dra_extender_unexpected_errors_total{{where="metrics"}} {counts()["metrics"]}.0' in text
     assert len(tolerated) == counts()["metrics"] - before >= 3
-
-
-def test_the_reference_in_the_documentation_is_current() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
-    assert markdown_table() in text, "write it anew with app.http.metrics.markdown_table()"
 
 
 async def test_with_an_address_of_its_own_insight_serves_no_verbs(

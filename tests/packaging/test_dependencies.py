@@ -24,7 +24,7 @@ IMPORTED_FOR_US = {
     "httptools": "app.http.protocol extends uvicorn.protocols.http.httptools_impl, which imports it",
     "tzdata": "zoneinfo reads it where the system has no time zones",
 }
-OUR_OWN = {"app", "bench", "charts", "loadtest", "requirements", "tests"}
+OUR_OWN = {"app", "bench", "charts", "loadtest", "reference", "requirements", "tests"}
 
 Pins = dict[str, str]
 """Name of a distribution → the line that pins it, with its marker."""
@@ -67,7 +67,7 @@ def test_the_demo_declares_what_only_the_embedded_cluster_imports() -> None:
 
 
 def test_tests_and_measurements_declare_what_they_import() -> None:
-    places = ("tests", "bench", "loadtest", "requirements")
+    places = ("tests", "bench", "loadtest", "reference", "requirements")
     used = {name for place in places for name in imported(ROOT / place)}
     developing = (item for group in GROUPS.values() for item in group if isinstance(item, str))
     declared = names([*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["demo"], *developing])

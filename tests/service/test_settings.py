@@ -11,7 +11,7 @@ import pytest
 from app.allocation.plan import STEP_BUDGET
 from app.placement.strategy import Strategy
 from app.service.addresses import is_loopback, split_address
-from app.service.reference import flag, markdown_table
+from app.service.reference import flag
 from app.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, load
 
 
@@ -19,11 +19,6 @@ from app.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsErro
 def nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         monkeypatch.delenv(name)
-
-
-def test_the_reference_in_the_documentation_is_current() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
-    assert markdown_table() in text, "write it anew with app.service.reference.markdown_table()"
 
 
 def test_every_setting_is_explained_and_has_a_name_that_kubernetes_does_not_use() -> None:

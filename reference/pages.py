@@ -1,0 +1,36 @@
+"""Which part of which page is written, and by what.
+
+Promises: a page keeps every word outside of its two marks, which stand in it once. What is written depends on nothing
+but the sources: no time, no place, no width of a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from app.http import metrics
+from app.service import reference as settings
+from reference import commands, questions
+
+DOCS: Final = Path(__file__).parents[1] / "docs"
+BEGIN: Final = "<!-- written by make reference -->\n"
+END: Final = "<!-- end of what make reference writes -->\n"
+
+PAGES: Final[Mapping[str, Callable[[], str]]] = {
+    "commands.md": commands.markdown,
+    "settings.md": settings.markdown_table,
+    "metrics.md": metrics.markdown_table,
+    "insight-api.md": questions.markdown,
+}
+"""Page below `docs/` -> what writes its part."""
+
+
+def renewed(text: str, written: str) -> str:
+    """The text of a page with this between its marks. Raises ValueError for a page without them."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in after:
+        raise ValueError(f"the page has to have {BEGIN.strip()!r} and {END.strip()!r} once each, in this order")
+    return f"{before}{BEGIN}\n{written.strip()}\n\n{END}{after}"
