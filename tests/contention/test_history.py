@@ -9,6 +9,7 @@ import pytest
 from tests.support.contention.history import (
     IN_TREE,
     OURS,
+    STOCK,
     ClaimVersion,
     History,
     Overlap,
@@ -32,8 +33,10 @@ def free(version: int, name: str, *, gone: bool = False) -> ClaimVersion:
     return ClaimVersion(version, f"uid-{name}-claim", f"ns/{name}", gone=gone)
 
 
-def bound(version: int, name: str, phase: str = "Pending") -> PodVersion:
-    return PodVersion(version, f"uid-{name}", f"ns/{name}", "scheduler", (f"ns/{name}",), "node-1", phase)
+def bound(
+    version: int, name: str, phase: str = "Pending", *, claim: str = "", scheduler: str = "scheduler"
+) -> PodVersion:
+    return PodVersion(version, f"uid-{name}", f"ns/{name}", scheduler, (f"ns/{claim or name}",), "node-1", phase)
 
 
 def told(*versions: Version) -> History:
@@ -57,6 +60,22 @@ STORIES: dict[str, tuple[list[Version], tuple[str, str, str], dict[str, Any]]] =
         [allocated(1, "a", OURS), allocated(2, "b", OURS), bound(3, "b"), free(4, "a")],
         ("ns/a", "ns/b", "gave way"),
         {"stood": True, "shared": False},
+    ),
+    "the in-tree scheduler binds a pod with the later one of ours, which nobody can take back any more": (
+        [allocated(1, "a", OURS), allocated(2, "b", OURS), bound(3, "c", claim="b", scheduler=STOCK), free(4, "a")],
+        ("ns/a", "ns/b", "gave way"),
+        {"stood": False, "joined": True, "shared": False},
+    ),
+    "so does one of ours": (
+        [
+            allocated(1, "a", OURS),
+            allocated(2, "b", OURS),
+            bound(3, "c", claim="b", scheduler=STOCK),
+            bound(4, "d", claim="b"),
+            free(5, "a"),
+        ],
+        ("ns/a", "ns/b", "gave way"),
+        {"stood": True, "joined": False},
     ),
     "both of ours are bound": (
         [allocated(1, "a", OURS), bound(2, "a"), allocated(3, "b", OURS), bound(4, "b"), free(5, "b")],

@@ -39,14 +39,13 @@ from tests.support.contention.entrants import (
     resource_slice,
     template,
 )
-from tests.support.contention.history import History, Version, claim_version, pod_version
+from tests.support.contention.history import STOCK, History, Version, claim_version, pod_version
 from tests.support.contention.outcome import RESULTS, Outcome, Replica, api_conflicts, told_in
 
 NODES, DEVICES = 4, 4
 """Nodes, and devices on each."""
 OWN = ("dra-scheduler-a", "dra-scheduler-b")
 """The schedulers that call a replica of ours each."""
-STOCK = "default-scheduler"
 LEFT = 60.0
 """Seconds within which all devices are free again after the last pod."""
 

@@ -19,6 +19,8 @@ import msgspec
 
 OURS, IN_TREE = "dra-extender", "kube-scheduler"
 """Field managers of the two allocators: the names at the front of their user agents."""
+STOCK = "default-scheduler"
+"""The scheduler with the in-tree plugin."""
 
 Device = str
 """driver/pool/device."""
@@ -78,13 +80,21 @@ class Overlap(msgspec.Struct):
     first_bound: bool = False
     second_bound: bool = False
     again: bool = False
-    binders: list[str] = msgspec.field(default_factory=list)
-    """The pods of the second claim that were bound meanwhile, each with its scheduler."""
+    binders: dict[str, str] = msgspec.field(default_factory=dict)
+    """Which pods of the second claim were bound meanwhile, and by which scheduler."""
+
+    @property
+    def joined(self) -> bool:
+        """True when ours wrote second, and nobody but the in-tree scheduler bound pods with it: it takes the allocation
+        of a claim that its own pods share for good, and reserves it before ours is taken back.
+        """
+        in_tree = bool(self.binders) and set(self.binders.values()) == {STOCK}
+        return self.second_bound and self.second_writer == OURS and in_tree
 
     @property
     def stood(self) -> bool:
-        """Whether whoever wrote second went on to bind a pod."""
-        return self.second_bound
+        """True when whoever wrote second went on to bind a pod."""
+        return self.second_bound and not self.joined
 
     @property
     def shared(self) -> bool:
@@ -99,7 +109,7 @@ class Overlap(msgspec.Struct):
         return (
             f"device {self.device} of claim {self.first} (written by {self.first_writer}) is in claim {self.second} "
             f"(by {self.second_writer}) as well since version {self.since}"
-        ) + (f"; bound: {', '.join(self.binders)}" if self.binders else "")
+        ) + "".join(f"; {scheduler} bound {pod}" for pod, scheduler in self.binders.items())
 
 
 class History:
@@ -218,7 +228,7 @@ class History:
             overlap.first_bound = overlap.first_bound or first in uids
             overlap.second_bound = overlap.second_bound or second in uids
             if second in uids:
-                overlap.binders.append(f"{pod.key} by {pod.scheduler}")
+                overlap.binders[pod.key] = pod.scheduler
 
 
 # --- from what the API server says ------------------------------------------------------------------------------------

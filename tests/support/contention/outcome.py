@@ -135,7 +135,7 @@ class Outcome(msgspec.Struct):
         """Devices in two claims, by who wrote second onto whose."""
         table = _table(
             "a device in a second claim", "second writer", "onto", "allocations", "in both", "again", "taken back",
-            "first gave way", "second bound", "both bound", "told of",
+            "first gave way", "second bound", "in-tree joined", "both bound", "told of",
         )  # fmt: skip
         for second in (OURS, IN_TREE):
             for first in (OURS, IN_TREE):
@@ -148,6 +148,7 @@ class Outcome(msgspec.Struct):
                     _count(found, "taken back"),
                     _count(found, "gave way"),
                     sum(overlap.stood for overlap in found),
+                    sum(overlap.joined for overlap in found),
                     sum(overlap.shared for overlap in found),
                     told,
                 ]
