@@ -28,8 +28,8 @@ from app.scheduling.nomination.marks import Marks
 from app.scheduling.nomination.nominations import Nomination, Nominations
 from app.scheduling.outcomes import NOMINATIONS_ENDED, NominationEnd
 from app.scheduling.ports import Messenger, Observer
-from app.scheduling.preemption.outcome import NoPreemption, known_to
-from app.scheduling.preemption.search import Search
+from app.scheduling.preemption.outcome import known_to
+from app.scheduling.preemption.search import keeps_place
 from app.scheduling.preemption.terms import Terms
 from app.scheduling.release.clear import Clearer
 from app.scheduling.view import View
@@ -210,9 +210,10 @@ class Tending:
         return bool(found.fits)
 
     async def _is_lost(self, pod: Pod, node: str) -> bool:
-        """True when more pods would have to go. Some may be going that nobody had to evict for this pod."""
-        found, _ = await self._inquiries.decide(pod, Search(self._terms(pod), (node,)).found)
-        return not isinstance(found, NoPreemption) or found.why not in ("fits", "waits", "nominated", "unknown")
+        """True when more pods would have to go, were there any of lower priority."""
+        terms = self._terms(pod)
+        keeps, _ = await self._inquiries.decide(pod, lambda view: keeps_place(view, terms, node))
+        return not keeps
 
     def end(self, nomination: Nomination, how: NominationEnd) -> None:
         """Nothing is kept for the pod any more."""

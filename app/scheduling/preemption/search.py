@@ -184,6 +184,23 @@ def ineligible(view: View, terms: Terms) -> NoPreemption | None:
     return None
 
 
+def keeps_place(view: View, terms: Terms, node: str) -> bool:
+    """True as long as nobody else has to be evicted for the pod on the node: it fits there, will when those are gone
+    that are going, or nobody can say. Raises Exhausted.
+    """
+    try:
+        refused = ineligible(view, terms)
+        if refused is not None and refused.why == "nominated":
+            return True
+        subject = subject_of(view, terms.preemptor)
+        if not isinstance(subject, Subject):
+            return False
+        found = scan(view, subject, terms.about(subject.order), (node,))
+    except Waiting:
+        return True
+    return bool(found.fits or found.waits or found.unknown)
+
+
 def _is_victim(view: View, terms: Terms, pod: Pod, node: str) -> bool:
     """True when the pod is going, and may be doing so for the preemptor, which is nominated for this node."""
     return (

@@ -82,6 +82,17 @@ async def test_what_is_freed_is_kept_from_pods_of_lower_and_equal_priority(world
     assert service.extender.view.pods.named("default", "low") is not None
 
 
+async def test_the_place_is_kept_when_nobody_of_lower_priority_is_left(world: World, small: Objects) -> None:
+    service = await full(world, small, {"a": 1, "b": 10, "c": 10, "d": 10})
+    world.add(*wanting("p", 10))
+    assert not await tried(world, service, "p")
+    await world.settle(3 * service.extender.view.limits.preemption_lost_seconds)
+    assert (world.api.evicted, service.counted(NOMINATIONS_ENDED, "lost")) == (["a"], 0)
+    assert await until_bound(world, service, "p") == "n1"
+    await world.settle(2.0)
+    assert (world.api.evicted, service.counted(NOMINATIONS_ENDED, "bound")) == (["a"], 1)
+
+
 async def test_a_pod_of_higher_priority_may_take_the_place(world: World, small: Objects) -> None:
     service = await full(world, small, FOUR)
     world.add(*wanting("p", 10), *wanting("boss", 20))
