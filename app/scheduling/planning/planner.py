@@ -28,6 +28,7 @@ from app.scheduling.inquiries import Inquiries
 from app.scheduling.outcomes import HINTS, HintResult
 from app.scheduling.pauses import Pauses
 from app.scheduling.planning.choosing import Chooser
+from app.scheduling.planning.doubts import Doubts
 from app.scheduling.planning.eligibility import objection
 from app.scheduling.planning.hints import Hint, Hints
 from app.scheduling.planning.nowhere import Nowhere
@@ -98,6 +99,7 @@ class Planner:
         self._occupancy = Occupancy()
         self._chooser = Chooser(view, inquiries, wakeups, self._occupancy, self.hints)
         self._withdrawals = Withdrawals(view, ports)
+        self._doubts = Doubts(view, ports, makes_room)
         self._pauses: Pauses[str] = Pauses(clock, limits)
         self._failures: LRUCache[str, int] = LRUCache(REMEMBERED)
         self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
@@ -130,6 +132,8 @@ class Planner:
         hint = self.hints.get(uid)
         if hint is not None:
             self._compare(hint, pod)
+        elif uid not in self._withdrawals:
+            self._doubts.unattended(pod)
         self._news.set()
 
     def gone(self, uid: str) -> None:
@@ -171,6 +175,7 @@ class Planner:
         self._queue.drop(uid)
         self._tried.pop(uid, None)
         self._withdrawals.drop(uid)
+        self._doubts.drop(uid)
         hint = self.hints.drop(uid)
         if hint is not None:
             self._occupancy.give_up(uid)
@@ -192,15 +197,16 @@ class Planner:
         """Until cancelled."""
         self.hints.clear()
         self._withdrawals.clear()
+        self._doubts.clear()
         try:
-            await self.restore()
+            await self._doubts.look_round()  # what another replica, or an earlier process, has left on pods
             await self._work()
         finally:
             for task in list(self._sending):
                 task.cancel()
 
     async def _work(self) -> None:
-        while self._follows or len(self.hints) or len(self._withdrawals):
+        while self._follows or len(self.hints) or len(self._withdrawals) or len(self._doubts):
             try:
                 async with asyncio.timeout(WAIT_SECONDS):
                     await self._news.wait()
@@ -213,22 +219,12 @@ class Planner:
                 unexpected("chores", problem)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    async def restore(self) -> None:
-        """Go on with what another replica, or an earlier process, has left on pods."""
-        for number, pod in enumerate(self._view.pods, start=1):
-            if number % SCANNED == 0:
-                await asyncio.sleep(0)
-            if pod.status.nominated_node_name and not pod.spec.node_name and not self._makes_room(pod.metadata.uid):
-                await self._adopt(pod)
-
-    async def _adopt(self, pod: Pod) -> None:
-        uid, now = pod.metadata.uid, self._view.clock.monotonic()
-        try:
-            node = await self._ports.nominated_ahead(pod)
-        except ApiError as error:
-            log.info("it is not known who has nominated a pod", pod=pod.metadata.key, error=repr(error))
-            return
-        if node and node == pod.status.nominated_node_name:
+    async def _adopt(self) -> None:
+        """From now on look after those nominations that turn out to be ours."""
+        for pod in await self._doubts.settle():
+            uid, node, now = pod.metadata.uid, pod.status.nominated_node_name, self._view.clock.monotonic()
+            if uid in self.hints or uid in self._withdrawals:
+                continue
             self._observer.count(HINTS, "adopted")
             self.hints.put(
                 Hint(uid=uid, priority=pod.spec.priority, node=node, plan=None, since=now, looked=0.0, seen=True)
@@ -237,6 +233,8 @@ class Planner:
 
     async def work(self) -> None:
         """Look after the nominations there are, then make new ones."""
+        if self._leading():
+            await self._adopt()
         self._switch()
         self._chooser.begin()
         await self._look_after()
@@ -362,6 +360,7 @@ class Planner:
         if not self._leading() or self.hints.get(uid) is not hint:
             self._forget(hint, "failed")
             return
+        self._doubts.wrote(uid, hint.node)
         try:
             await self._ports.nominate_pod(pod, hint.node)
         except (ConflictError, NotFoundError):

@@ -268,6 +268,40 @@ async def test_a_nomination_whose_fate_is_not_known_is_taken_back(world: World) 
     assert [operation for operation, _ in world.api.log if "withdraw" in operation] == ["withdraw_pod"]
 
 
+async def test_a_nomination_that_shows_up_when_nobody_expects_it_any_more_is_looked_after(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    late = 2 * ALWAYS.doubt_seconds
+    service.client.fail("nominate_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=late)
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    world.api.drop(world.api.objects[Node, "n1"])
+    await world.settle(late - 2.0)
+    assert [operation for operation, _ in world.api.log if "nominate" in operation] == []
+    await world.settle(10.0)
+    assert ended(service)["adopted"] == 1
+    assert nominated(world) == {}
+
+
+async def test_whose_a_nomination_is_is_asked_until_somebody_answers(world: World) -> None:
+    world.add(*with_devices(n1=1))
+    first = world.service(limits=ALWAYS)
+    first.start()
+    world.add(*waiting("a"))
+    await world.settle(1.0)
+    await first.kill()
+    world.api.drop(world.api.objects[Node, "n1"])
+    second = world.service(limits=ALWAYS)
+    for _ in range(3):
+        second.client.fail("nominated_ahead", UnreachableError(0, "Unreachable"))
+    second.start()
+    await world.settle(0.5)
+    assert nominated(world) == {"a": "n1"}
+    await world.settle(60.0)
+    assert nominated(world) == {}
+
+
 async def test_a_withdrawal_that_fails_is_tried_again(world: World) -> None:
     world.add(*with_devices(n1=1))
     service = world.service(limits=ALWAYS)
