@@ -32,7 +32,11 @@ demo: $(VENV)/demo.stamp ## See it work: an embedded cluster, the service and th
 
 .PHONY: test
 test: $(VENV)/dev.stamp ## All tests that need only Python
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not e2e"
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not e2e and not image"
+
+.PHONY: image
+image: $(VENV)/dev.stamp ## Build the image of the Dockerfile on a base of Debian packages, and start it (as root; needs buildah, mmdebstrap, runc)
+	@$(BIN)/python -m pytest tests/packaging -m image -vv -rs
 
 .PHONY: controlplane
 controlplane: ## Build the real control plane that the end-to-end tests use (needs Go; minutes the first time)
@@ -131,7 +135,7 @@ fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs, 50
 
 .PHONY: unit
 unit: $(VENV)/dev.stamp ## The quick tests only: the inner loop
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e"
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow and not e2e and not image"
 
 .PHONY: check
 check: $(VENV)/dev.stamp ## Lint, formatting, types, directions of imports, known vulnerabilities of locked packages

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-DOCKERFILE = (Path(__file__).parents[2] / "Dockerfile").read_text()
+from tests.support.packaging.image import DOCKERFILE, PACKAGES, ROOT
 
 
 def test_every_stage_builds_on_the_base_image_which_is_named_by_digest() -> None:
@@ -24,3 +23,9 @@ def test_whatever_pip_installs_is_given_by_hash_or_was_built_here() -> None:
         "--no-index --no-deps /tmp/dist/*.whl",
     ]
     assert not re.search(r"\b(apt|curl|wget|ADD)\b", DOCKERFILE)
+
+
+def test_what_building_needs_is_what_ci_obtains_and_contributors_are_told() -> None:
+    packages = " ".join(PACKAGES)
+    assert f'obtain {PACKAGES[0]} "the tests of the image" {packages}\n' in (ROOT / ".ci" / "run").read_text()
+    assert f"`apt-get install --no-install-recommends {packages}`" in (ROOT / "CONTRIBUTING.md").read_text()

@@ -23,7 +23,16 @@ from tests.support.flakes.hog import hog
 from tests.support.flakes.outcome import Run, read, summary
 
 ROOT = Path(__file__).parents[3]
-UNIT = ("-m", "not slow and not e2e", "-n", "auto", "--dist", "worksteal", "-p", "tests.support.flakes.order")
+UNIT = (
+    "-m",
+    "not slow and not e2e and not image",
+    "-n",
+    "auto",
+    "--dist",
+    "worksteal",
+    "-p",
+    "tests.support.flakes.order",
+)
 E2E = ("tests/e2e", "tests/contract", "-m", "e2e")
 
 
@@ -78,7 +87,7 @@ def _repeat(kind: str, runs: Sequence[Sequence[str]]) -> list[Run]:
 
 
 def _unit(options: argparse.Namespace) -> list[Sequence[str]]:
-    which = ("-m", "not e2e") if options.slow else ()
+    which = ("-m", "not e2e and not image") if options.slow else ()
     return [(*UNIT, *which, f"--order={options.order + number}") for number in range(options.unit)]
 
 
