@@ -22,7 +22,8 @@ from rich.console import Console
 from rich.table import Table
 
 from app.demo.companion import Companion
-from app.demo.show import selector_problem, service_command
+from app.demo.language import selector_problem
+from app.demo.show import service_command
 from app.embedded.cluster import EmbeddedCluster
 from app.plurals import counted
 from app.service import logs

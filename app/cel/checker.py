@@ -80,6 +80,19 @@ class _Checker:
     def _error(self, message: str, node: Node, hint: str = "") -> CelCompileError:
         return CelCompileError(message, self._expression, node.offset, hint)
 
+    def _undeclared(self, name: str, node: Node, hint: str = "") -> CelCompileError:
+        problem = f"undeclared reference to '{name}'"
+        upstream = f"{problem} (in container '')"
+        return CelCompileError(problem, self._expression, node.offset, hint, upstream, self._bracket(node))
+
+    def _bracket(self, node: Node) -> int | None:
+        """Where upstream sees a call that is written with a name, or a message: at its bracket."""
+        text, start = self._expression, node.offset
+        if isinstance(node, Message):
+            return text.find("{", start)
+        named = isinstance(node, Call) and text.startswith(node.function.rpartition(".")[2], start)
+        return text.find("(", start) if named else None
+
     def _new_variable(self) -> Type:
         self._fresh += 1
         return types.param(f"_{self._fresh}")
@@ -106,7 +119,7 @@ class _Checker:
             return types.DEVICE
         found = global_name(name)
         if found is None:
-            raise self._error(f"undeclared reference to '{name}'", node, "the only variable is device")
+            raise self._undeclared(name, node, "the only variable is device")
         kind, node.constant = found
         return kind
 
@@ -172,7 +185,7 @@ class _Checker:
         """The type of a call and the overloads that fit; dyn when they differ in it."""
         function = self._functions.get(name)
         if function is None:
-            raise self._error(f"undeclared reference to '{name}'", node)
+            raise self._undeclared(name, node)
         fitting: list[Overload] = []
         result: Type | None = None
         for overload in function.overloads:
@@ -205,7 +218,8 @@ class _Checker:
         shown = [self._shown(kind) for kind in arguments]
         applied = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
         hint = hint_for_overload(name, member, [self.bindings.resolve(kind) for kind in arguments])
-        return self._error(f"found no matching overload for '{name}' applied to '{applied}'", node, hint)
+        problem = f"found no matching overload for '{name}' applied to '{applied}'"
+        return CelCompileError(problem, self._expression, node.offset, hint, upstream_offset=self._bracket(node))
 
     def _index(self, node: Index) -> Type:
         operand, key = self.check(node.operand), self.check(node.key)
@@ -257,7 +271,7 @@ class _Checker:
         node.name = node.name.removeprefix(".")
         message = MESSAGES.get(node.name)
         if message is None:
-            raise self._error(f"undeclared reference to '{node.name}'", node)
+            raise self._undeclared(node.name, node)
         for field, value, optional in zip(node.fields, node.values, node.optional, strict=True):
             wanted = message.fields.get(field)
             if wanted is None:

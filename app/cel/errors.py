@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 Kind = Literal["other", "missing key", "no value", "out of bounds", "overflow", "too costly", "too large"]
 """What code may ask of an error; its words are upstream's, and for people."""
@@ -22,12 +22,22 @@ def shown(text: str, limit: int = _QUOTED) -> str:
 class CelCompileError(ValueError):
     """The expression is not a valid device selector.
 
-    `message` says what is wrong, `line` and `column` (from 1 and 0, in code points) where, `hint` what to do about it.
+    `message` says what is wrong, `line` and `column` (from 1 and 0, in code points) where, `hint` what to do about it;
+    `upstream` is the message in the words of cel-go where they are others, `upstream_offset` the place it points at.
     """
 
-    def __init__(self, message: str, expression: str = "", offset: int | None = None, hint: str = "") -> None:
+    def __init__(
+        self,
+        message: str,
+        expression: str = "",
+        offset: int | None = None,
+        hint: str = "",
+        upstream: str = "",
+        upstream_offset: int | None = None,
+    ) -> None:
         self.message = message = shown(message, LONGEST)
         self.hint = hint
+        self.upstream = upstream
         self.offset = offset
         self.line, self.column, excerpt = _locate(expression, offset)
         self.excerpt = excerpt
@@ -37,15 +47,36 @@ class CelCompileError(ValueError):
             text += f"\n{excerpt}"
         if hint:
             text += f"\nhint: {hint}"
-        self._arguments = message, expression, offset, hint
+        self._arguments = message, expression, offset, hint, upstream, upstream_offset
         super().__init__(text)
 
-    def again(self) -> CelCompileError:
+    def again(self) -> Self:
         """The same error, to be raised: one that was raised refers to all that was going on."""
-        return CelCompileError(*self._arguments)
+        return self.__class__(*self._arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CelCompileError, self._arguments
+        return self.__class__, self._arguments
+
+    def official(self) -> str:
+        """What the API server says of the expression (cel-go common/error.go); it goes on to further mistakes."""
+        _, expression, offset, _, _, upstream_offset = self._arguments
+        message = self.upstream or self.message
+        if offset is None:
+            return f"compilation failed: {message}"
+        if not expression:
+            return f"compilation failed: ERROR: <input>:1:0: {message}"
+        number, column, _ = _locate(expression, offset if upstream_offset is None else upstream_offset)
+        line = expression.split("\n")[number - 1].replace("\t", " ")
+        before = "".join("." if character.isascii() else "\uff0e" for character in line[:column])
+        mark = "^" if line[column : column + 1].isascii() else "\uff3e"
+        return f"compilation failed: ERROR: <input>:{number}:{column + 1}: {message}\n | {line}\n | {before}{mark}"
+
+
+class CelResultError(CelCompileError):
+    """The expression is well formed, and of a type that is not wanted."""
+
+    def official(self) -> str:
+        return self.upstream or self.message
 
 
 class CelRuntimeError(Exception):

@@ -28,7 +28,8 @@ def function_or_macro(expression: str, name: Token, args: tuple[Node, ...]) -> N
     operand = args[0]
     if not isinstance(operand, Select) or operand.optional:
         hint = "has() takes a selection: has(device.attributes.x.y)"
-        raise CelCompileError("invalid argument to has()", expression, operand.offset, hint)
+        problem = "invalid argument to has()"
+        raise CelCompileError(problem, expression, operand.offset, hint, upstream=f"{problem} macro")
     return Select(name.offset, operand.operand, operand.field, test=True)
 
 
@@ -53,7 +54,8 @@ def method_or_macro(expression: str, name: Token, target: Node, args: tuple[Node
 
 def _variable(expression: str, node: Node) -> str:
     if not isinstance(node, Ident):
-        raise CelCompileError("the argument must be a simple name", expression, node.offset)
+        problem = "the argument must be a simple name"
+        raise CelCompileError(problem, expression, node.offset, upstream="argument is not an identifier")
     if node.name == "__result__":
         raise CelCompileError("the variable overwrites the result", expression, node.offset)
     return node.name

@@ -42,6 +42,11 @@ _OPERATORS: Final = {
     "+": "_+_", "-": "_-_", "*": "_*_", "/": "_/_", "%": "_%_",
 }  # fmt: skip
 
+_OPERAND: Final = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+)
+"""What may begin an operand, in the words of upstream's parser."""
+
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 _LITERALS: Final = frozenset(("string", "int", "float", "uint", *_CONSTANTS))
 
@@ -57,7 +62,7 @@ def parse(expression: str) -> Node:
     parser = _Parser(expression, tokenize(expression))
     tree = parser.expression()
     if parser.token.kind != END:
-        raise parser.unexpected()
+        raise parser.left_over()
     if parser.depth > MAX_DEPTH:
         raise CelCompileError(f"the expression has more than {MAX_DEPTH} nested operators or selections")
     return tree
@@ -96,9 +101,27 @@ class _Parser:
         return self._next()
 
     def unexpected(self, wanted: str = "") -> CelCompileError:
-        found = "end of the expression" if self.token.kind == END else repr(self.token.text)
+        ended = self.token.kind == END
+        found = "end of the expression" if ended else repr(self.token.text)
         expected = "" if not wanted else f", expected {'a name' if wanted == 'name' else repr(wanted)}"
-        return self._error(f"syntax error: unexpected {found}{expected}", self.token.offset)
+        shown, before = "<EOF>" if ended else self.token.text, self._tokens[self._place - 1].text
+        upstream = f"mismatched input '{shown}' expecting {_OPERAND if not wanted else repr(wanted)}"
+        if wanted == "name" and before == ".":
+            upstream = f"no viable alternative at input '.{'' if ended else shown}'"
+        elif wanted == ")" and ended:
+            upstream = "missing ')' at '<EOF>'"
+        return self._syntax_error(f"unexpected {found}{expected}", upstream)
+
+    def left_over(self) -> CelCompileError:
+        """The error for what follows a whole expression."""
+        text, last = self.token.text, self._tokens[self._place + 1].kind == END
+        upstream = f"{'extraneous' if last else 'mismatched'} input '{text}' expecting <EOF>"
+        return self._syntax_error(f"unexpected {text!r}", upstream)
+
+    def _syntax_error(self, message: str, upstream: str) -> CelCompileError:
+        offset = self.token.offset
+        message, upstream = f"syntax error: {message}", f"Syntax error: {upstream}"
+        return CelCompileError(message, self._expression, offset, upstream=upstream)
 
     def _error(self, message: str, offset: int, hint: str = "") -> CelCompileError:
         return CelCompileError(message, self._expression, offset, hint)

@@ -68,4 +68,6 @@ def _unreadable(expression: str, place: int) -> CelCompileError:
         hint = "compare with =="
     elif character == "`":
         hint = 'write ["name"] for names with special characters'
-    return CelCompileError(f"syntax error: unexpected {character!r}", expression, place, hint)
+    unread = expression[place:].partition("\n")[0] if character in "\"'" else character
+    upstream = f"Syntax error: token recognition error at: '{unread}'"
+    return CelCompileError(f"syntax error: unexpected {character!r}", expression, place, hint, upstream)

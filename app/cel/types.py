@@ -49,6 +49,8 @@ class Type:
     def __str__(self) -> str:
         if self.kind == "param":
             return self.name
+        if self.kind == "null":
+            return "null"
         if self.nullable:
             return f"wrapper({self.name})"
         if self.params:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from app.cel import types
 from app.cel.declarations import Declarations, Function
-from app.cel.errors import Abort, CelCompileError, Fault
+from app.cel.errors import Abort, CelCompileError, CelResultError, Fault
 from app.cel.library.conversions import CONVERSIONS, string_to_duration, string_to_timestamp
 from app.cel.library.formatting import check_literal
 from app.cel.library.regexes import pattern
@@ -46,7 +46,8 @@ def _check_literal_arguments(expression: str, call: Call, meter: Meter) -> None:
         try:
             check(meter, first.value)
         except (Fault, ValueError) as error:
-            raise CelCompileError(f"invalid {call.function} argument: {error}", expression, first.offset) from None
+            problem = f"invalid {call.function} argument"
+            raise CelCompileError(f"{problem}: {error}", expression, first.offset, upstream=problem) from None
     target = call.target
     if (
         call.function == "format"
@@ -192,4 +193,4 @@ def check_result(expression: str, tree: Node, allowed: tuple[Type, ...]) -> None
     """A selector is a bool, or an attribute. Raises CelCompileError."""
     if tree.type not in allowed or tree.type.nullable:
         hint = "compare it with something" if tree.type != types.DYN else "compare it: dyn(x) == true"
-        raise CelCompileError(f"must evaluate to bool or the unknown type, not {tree.type}", expression, 0, hint)
+        raise CelResultError(f"must evaluate to bool or the unknown type, not {tree.type}", expression, 0, hint)

@@ -26,10 +26,10 @@ import msgspec
 from rich.console import Console
 from rich.live import Live
 
-from app.cel import CelCompileError, compile_selector
 from app.demo import board
 from app.demo.board import Header, Row
 from app.demo.companion import Companion
+from app.demo.language import selector_problem
 from app.demo.tour import NODES, Tour
 from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.manifests import FIRST_SAMPLES, samples
@@ -325,15 +325,6 @@ def _locked(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def selector_problem(expression: str) -> str | None:
-    """What the API server has to say about a device selector; None when it is good."""
-    try:
-        compile_selector(expression)
-    except CelCompileError as problem:
-        return f"compilation failed: {problem.message}"
-    return None
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from app.demo.show import selector_problem
+from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
 from app.embedded.scheduler.config import SchedulerConfig, takeover
 from app.kube.client import KubeClient

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from app.cel import CelCompileError, compile_selector
+from app.demo.language import selector_problem
 from app.embedded.apiserver.access import Access, Attributes
 from app.embedded.apiserver.server import EmbeddedAPIServer
 from tests.e2e.controlplane import ControlPlane
@@ -28,15 +28,6 @@ each_scenario = pytest.mark.parametrize(
 @cache
 def recorded(file: str) -> dict[str, list[exchanges.Answer]]:
     return exchanges.recording(file)
-
-
-def selector_problem(expression: str) -> str | None:
-    """What is wrong with a device selector."""
-    try:
-        compile_selector(expression)
-    except CelCompileError as problem:
-        return str(problem)
-    return None
 
 
 class Rights:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.demo.show import selector_problem
+from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
 from tests.support.embedded.manifests import Make, claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow, flowing

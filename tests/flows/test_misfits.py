@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.demo.show import selector_problem
+from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
 from app.scheduling.diagnosis.diagnose import diagnose
 from app.scheduling.diagnosis.report import Change, Diagnosis, Remedy

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.demo.show import selector_problem
+from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
 from app.kube.resources import PODS
 from app.scheduling.nomination.nominations import MARK

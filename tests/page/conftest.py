@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser
 
-from app.demo.show import selector_problem
+from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
 from tests.support.flows.flow import Flow
 from tests.support.page.browser import browsing, chromium

@@ -21,7 +21,9 @@ Of a step: `do` method and path; `body` an object, text, or the name of one of `
 object; `type` the content type (merge, json, strategic, apply or written out); `accept` likewise (table, json, or
 written out); `headers`; `keep` paths of the answer remembered as variables; `only` keeps just the named entries of a
 list in the answer ({list, key, values}); `ignore` paths of the answer that are not compared; `managed_fields` compares
-those too (dropped otherwise); `events` how many events of a watch to read; `unordered` lists whose order means nothing;
+those too (dropped otherwise); `words` compares the sentences of a refusal, too; `until` asks again until the answer has
+that status, for what takes effect some moments later; `events` how many events of a watch to read; `unordered` lists
+whose order means nothing;
 `as: limited` makes it a request of a user who has only the `rights` (rules as in a role) of the scenario.
 
 Releases differ. A step's `varies` are paths of the answer (``headers.Warning``, ``body.resources``) that hold for the
@@ -100,6 +102,8 @@ class Step:
     ignore: Sequence[str] = ()
     unordered: Sequence[str] = ()
     managed_fields: bool = False
+    words: bool = False
+    until: int = 0
     events: int = 0
     limited: bool = False
     varies: Sequence[str] = ()
@@ -175,6 +179,8 @@ def _step(entry: Mapping[str, Json], objects: Mapping[str, Json]) -> Step:
         ignore=entry.get("ignore", ()),
         unordered=entry.get("unordered", ()),
         managed_fields=entry.get("managed_fields", False),
+        words=entry.get("words", False),
+        until=entry.get("until", 0),
         events=entry.get("events", 0),
         limited=entry.get("as") == "limited",
         varies=entry.get("varies", ()),
@@ -219,7 +225,7 @@ class Run:
         try:
             if self.scenario.rights:
                 await self._log_in()
-            return [await self._step(step) for step in self.scenario.steps]
+            return [await self._answer(step) for step in self.scenario.steps]
         finally:
             for path in reversed(self._made):
                 await self._plain("DELETE", path, {"gracePeriodSeconds": 0})
@@ -262,6 +268,14 @@ class Run:
         url = self.server.url + path
         async with self.session.request(method, url, json=body, headers=headers, ssl=self.server.ssl) as answer:
             return await answer.json(content_type=None)
+
+    async def _answer(self, step: Step) -> Answer:
+        async with asyncio.timeout(LONGEST):
+            while True:
+                answer = await self._step(step)
+                if step.until in (0, answer["status"]):
+                    return answer
+                await asyncio.sleep(0.05)
 
     async def _step(self, step: Step) -> Answer:
         headers = {"Accept": step.accept, **self.server.headers, **step.headers}
@@ -311,7 +325,8 @@ class Run:
         if step.only:
             wanted, items = step.only["values"], at(body, step.only["list"])
             items[:] = [entry for entry in items if at(entry, step.only["key"]) in wanted]
-        drop_words(body)
+        if not step.words:
+            drop_words(body)
         body = plain_table(self.normalize(body))
         for path in step.unordered:
             at(body, path).sort(key=lambda entry: str(entry.get("name") or entry.get("resource")))

@@ -54,6 +54,7 @@ OF_A_BINDING = {"example.com/allocation": "a1"}
 OPAQUE = {
     "claims": "Alternatives are checked|Configurations are checked|Constraints are checked|Counts and modes are checked"
     "|Requested capacity is checked|Requests are checked|Selectors are checked|Tolerations are checked"
+    "|What is said of a selector that is no good"
     "|Admin access needs the label of the namespace",
     "claimstatus": "Admin access in an allocation needs the label of the namespace|An allocation has proper names"
     "|Binding conditions come in pairs|Configurations of an allocation are checked"

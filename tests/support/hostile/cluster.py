@@ -14,7 +14,7 @@ import msgspec
 import uvloop
 
 from app.cli.main import FRAMES
-from app.demo.show import selector_problem
+from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
 from app.service import logs
 

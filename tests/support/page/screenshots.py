@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from playwright.async_api import Page
 
-from app.demo.show import selector_problem
+from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
 from tests.support.embedded.manifests import claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow

@@ -125,9 +125,7 @@ def selector_problems(selectors: Sequence[JSON], at: str, context: Context) -> l
             problems.append(required(where))
             continue
         expression = cel.get("expression", "")
-        if not expression:
-            problems.append(invalid_value(f"{where}.expression", expression, "compilation failed: it is empty"))
-        elif len(expression) > LONGEST_CEL:
+        if len(expression) > LONGEST_CEL:
             problems.append(too_long(f"{where}.expression", LONGEST_CEL))
         elif context.check_cel is not None and (wrong := context.check_cel(expression)):
             problems.append(invalid_value(f"{where}.expression", expression, wrong))
