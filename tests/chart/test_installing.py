@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from tests.support.chart.helm import NAME, NAMESPACE, Document, HelmError, Values
+from tests.support.chart.hooks import pass_the_test_of_helm
 from tests.support.chart.release import WHERE, Release, pod
 from tests.support.chart.site import Programs, Site, eventually
-from tests.support.patience import LONGEST
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("releases have the names of the manifests")]
 
@@ -63,25 +63,6 @@ def test_an_installation_gives_a_pod_its_device_and_tells_prometheus(
         assert (status, "dra_extender_ready 1.0" in text) == (200, True)
         assert programs.page("/insight/problems", token)[0] == 403, "Prometheus reads metrics and nothing else"
         site.plane.kubectl("delete", "pod/asking", "resourceclaim/gpu")
-
-
-def pass_the_test_of_helm(release: Release, programs: Programs) -> None:
-    """Run `helm test`; what its pod contains is run here as soon as kubelet would."""
-    site = release.site
-    command = [str(release.helm.path), "test", NAME, WHERE, "--timeout=90s"]
-    made = release.helm.environment()
-    with subprocess.Popen(command, env=made, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as test:
-
-        def running() -> Document:
-            listed = site.get("pods", WHERE, "--field-selector=status.phase=Running")["items"]
-            return next((each for each in listed if "helm.sh/hook" in each["metadata"].get("annotations", {})), {})
-
-        found = eventually(running, "the pod of the test", programs.logs)
-        status = programs.run(found["spec"])
-        site.ended(NAMESPACE, found["metadata"]["name"], "Failed" if status else "Succeeded")
-        said, _ = test.communicate(timeout=LONGEST)
-    assert (status, test.returncode) == (0, 0), said.decode() + programs.logs()
-    assert "Phase:          Succeeded" in said.decode()
 
 
 def test_as_an_advisor_it_is_ready_with_permissions_to_read_and_helm_tests_it(release: Release, tmp_path: Path) -> None:

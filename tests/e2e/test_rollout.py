@@ -7,7 +7,6 @@ first, and allowed beside what a change of leaders may take.
 
 from __future__ import annotations
 
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -19,12 +18,15 @@ from typing import Any
 import pytest
 
 from app.service.logs import UNEXPECTED
+from app.version import VERSION
 from tests.e2e.case import Case
 from tests.e2e.components import metric
 from tests.e2e.deploymentnode import DeploymentNode, ServiceProxy
 from tests.e2e.extender import ROOT
 from tests.e2e.ground import SCHEDULER, SHIPPED, Ground
 from tests.e2e.stream import Stream
+from tests.support.documentation.blocks import all_blocks, block_below
+from tests.support.documentation.terminal import type_all
 from tests.support.patience import LONGEST
 
 pytestmark = [pytest.mark.e2e, pytest.mark.own_plane("the pods of the Deployment are processes on this machine")]
@@ -38,14 +40,6 @@ UNEVEN = 2
 """A change of leaders waits so often for the machine: at the one that goes and at the one that comes."""
 
 
-def commands(document: str, heading: str) -> str:
-    """The first block of commands below a heading."""
-    text = (ROOT / "docs" / document).read_text()
-    found = re.search(rf"^## {heading}$.*?^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert found is not None, f"docs/{document} has no commands below {heading}"
-    return found[1]
-
-
 @dataclass
 class Shipped:
     """The Deployment on its nodes, behind its Service."""
@@ -55,18 +49,19 @@ class Shipped:
     proxy: ServiceProxy
     folder: Path
 
-    def shell(self, script: str, **variables: str) -> str:
-        """What commands print that a reader of the documentation would type. Raises CalledProcessError."""
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of a reader of the documentation."""
         plane = self.ground.plane
-        environment = {
-            "PATH": f"{plane.binaries}:/usr/bin:/bin",
-            "KUBECONFIG": str(plane.admin_kubeconfig),
-            "HOME": str(self.folder),
-        }
+        path = f"{plane.binaries}:/usr/bin:/bin"
+        return {"PATH": path, "KUBECONFIG": str(plane.admin_kubeconfig), "HOME": str(self.folder)}
+
+    def shell(self, script: str, **variables: str) -> str:
+        """What commands print that a reader of the documentation would type. Raises AssertionError."""
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             cwd=self.folder,
-            env=environment | variables,
+            env=self.environment | variables,
             capture_output=True,
             text=True,
             check=False,
@@ -119,7 +114,7 @@ def shipped(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     made = Shipped(ground, node, proxy, folder)
     jobs = [ground.begin(node.run()), ground.begin(proxy.run())]
     try:
-        made.shell(re.search(r"^Without cert-manager:\n\n```\n(.*?)^```$", _install(), re.M | re.S)[1])  # type: ignore[index]
+        made.shell(block_below("docs/install.md", "Certificates").text)
         made.shell("kubectl apply -k manifests/")
         ground.plane.start_scheduler()
         made.shell(UPGRADED)
@@ -138,10 +133,6 @@ def shipped(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             ground.end(job)
         ground.extender.start()
         ground.start_scheduler()
-
-
-def _install() -> str:
-    return (ROOT / "docs" / "install.md").read_text()
 
 
 def _through(config: dict[str, Any], shipped: Shipped) -> None:
@@ -204,9 +195,9 @@ def test_an_upgrade_a_rollback_and_a_restart_succeed_refuse_no_call_and_hardly_d
 ) -> None:
     quiet = load.evenness()
     gaps: dict[str, float] = {}
-    for heading, image in (("Upgrade", "0.2.0-e2e"), ("Roll back", "0.1.0"), ("Restart", "0.1.0")):
+    for heading, image in (("Upgrade", "0.9.0-e2e"), ("Roll back", VERSION), ("Restart", VERSION)):
         before, began = set(shipped.node.pods), load.ground.now()
-        said = shipped.shell(commands("upgrade.md", heading), VERSION="0.2.0-e2e")
+        said = shipped.shell(block_below("docs/upgrade.md", heading).text, VERSION="0.9.0-e2e")
         assert said.splitlines()[-1] == 'deployment "dra-extender" successfully rolled out'
         load.ground.eventually(partial(before.isdisjoint, shipped.node.pods), "the end of the old replicas")
         gaps[heading] = load.stream.gap(began, load.ground.now())
@@ -216,6 +207,28 @@ def test_an_upgrade_a_rollback_and_a_restart_succeed_refuse_no_call_and_hardly_d
     assert (load.refused(), shipped.proxy.refused, shipped.node.ended_badly) == (0, 0, [])
     assert shipped.unexpected() == []
     assert max(gaps.values()) <= HANDOVER + UNEVEN * quiet
+
+
+@pytest.fixture
+def monitored(shipped: Shipped) -> Iterator[Shipped]:
+    """With the namespace of a Prometheus."""
+    shipped.shell("kubectl create namespace monitoring")
+    yield shipped
+    shipped.shell(
+        "kubectl delete namespace/monitoring clusterrolebinding/monitoring-reads-dra-extender --ignore-not-found"
+    )
+
+
+def test_what_the_pages_say_to_look_at_and_to_allow_can_be_typed(monitored: Shipped) -> None:
+    typed = [block for block in all_blocks() if block.place == "shipped deployment"]
+    commands = [command for block in typed for command in block.commands()]
+    assert len(commands) > 5
+    answers = type_all(commands, monitored.folder, monitored.environment)
+    assert [(each.command.text, each.status, each.output) for each in answers if not each.is_well] == []
+    told = {each.command.text.partition(" #")[0].strip(): each.output for each in answers}
+    pods = told["kubectl -n dra-system get pods -l app.kubernetes.io/name=dra-extender"]
+    assert len([line for line in pods.splitlines() if "1/1" in line and "Running" in line]) == 2
+    assert monitored.leader in told["kubectl -n dra-system get lease dra-extender"]
 
 
 def test_when_the_leaders_node_is_lost_pods_are_bound_again_once_its_lease_has_expired(

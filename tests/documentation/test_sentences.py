@@ -1,0 +1,80 @@
+"""Commands that stand between words: they exist, with the options that are named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from app.cli.main import app
+from tests.support.documentation.blocks import COMMANDS, ROOT, all_blocks, pages
+
+FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+OURS = re.compile(r"(?:\.venv/bin/)?(?:dra-extender|kubectl dra) (?=[a-z])(?!.*…)")
+HISTORY = "CHANGELOG.md"
+"""It names what there was."""
+
+
+def lines() -> Iterator[tuple[str, str]]:
+    """The page and the text of everything that is set as code, in sentences and in blocks of commands."""
+    for page in pages():
+        if page.name != HISTORY:
+            name = page.relative_to(ROOT).as_posix()
+            yield from ((name, code) for code in re.findall(r"`([^`\n]+)`", FENCED.sub("", page.read_text())))
+    for block in all_blocks():
+        if block.language in COMMANDS:
+            yield from ((block.page, command.text) for command in block.commands())
+
+
+def words(line: str) -> list[str]:
+    """What stands after the name of our program; empty when the line has it not."""
+    named = OURS.match(line)
+    return re.split(r"[|;&)#]", line[named.end() :])[0].split() if named else []
+
+
+def problem(asked: list[str]) -> str:
+    """What is wrong with the words after the name of the program; empty when it understands them."""
+    command = get_command(app)
+    rest = list(asked)
+    while isinstance(command, TyperGroup) and rest:
+        name = rest.pop(0)
+        if name not in command.commands and command.name != "replay":
+            return f"there is no command {name}"
+        command = command.commands.get(name, command)
+    assert isinstance(command, TyperCommand | TyperGroup)
+    declared = [(*each.opts, *each.secondary_opts) for each in command.get_params(typer.Context(command))]
+    options = {option for names in declared for option in names}
+    given = [word.partition("=")[0] for word in rest if re.match(r"--?\w", word)]
+    unknown = [option for option in given if option not in options]
+    return f"{command.name} has no option {unknown[0]}" if unknown else ""
+
+
+def test_our_commands_exist_with_their_options() -> None:
+    asked = [(page, words(line)) for page, line in lines() if words(line)]
+    assert len(asked) > 40
+    assert [(page, each, problem(each)) for page, each in asked if problem(each)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("dra-extender why POD -n NAMESPACE", ""),
+        ("kubectl dra wy POD", "there is no command wy"),
+        (".venv/bin/dra-extender top --more", "top has no option --more"),
+        ("kubectl dra replay FILE why POD --all | less --raw", ""),
+        ("kubectl dra replay FILE why POD --none", "why has no option --none"),
+    ],
+)
+def test_what_is_not_understood_is_named(line: str, wrong: str) -> None:
+    assert problem(words(line)) == wrong
+
+
+def test_targets_of_make_exist() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {(page, found[1]) for page, line in lines() if (found := re.match(r"make ([a-z][a-z0-9-]*)", line))}
+    assert len(named) > 20
+    assert [(page, name) for page, name in named if name not in targets] == []
