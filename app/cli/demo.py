@@ -19,7 +19,9 @@ Run `make demo` in a checkout of the source, or install the package with its ext
 
 def demo(
     nodes: Annotated[int, typer.Option(min=1, max=5000, help="nodes of the embedded cluster")] = 4,
-    devices: Annotated[int, typer.Option(min=0, max=128, help="GPUs per node; every fourth node has small ones")] = 8,
+    devices: Annotated[
+        int, typer.Option(min=0, max=128, help="GPUs per node; every fourth node has small ones; 0: no driver either")
+    ] = 8,
     port: Annotated[int, typer.Option(min=0, max=65535, help="port of the API server; 0 picks a free one")] = 0,
     service_port: Annotated[
         int, typer.Option(min=0, max=65535, help="port of the service; 0: 8888, or a free one when that is taken")

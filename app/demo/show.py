@@ -95,7 +95,11 @@ class Show:
         started = time.monotonic()
         with claimed(options.directory) as directory, service_port(options.service_port) as port:
             async with EmbeddedCluster(
-                options.nodes, options.devices, port=options.port, check_cel=selector_problem
+                options.nodes,
+                options.devices,
+                installed=options.devices > 0,
+                port=options.port,
+                check_cel=selector_problem,
             ) as cluster:
                 return await self._run(cluster, directory, f"127.0.0.1:{port}", started)
 

@@ -42,7 +42,10 @@ CLASSES = ("gpu.example.com", "nic.example.com")
 
 
 class EmbeddedCluster:
-    """Enter it to start it. `nodes` with `devices` GPUs each; `nics`: network cards too (one per PCIe root)."""
+    """Enter it to start it. `nodes` with `devices` GPUs each; `nics`: network cards too (one per PCIe root).
+
+    With `installed=False` there is no driver yet: no DeviceClasses, no devices (see `driverpods`).
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class EmbeddedCluster:
         devices: int = 8,
         *,
         nics: bool = False,
+        installed: bool = True,
         port: int = 0,
         versions: Iterable[str] = ("v1", "v1beta2", "v1beta1"),
         check_cel: Callable[[str], str | None] | None = None,
@@ -57,7 +61,8 @@ class EmbeddedCluster:
         fabric_delay: float = 1.0,
         window: int = 20_000,
     ) -> None:
-        self._nodes, self._devices, self._nics = nodes, devices, nics
+        self._nodes, self._devices, self._nics = nodes, devices if installed else 0, nics and installed
+        self._installed = installed
         self._fabric_delay = fabric_delay
         self.server = EmbeddedAPIServer(port=port, versions=versions, check_cel=check_cel, seed=seed, window=window)
         self._tasks: list[asyncio.Task[None]] = []
@@ -116,7 +121,7 @@ class EmbeddedCluster:
         """Namespaces exist; store classes, nodes and slices past HTTP."""
         store = self.server.store
         drivers = CLASSES if self._nics else CLASSES[:1]
-        store.create_all(_device_class(name) for name in drivers)
+        store.create_all(_device_class(name) for name in drivers if self._installed)
         for index in range(self._nodes):
             stored = store.create_stored(hardware.node(index)).object
             owner = {

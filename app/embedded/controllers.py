@@ -10,17 +10,21 @@ from app.api.core import Pod
 from app.api.meta import ObjectMeta
 from app.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from app.embedded.claimcontroller import ClaimController
+from app.embedded.daemons import DaemonController
 from app.embedded.driver import Driver, Fabric
+from app.embedded.driverpods import DriverPods
 from app.embedded.eviction import EvictionController
 from app.embedded.informer import Informer
 from app.embedded.kubelet import Kubelet
 from app.embedded.nodegarbage import NodeGarbage
 from app.embedded.objects import (
+    DAEMON_SETS,
     DEPLOYMENTS,
     NODES,
     PODS,
     REPLICA_SETS,
     ClaimTemplate,
+    DaemonSet,
     Deployment,
     FullNode,
     FullPod,
@@ -56,20 +60,32 @@ class Controllers:
         templates: Informer[ClaimTemplate] = Informer(client, claim_templates(served.version))
         deployments: Informer[Deployment] = Informer(client, DEPLOYMENTS)
         sets: Informer[ReplicaSet] = Informer(client, REPLICA_SETS, indexes={"owner": owner_of})
+        daemon_sets: Informer[DaemonSet] = Informer(client, DAEMON_SETS)
         self._informers: list[Informer[FullPod] | Informer[ResourceClaim] | Informer[ResourceSlice]] = [
             self.pods,
             self.claims,
             self.slices,
         ]
         nodes: Informer[FullNode] = Informer(client, NODES)
-        self._more = [templates, nodes, deployments, sets, *((self.rules,) if self.rules is not None else ())]
+        self._more = [
+            templates,
+            nodes,
+            deployments,
+            sets,
+            daemon_sets,
+            *((self.rules,) if self.rules is not None else ()),
+        ]
         claim_events = EventRecorder(client, "embedded", controller="resource_claim")
         kubelet_events = EventRecorder(client, "embedded", controller="kubelet")
         taint_events = EventRecorder(client, "embedded", controller="device-taint-eviction")
-        self.recorders = (claim_events, kubelet_events, taint_events)
+        set_events = EventRecorder(client, "embedded", controller="replicaset-controller")
+        daemon_events = EventRecorder(client, "embedded", controller="daemonset-controller")
+        self.recorders = (claim_events, kubelet_events, taint_events, set_events, daemon_events)
         self.claim_controller = ClaimController(client, self.pods, self.claims, templates, claim_events)
         self.rollouts = RolloutController(client, deployments, sets)
-        self.replicas = ReplicaController(client, sets, self.pods)
+        self.replicas = ReplicaController(client, sets, self.pods, set_events)
+        self.daemons = DaemonController(client, daemon_sets, self.pods, nodes, daemon_events)
+        self.driver_pods = DriverPods(driver, self.pods, nodes)
         self.nodegarbage = NodeGarbage(client, nodes, self.pods)
         self.kubelet = Kubelet(client, self.pods, self.claims, kubelet_events)
         self.eviction = EvictionController(client, self.pods, self.claims, self.slices, self.rules, taint_events)
@@ -78,6 +94,8 @@ class Controllers:
             self.claim_controller,
             self.rollouts,
             self.replicas,
+            self.daemons,
+            self.driver_pods,
             self.nodegarbage,
             self.kubelet,
             self.eviction,

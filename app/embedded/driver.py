@@ -67,8 +67,14 @@ class Driver:
         self._published[pool.key] = (pool, generation, len(parts))
         return [hardware.manifest(part, self._resource.version, self._owners.get(pool.node)) for part in parts]
 
-    async def publish(self, pool: Pool) -> None:
-        """Publish the pool as it is now, as a new generation."""
+    def publishes(self, driver: str, node: str) -> bool:
+        """True when devices of this driver are published for the node."""
+        return (driver, node) in self._published
+
+    async def publish(self, pool: Pool, owner: Mapping[str, Any] | None = None) -> None:
+        """Publish the pool as it is now, as a new generation; `owner`: its node, when that is to be an owner."""
+        if owner is not None:
+            self._owners[pool.node] = dict(owner)
         async for _ in self.publish_in_steps(pool):
             pass
 

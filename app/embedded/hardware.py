@@ -137,6 +137,11 @@ def gpus(index: int, devices: int, *, small: bool | None = None) -> Pool:
     return Pool(GPU_DRIVER, name, tuple(gpu(name, number, small=little) for number in range(devices)))
 
 
+def example_gpus(node: str, devices: int) -> Pool:
+    """What a pod of the example driver publishes for its node."""
+    return Pool(GPU_DRIVER, node, tuple(gpu(node, number) for number in range(devices)))
+
+
 def nics(index: int, devices: int) -> Pool:
     """The network cards of the node with this number, one per PCIe root."""
     return Pool(NIC_DRIVER, node_name(index), tuple(nic(number) for number in range(-(-devices // _PER_ROOT))))

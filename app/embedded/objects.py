@@ -7,16 +7,27 @@ from __future__ import annotations
 
 import msgspec
 
-from app.api.core import Node, Pod, PodSpec
+from app.api.core import Container, Node, Pod, PodSpec
 from app.api.decoding import decode
 from app.api.meta import Condition, Object, ObjectMeta
 from app.api.resource import GROUP
 from app.kube.resources import Resource
 
 
-class FullPodSpec(PodSpec, frozen=True, gc=False):
-    """What scheduler and kubelet read of a pod's spec."""
+class EnvVar(Object, frozen=True, gc=False):
+    name: str = ""
+    value: str = ""
 
+
+class FullContainer(Container, frozen=True, gc=False):
+    image: str = ""
+    env: tuple[EnvVar, ...] = ()
+
+
+class FullPodSpec(PodSpec, frozen=True, gc=False):
+    """What scheduler, kubelet and driver read of a pod's spec."""
+
+    containers: tuple[FullContainer, ...] = ()
     restart_policy: str = "Always"
 
 
@@ -93,10 +104,32 @@ class ReplicaSet(Object, frozen=True):
     status: ReplicaSetStatus = ReplicaSetStatus()
 
 
-def controlled_by(kind: str, owner: ObjectMeta) -> dict[str, object]:
-    """The reference to a controller of apps/v1, for what it makes."""
+class DaemonUpdate(Object, frozen=True, gc=False):
+    """Pods that may be missing, or a percentage of all."""
+
+    max_unavailable: int | str = 1
+
+
+class DaemonStrategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: DaemonUpdate = DaemonUpdate()
+
+
+class DaemonSetSpec(Object, frozen=True):
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+    update_strategy: DaemonStrategy = DaemonStrategy()
+
+
+class DaemonSet(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+
+def controlled_by(kind: str, owner: ObjectMeta, api_version: str = "apps/v1") -> dict[str, object]:
+    """The reference to a controller, for what it makes."""
     return {
-        "apiVersion": "apps/v1", "kind": kind, "name": owner.name, "uid": owner.uid, "controller": True,
+        "apiVersion": api_version, "kind": kind, "name": owner.name, "uid": owner.uid, "controller": True,
         "blockOwnerDeletion": True,
     }  # fmt: skip
 
@@ -129,6 +162,10 @@ def _replica_set(data: bytes | msgspec.Raw) -> ReplicaSet:
     return decode(ReplicaSet, bytes(data))
 
 
+def _daemon_set(data: bytes | msgspec.Raw) -> DaemonSet:
+    return decode(DaemonSet, bytes(data))
+
+
 def _claim_template(data: bytes | msgspec.Raw) -> ClaimTemplate:
     return decode(ClaimTemplate, bytes(data))
 
@@ -138,6 +175,7 @@ NODES: Resource[FullNode] = Resource("", "v1", "nodes", "Node", _node)
 DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deployment", _deployment, namespaced=True)
 
 REPLICA_SETS: Resource[ReplicaSet] = Resource("apps", "v1", "replicasets", "ReplicaSet", _replica_set, namespaced=True)
+DAEMON_SETS: Resource[DaemonSet] = Resource("apps", "v1", "daemonsets", "DaemonSet", _daemon_set, namespaced=True)
 
 
 def claim_templates(version: str) -> Resource[ClaimTemplate]:

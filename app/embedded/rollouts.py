@@ -118,14 +118,15 @@ def _shrinking(
 def bounds(deployment: Deployment) -> tuple[int, int]:
     """(maxSurge, maxUnavailable) in pods; both zero would be the end of it, so one may be unavailable then."""
     rolling, wanted = deployment.spec.strategy.rolling_update, deployment.spec.replicas
-    surge, unavailable = _pods(rolling.max_surge, wanted, up=True), _pods(rolling.max_unavailable, wanted, up=False)
+    surge, unavailable = amount(rolling.max_surge, wanted, up=True), amount(rolling.max_unavailable, wanted, up=False)
     return surge, min(unavailable if surge or unavailable else 1, wanted)
 
 
-def _pods(amount: int | str, wanted: int, *, up: bool) -> int:
-    if isinstance(amount, int):
-        return amount
-    percent = int(amount.removesuffix("%")) * wanted
+def amount(told: int | str, wanted: int, *, up: bool) -> int:
+    """A number of pods, or a percentage of those that are wanted."""
+    if isinstance(told, int):
+        return told
+    percent = int(told.removesuffix("%")) * wanted
     return -(-percent // 100) if up else percent // 100
 
 

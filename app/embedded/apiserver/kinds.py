@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from app.embedded.apiserver import conversion
-from app.embedded.apiserver.printers import cells, core, devices, policies, workloads
+from app.embedded.apiserver.printers import autoscaling, batch, cells, core, devices, policies, workloads
 from app.embedded.apiserver.registry import ALL_VERBS, Kind, Printer, Registry, Resource
+from app.embedded.apiserver.strategies.autoscaling import Autoscalers
+from app.embedded.apiserver.strategies.batch import CronJobs, Jobs
 from app.embedded.apiserver.strategies.core import (
     Budgets,
-    Deployments,
     Events,
     Leases,
     Namespaces,
@@ -18,13 +19,13 @@ from app.embedded.apiserver.strategies.core import (
     Plain,
     Policies,
     PriorityClasses,
-    ReplicaSets,
     Roles,
     Secrets,
     Services,
 )
 from app.embedded.apiserver.strategies.pods import Pods
 from app.embedded.apiserver.strategies.resource import Claims, Classes, Slices, TaintRules, Templates
+from app.embedded.apiserver.strategies.workloads import DaemonSets, Deployments, ReplicaSets
 from app.embedded.apiserver.strategy import Strategy
 
 RESOURCE_GROUP: Final = "resource.k8s.io"
@@ -142,6 +143,29 @@ KINDS: Final = (
         status=True,
         subresources=("scale",),
         categories=("all",),
+    ),
+    _kind(
+        "apps",
+        "DaemonSet",
+        "daemonsets",
+        ("ds",),
+        strategy=DaemonSets(),
+        printer=workloads.DAEMON_SET,
+        status=True,
+        categories=("all",),
+    ),
+    _kind("batch", "Job", "jobs", strategy=Jobs(), printer=batch.JOB, status=True, categories=("all",)),
+    _kind("batch", "CronJob", "cronjobs", ("cj",), strategy=CronJobs(), status=True, categories=("all",)),
+    _kind(
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        "horizontalpodautoscalers",
+        ("hpa",),
+        strategy=Autoscalers(),
+        printer=autoscaling.AUTOSCALER,
+        status=True,
+        categories=("all",),
+        version="v2",
     ),
     _kind("coordination.k8s.io", "Lease", "leases", strategy=Leases(), printer=policies.LEASE),
     _kind(

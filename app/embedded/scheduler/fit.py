@@ -56,12 +56,16 @@ def obstacle(pod: FullPod, asked: Amounts, node: FullNode, room: Room, by_claim:
         return Unfit(("node(s) were unschedulable",), "node")
     if pod.spec.node_name and pod.spec.node_name != node.name:
         return Unfit(("node(s) didn't match the requested node name",), "node")
-    for taint in node.spec.taints:
-        if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(pod, taint):
-            return Unfit(("node(s) had untolerated taint(s)",), "node")
+    if untolerated(pod, node.spec.taints):
+        return Unfit(("node(s) had untolerated taint(s)",), "node")
     if not selected(pod, node):
         return Unfit(("node(s) didn't match Pod's node affinity/selector",), "node")
     return _lack(asked, node, room, by_claim)
+
+
+def untolerated(pod: FullPod, taints: Iterable[Taint]) -> list[Taint]:
+    """The taints that keep the pod away."""
+    return [taint for taint in taints if taint.effect in ("NoSchedule", "NoExecute") and not _tolerated(pod, taint)]
 
 
 def _tolerated(pod: FullPod, taint: Taint) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,9 +14,7 @@ from kubernetes_asyncio import config, watch
 
 from app.embedded.apiserver import EmbeddedAPIServer
 from tests.support.embedded.client import ALLOCATION
-
-KUBECTL = shutil.which("kubectl")
-needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
+from tests.support.embedded.kubectl import Kubectl, needs_kubectl, rows
 
 MANIFEST = """
 apiVersion: resource.k8s.io/v1
@@ -47,43 +44,26 @@ spec:
 """
 
 
-class Kubectl:
-    """Runs kubectl against one server."""
-
-    def __init__(self, server: EmbeddedAPIServer, folder: Path) -> None:
-        self._kubeconfig = server.write_kubeconfig(folder / "kubeconfig")
-        self._folder = folder
-        self.manifest = folder / "manifest.yaml"
-        self.manifest.write_text(MANIFEST)
-
-    async def __call__(self, *arguments: str, code: int = 0) -> str:
-        """The output of `kubectl ARGUMENTS`, which has to end with `code`."""
-        assert KUBECTL is not None
-        process = await asyncio.create_subprocess_exec(
-            KUBECTL,
-            f"--kubeconfig={self._kubeconfig}",
-            f"--cache-dir={self._folder / 'cache'}",
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, problems = await process.communicate()
-        assert process.returncode == code, problems.decode()
-        return (out if code == 0 else problems).decode()
+@pytest.fixture
+async def kubectl(server: EmbeddedAPIServer, tmp_path: Path) -> Kubectl:
+    return Kubectl(server.write_kubeconfig(tmp_path / "kubeconfig"), tmp_path)
 
 
 @pytest.fixture
-async def kubectl(server: EmbeddedAPIServer, tmp_path: Path) -> Kubectl:
-    return Kubectl(server, tmp_path)
+def manifest(tmp_path: Path) -> Path:
+    """Where MANIFEST stands."""
+    path = tmp_path / "manifest.yaml"
+    path.write_text(MANIFEST)
+    return path
 
 
-def rows(output: str) -> list[list[str]]:
-    return [line.split() for line in output.splitlines()]
+def write(path: Path, text: str) -> None:
+    path.write_text(text)
 
 
 @needs_kubectl
-async def test_kubectl_applies_and_gets(kubectl: Kubectl) -> None:
-    assert await kubectl("apply", "-f", str(kubectl.manifest)) == (
+async def test_kubectl_applies_and_gets(kubectl: Kubectl, manifest: Path) -> None:
+    assert await kubectl("apply", "-f", str(manifest)) == (
         "deviceclass.resource.k8s.io/gpu.example.com created\n"
         "resourceclaim.resource.k8s.io/some-gpu created\n"
         "pod/pod created\n"
@@ -94,34 +74,36 @@ async def test_kubectl_applies_and_gets(kubectl: Kubectl) -> None:
 
 
 @needs_kubectl
-async def test_kubectl_applies_changes_without_flags(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", str(kubectl.manifest))
-    kubectl.manifest.write_text(MANIFEST.replace("app: demo", "app: changed"))
-    assert "pod/pod configured" in await kubectl("apply", "-f", str(kubectl.manifest))
+async def test_kubectl_applies_changes_without_flags(kubectl: Kubectl, manifest: Path) -> None:
+    await kubectl("apply", "-f", str(manifest))
+    write(manifest, MANIFEST.replace("app: demo", "app: changed"))
+    assert "pod/pod configured" in await kubectl("apply", "-f", str(manifest))
     assert await kubectl("get", "pod", "pod", "-o", "jsonpath={.metadata.labels.app}") == "changed"
 
 
 @needs_kubectl
-async def test_kubectl_applies_on_the_server_and_again(kubectl: Kubectl) -> None:
+async def test_kubectl_applies_on_the_server_and_again(kubectl: Kubectl, manifest: Path) -> None:
     expected = (
         "deviceclass.resource.k8s.io/gpu.example.com serverside-applied\n"
         "resourceclaim.resource.k8s.io/some-gpu serverside-applied\n"
         "pod/pod serverside-applied\n"
     )
-    assert await kubectl("apply", "--server-side", "-f", str(kubectl.manifest)) == expected
-    assert await kubectl("apply", "--server-side", "-f", str(kubectl.manifest)) == expected
+    assert await kubectl("apply", "--server-side", "-f", str(manifest)) == expected
+    assert await kubectl("apply", "--server-side", "-f", str(manifest)) == expected
 
 
 @needs_kubectl
-async def test_kubectl_names_unknown_fields(kubectl: Kubectl) -> None:
-    kubectl.manifest.write_text(MANIFEST.replace("image: busybox:1", "image: busybox:1\n    colour: red"))
-    problems = await kubectl("apply", "-f", str(kubectl.manifest), code=1)
+async def test_kubectl_names_unknown_fields(kubectl: Kubectl, manifest: Path) -> None:
+    write(manifest, MANIFEST.replace("image: busybox:1", "image: busybox:1\n    colour: red"))
+    problems = await kubectl("apply", "-f", str(manifest), code=1)
     assert 'unknown field "spec.containers[0].colour"' in problems
 
 
 @needs_kubectl
-async def test_kubectl_shows_an_allocated_claim_and_describes_it(server: EmbeddedAPIServer, kubectl: Kubectl) -> None:
-    await kubectl("create", "-f", str(kubectl.manifest))
+async def test_kubectl_shows_an_allocated_claim_and_describes_it(
+    server: EmbeddedAPIServer, kubectl: Kubectl, manifest: Path
+) -> None:
+    await kubectl("create", "-f", str(manifest))
     claim = server.store.get("resourceclaims", "some-gpu", "default")
     assert claim is not None
     claim["status"] = {"allocation": ALLOCATION, "reservedFor": [{"resource": "pods", "name": "pod", "uid": "u"}]}
@@ -132,8 +114,8 @@ async def test_kubectl_shows_an_allocated_claim_and_describes_it(server: Embedde
 
 
 @needs_kubectl
-async def test_kubectl_deletes_and_waits(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", str(kubectl.manifest))
+async def test_kubectl_deletes_and_waits(kubectl: Kubectl, manifest: Path) -> None:
+    await kubectl("apply", "-f", str(manifest))
     assert await kubectl("delete", "pod", "pod", "--timeout=90s") == 'pod "pod" deleted\n'
     assert "NotFound" in await kubectl("get", "pod", "pod", code=1)
 
@@ -155,8 +137,8 @@ async def test_kubectl_creates_without_files(kubectl: Kubectl) -> None:
 
 
 @needs_kubectl
-async def test_kubectl_edits_in_small_ways(kubectl: Kubectl) -> None:
-    await kubectl("apply", "-f", str(kubectl.manifest))
+async def test_kubectl_edits_in_small_ways(kubectl: Kubectl, manifest: Path) -> None:
+    await kubectl("apply", "-f", str(manifest))
     assert await kubectl("label", "pod", "pod", "tier=gold") == "pod/pod labeled\n"
     assert await kubectl("annotate", "pod", "pod", "note=x") == "pod/pod annotated\n"
     assert "patched" in await kubectl("patch", "pod", "pod", "-p", '{"metadata":{"labels":{"tier":null}}}')

@@ -63,3 +63,34 @@ REPLICA_SET: Final = Printer(
     ),
     _replica_set_row,
 )
+
+
+def _daemon_set_row(obj: JSON, now: float) -> Row:
+    spec, status = obj.get("spec", {}), obj.get("status", {})
+    template = spec.get("template", {}).get("spec", {})
+    containers = template.get("containers") or ()
+    return [
+        name_of(obj),
+        status.get("desiredNumberScheduled", 0),
+        status.get("currentNumberScheduled", 0),
+        status.get("numberReady", 0),
+        status.get("updatedNumberScheduled", 0),
+        status.get("numberAvailable", 0),
+        labels_text(template.get("nodeSelector")),
+        age(obj, now),
+        ",".join(c.get("name", "") for c in containers),
+        ",".join(c.get("image", "") for c in containers),
+        labels_text((spec.get("selector") or {}).get("matchLabels")),
+    ]
+
+
+DAEMON_SET: Final = Printer(
+    (
+        NAME,
+        *(Column(name, "integer") for name in ("Desired", "Current", "Ready", "Up-to-date", "Available")),
+        Column("Node Selector"),
+        AGE,
+        *wide("Containers", "Images", "Selector"),
+    ),
+    _daemon_set_row,
+)

@@ -7,7 +7,6 @@ from typing import Final
 
 from app.embedded.apiserver.names import qualified_name
 from app.embedded.apiserver.statuses import JSON, Problem, immutable, invalid_value, required, unsupported
-from app.embedded.apiserver.strategies.pods import default_template
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
 
 _NODE_EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
@@ -271,56 +270,3 @@ class Policies(Plain):
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         new["status"] = {}
-
-
-class ReplicaSets(Strategy):
-    """Stored with the defaults kubectl shows; controllers of the embedded cluster run them. The selector stays."""
-
-    generation = True
-
-    def default(self, new: JSON, context: Context) -> None:
-        spec = new.setdefault("spec", {})
-        spec.setdefault("replicas", 1)
-        default_template(spec.setdefault("template", {}).setdefault("spec", {}))
-
-    def prepare_create(self, new: JSON, context: Context) -> None:
-        new["status"] = {"replicas": 0}
-
-    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        keep_status(new, old)
-
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        spec = new["spec"]
-        problems = [] if spec.get("selector") else [required("spec.selector")]
-        if spec["replicas"] < 0:
-            problems.append(invalid_value("spec.replicas", spec["replicas"], "must be greater than or equal to 0"))
-        labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
-        wanted = (spec.get("selector") or {}).get("matchLabels", {})
-        if any(labels.get(key) != value for key, value in wanted.items()):
-            detail = "`selector` does not match template `labels`"
-            problems.append(invalid_value("spec.template.metadata.labels", labels, detail))
-        return problems
-
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
-        problems = self.validate_create(new, context)
-        if new["spec"].get("selector") != old["spec"].get("selector"):
-            problems.append(immutable("spec.selector", new["spec"].get("selector")))
-        return problems
-
-
-class Deployments(ReplicaSets):
-    """The same, and how new pods take over."""
-
-    def prepare_create(self, new: JSON, context: Context) -> None:
-        new["status"] = {}
-
-    def default(self, new: JSON, context: Context) -> None:
-        super().default(new, context)
-        spec = new["spec"]
-        spec.setdefault("revisionHistoryLimit", 10)
-        spec.setdefault("progressDeadlineSeconds", 600)
-        strategy = spec.setdefault("strategy", {})
-        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxSurge", "25%")
-            rolling.setdefault("maxUnavailable", "25%")

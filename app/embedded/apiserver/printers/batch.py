@@ -1,0 +1,63 @@
+"""Jobs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from app.api.times import parse_time
+from app.embedded.apiserver.ages import duration
+from app.embedded.apiserver.printers.cells import AGE, NAME, Row, age, labels_text, name_of, wide
+from app.embedded.apiserver.registry import Column, Printer
+from app.embedded.apiserver.statuses import JSON
+
+
+def job_status(obj: JSON) -> str:
+    """The word that kubectl shows for a Job."""
+    conditions = obj.get("status", {}).get("conditions") or ()
+    holds = {condition["type"] for condition in conditions if condition.get("status") == "True"}
+    over = next((name for name in ("Complete", "Failed") if name in holds), "")
+    if over or obj["metadata"].get("deletionTimestamp"):
+        return over or "Terminating"
+    return next((name for name in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if name in holds), "Running")
+
+
+def _completions(spec: JSON, succeeded: int) -> str:
+    if "completions" in spec:
+        return f"{succeeded}/{spec['completions']}"
+    parallelism = spec.get("parallelism", 0)
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _lasted(status: JSON, now: float) -> str:
+    started, ended = parse_time(status.get("startTime") or ""), parse_time(status.get("completionTime") or "")
+    if started is None:
+        return ""
+    return duration((ended.timestamp() if ended is not None else now) - started.timestamp())
+
+
+def _job_row(obj: JSON, now: float) -> Row:
+    spec, status = obj.get("spec", {}), obj.get("status", {})
+    containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
+    return [
+        name_of(obj),
+        job_status(obj),
+        _completions(spec, status.get("succeeded", 0)),
+        _lasted(status, now),
+        age(obj, now),
+        ",".join(c.get("name", "") for c in containers),
+        ",".join(c.get("image", "") for c in containers),
+        labels_text((spec.get("selector") or {}).get("matchLabels")),
+    ]
+
+
+JOB: Final = Printer(
+    (
+        NAME,
+        Column("Status"),
+        Column("Completions"),
+        Column("Duration"),
+        AGE,
+        *wide("Containers", "Images", "Selector"),
+    ),
+    _job_row,
+)
