@@ -103,6 +103,10 @@ bench-page: $(VENV)/dev.stamp ## Measure the page in Chromium and what its feed 
 screenshots: $(VENV)/dev.stamp ## Take the pictures of the page for docs/insight.md, in Chromium
 	@$(BIN)/python -m tests.support.page.screenshots
 
+.PHONY: recording
+recording: $(VENV)/dev.stamp ## Take the pictures of the demo in a terminal for the README, in tmux
+	@$(BIN)/python -m tests.support.demo.recording
+
 .PHONY: loadtest
 loadtest: $(VENV)/dev.stamp ## Measure 30 s of filter, prioritize and bind on an embedded cluster of 500 nodes (LOADTEST_ARGS="--users 8")
 	@$(BIN)/python -m loadtest $(LOADTEST_ARGS)

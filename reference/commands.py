@@ -30,7 +30,9 @@ def markdown() -> str:
     assert isinstance(found, TyperGroup)
     lines: list[str] = []
     panel = ""
-    for command in shown(found):
+    commands = shown(found)
+    panels = [command.rich_help_panel for command in commands]
+    for command in sorted(commands, key=lambda command: panels.index(command.rich_help_panel)):
         if command.rich_help_panel != panel:
             panel = command.rich_help_panel
             lines += [f"## {panel}", ""]
