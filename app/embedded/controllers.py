@@ -15,11 +15,13 @@ from app.embedded.driver import Driver, Fabric
 from app.embedded.driverpods import DriverPods
 from app.embedded.eviction import EvictionController
 from app.embedded.informer import Informer
+from app.embedded.jobs import JobController, JobOrphans
 from app.embedded.kubelet import Kubelet
 from app.embedded.nodegarbage import NodeGarbage
 from app.embedded.objects import (
     DAEMON_SETS,
     DEPLOYMENTS,
+    JOBS,
     NODES,
     PODS,
     REPLICA_SETS,
@@ -28,6 +30,7 @@ from app.embedded.objects import (
     Deployment,
     FullNode,
     FullPod,
+    Job,
     ReplicaSet,
     claim_templates,
 )
@@ -67,12 +70,14 @@ class Controllers:
             self.slices,
         ]
         nodes: Informer[FullNode] = Informer(client, NODES)
+        jobs: Informer[Job] = Informer(client, JOBS)
         self._more = [
             templates,
             nodes,
             deployments,
             sets,
             daemon_sets,
+            jobs,
             *((self.rules,) if self.rules is not None else ()),
         ]
         claim_events = EventRecorder(client, "embedded", controller="resource_claim")
@@ -80,12 +85,15 @@ class Controllers:
         taint_events = EventRecorder(client, "embedded", controller="device-taint-eviction")
         set_events = EventRecorder(client, "embedded", controller="replicaset-controller")
         daemon_events = EventRecorder(client, "embedded", controller="daemonset-controller")
-        self.recorders = (claim_events, kubelet_events, taint_events, set_events, daemon_events)
+        job_events = EventRecorder(client, "embedded", controller="job-controller")
+        self.recorders = (claim_events, kubelet_events, taint_events, set_events, daemon_events, job_events)
         self.claim_controller = ClaimController(client, self.pods, self.claims, templates, claim_events)
         self.rollouts = RolloutController(client, deployments, sets)
         self.replicas = ReplicaController(client, sets, self.pods, set_events)
         self.daemons = DaemonController(client, daemon_sets, self.pods, nodes, daemon_events)
         self.driver_pods = DriverPods(driver, self.pods, nodes)
+        self.jobs = JobController(client, jobs, self.pods, job_events)
+        self.job_orphans = JobOrphans(client, jobs, self.pods)
         self.nodegarbage = NodeGarbage(client, nodes, self.pods)
         self.kubelet = Kubelet(client, self.pods, self.claims, kubelet_events)
         self.eviction = EvictionController(client, self.pods, self.claims, self.slices, self.rules, taint_events)
@@ -96,6 +104,8 @@ class Controllers:
             self.replicas,
             self.daemons,
             self.driver_pods,
+            self.jobs,
+            self.job_orphans,
             self.nodegarbage,
             self.kubelet,
             self.eviction,

@@ -2,7 +2,9 @@
 
 A bound pod whose claims are not all allocated and reserved for it waits and says why (event, condition, waiting
 container), as the real kubelet does before it calls NodePrepareResources. Pods that are deleted leave after a moment,
-as after their grace period. `finish` ends a pod, the annotation `embedded/run-seconds` does after that time.
+as after their grace period. No container runs, so nothing ends by itself: `finish` ends a pod, the annotation
+`embedded/run-seconds` does after that time, and pods of Jobs end after `job_seconds` if they do not say otherwise. They
+succeed unless `embedded/exit-code` is another than 0; with restartPolicy OnFailure, they are started again then.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ from app.kube.client import STRATEGIC_PATCH, KubeClient
 from app.kube.events import EventRecorder, Occurrence
 
 RUN_SECONDS = "embedded/run-seconds"
+EXIT_CODE = "embedded/exit-code"
+_KILLED = 137
+"""The exit code of containers that were told to stop."""
 
 
 def obstacle(pod: Pod, lookup: Lookup) -> str:
@@ -56,12 +61,12 @@ def obstacle(pod: Pod, lookup: Lookup) -> str:
     return ""
 
 
-def running(pod: Pod, now: str) -> dict[str, Any]:
-    """The status of a pod that runs."""
+def running(pod: FullPod, now: str, *, restarts: int = 0) -> dict[str, Any]:
+    """The status of a pod that runs, its containers for the first time or again."""
     number = zlib.crc32(pod.metadata.uid.encode())
     return {
         "phase": "Running",
-        "startTime": now,
+        "startTime": pod.status.start_time or now,
         "hostIP": "127.0.0.1",
         "podIP": f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
         "conditions": [
@@ -73,7 +78,7 @@ def running(pod: Pod, now: str) -> dict[str, Any]:
                 "name": container.name,
                 "ready": True,
                 "started": True,
-                "restartCount": 0,
+                "restartCount": restarts,
                 "image": "",
                 "imageID": "",
                 "state": {"running": {"startedAt": now}},
@@ -102,9 +107,9 @@ def waiting(pod: Pod, reason: str, now: str) -> dict[str, Any]:
     }
 
 
-def finished(pod: Pod, phase: str, now: str) -> dict[str, Any]:
-    """The status of a pod that has ended, well (Succeeded) or not (Failed)."""
-    code = 0 if phase == "Succeeded" else 1
+def finished(pod: FullPod, phase: str, now: str, code: int = 1) -> dict[str, Any]:
+    """The status of a pod that has ended, well (Succeeded) or not (Failed, with this exit code)."""
+    code = 0 if phase == "Succeeded" else code
     ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error", "finishedAt": now}
     return {
         "phase": phase,
@@ -116,7 +121,7 @@ def finished(pod: Pod, phase: str, now: str) -> dict[str, Any]:
             {
                 "name": container.name,
                 "ready": False,
-                "restartCount": 0,
+                "restartCount": pod.restarts,
                 "image": "",
                 "imageID": "",
                 "state": {"terminated": ended},
@@ -131,8 +136,30 @@ def _condition(kind: str, status: str, now: str, reason: str = "", message: str 
     return condition | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
 
 
+def runs_for(pod: FullPod, of_jobs: float) -> float | None:
+    """Seconds that the pod runs each time it is started; None: for ever."""
+    owner = pod.metadata.controller
+    told = pod.metadata.annotations.get(RUN_SECONDS)
+    if told is None:
+        ends = owner is not None and owner.kind == "Job" and pod.spec.restart_policy != "Always"
+        return of_jobs if ends else None
+    try:
+        return float(told)
+    except ValueError:
+        return None
+
+
+def exit_code(pod: FullPod) -> int:
+    """What the containers end with."""
+    told = pod.metadata.annotations.get(EXIT_CODE, "")
+    return int(told) if told.isdecimal() else 0
+
+
 class Kubelet:
-    """Runs the pods of all nodes. `stopping`: seconds between the deletion of a running pod and its end."""
+    """Runs the pods of all nodes. `stopping`: seconds between the deletion of a running pod and its end.
+
+    `job_seconds`: how long pods of Jobs run.
+    """
 
     def __init__(
         self,
@@ -142,6 +169,7 @@ class Kubelet:
         events: EventRecorder,
         *,
         stopping: float = 0.1,
+        job_seconds: float = 5.0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
@@ -149,6 +177,7 @@ class Kubelet:
         self._claims = claims
         self._events = events
         self._stopping = stopping
+        self.job_seconds = job_seconds
         self._now = now
         self._reasons: dict[str, str] = {}
         self.queue = WorkQueue("kubelet", self._sync, workers=8)
@@ -176,7 +205,7 @@ class Kubelet:
             return
         if new.metadata.deletion_timestamp is not None:
             self.queue.add_after(new.metadata.key, self._stopping if new.status.phase == "Running" else 0.0)
-        elif new.status.phase in ("", "Pending") or RUN_SECONDS in new.metadata.annotations:
+        elif new.status.phase in ("", "Pending") or runs_for(new, self.job_seconds) is not None:
             self.queue.add(new.metadata.key)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
@@ -210,21 +239,23 @@ class Kubelet:
             await self._report(pod, waiting(pod, reason, self._stamp()))
 
     async def _end_when_due(self, pod: FullPod) -> None:
-        seconds = pod.metadata.annotations.get(RUN_SECONDS)
-        started = parse_time(pod.status.start_time or "")
+        seconds, started = runs_for(pod, self.job_seconds), _started(pod)
         if seconds is None or started is None:
             return
-        try:
-            due = started.timestamp() + float(seconds)
-        except ValueError:
-            return
-        left = due - self._now().timestamp()
+        left = started + seconds - self._now().timestamp()
         if left > 0:
             self.queue.add_after(pod.metadata.key, left)
+            return
+        code = exit_code(pod)
+        if code and pod.spec.restart_policy == "OnFailure":
+            await self._report(pod, running(pod, self._stamp(), restarts=pod.restarts + 1))
         else:
-            await self._report(pod, finished(pod, "Succeeded", self._stamp()))
+            await self._report(pod, finished(pod, "Failed" if code else "Succeeded", self._stamp(), code))
 
     async def _remove(self, pod: FullPod) -> None:
+        if pod.metadata.finalizers and not pod.finished:
+            # Whoever holds the pod reads how it ended.
+            await self._report(pod, finished(pod, "Failed", self._stamp(), _KILLED))
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
         path = self._pods.resource.path(pod.metadata.namespace, pod.metadata.name)
         try:
@@ -243,3 +274,10 @@ class Kubelet:
 
     def _stamp(self) -> str:
         return format_time(self._now())
+
+
+def _started(pod: FullPod) -> float | None:
+    """When the containers were started last, in seconds since the epoch."""
+    states = (status.state.running for status in pod.status.container_statuses)
+    moments = [parse_time(state.started_at) for state in states if state is not None]
+    return max((moment.timestamp() for moment in moments if moment is not None), default=None)

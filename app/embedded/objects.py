@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from app.api.core import Container, Node, Pod, PodSpec
+from app.api.core import Container, Node, Pod, PodSpec, PodStatus
 from app.api.decoding import decode
 from app.api.meta import Condition, Object, ObjectMeta
 from app.api.resource import GROUP
@@ -31,8 +31,34 @@ class FullPodSpec(PodSpec, frozen=True, gc=False):
     restart_policy: str = "Always"
 
 
+class ContainerRunning(Object, frozen=True, gc=False):
+    started_at: str = ""
+
+
+class ContainerState(Object, frozen=True, gc=False):
+    """As far as it tells since when a container runs."""
+
+    running: ContainerRunning | None = None
+
+
+class ContainerStatus(Object, frozen=True, gc=False):
+    name: str = ""
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
+class FullPodStatus(PodStatus, frozen=True, gc=False):
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
 class FullPod(Pod, frozen=True, gc=False):
     spec: FullPodSpec = FullPodSpec()
+    status: FullPodStatus = FullPodStatus()
+
+    @property
+    def restarts(self) -> int:
+        """How often containers of the pod were started again."""
+        return sum(found.restart_count for found in self.status.container_statuses)
 
     @property
     def condition(self) -> Condition | None:
@@ -126,6 +152,41 @@ class DaemonSet(Object, frozen=True):
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
+class UncountedPods(Object, frozen=True, gc=False):
+    """UIDs of pods that have ended and are in no count yet."""
+
+    succeeded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class JobStatus(Object, frozen=True):
+    start_time: str | None = None
+    completion_time: str | None = None
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    completed_indexes: str = ""
+    uncounted_terminated_pods: UncountedPods = UncountedPods()
+    conditions: tuple[Condition, ...] = ()
+
+
+class JobSpec(Object, frozen=True):
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    backoff_limit: int = 6
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    template: PodTemplate = PodTemplate()
+
+
+class Job(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
 def controlled_by(kind: str, owner: ObjectMeta, api_version: str = "apps/v1") -> dict[str, object]:
     """The reference to a controller, for what it makes."""
     return {
@@ -166,6 +227,10 @@ def _daemon_set(data: bytes | msgspec.Raw) -> DaemonSet:
     return decode(DaemonSet, bytes(data))
 
 
+def _job(data: bytes | msgspec.Raw) -> Job:
+    return decode(Job, bytes(data))
+
+
 def _claim_template(data: bytes | msgspec.Raw) -> ClaimTemplate:
     return decode(ClaimTemplate, bytes(data))
 
@@ -176,6 +241,7 @@ DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deplo
 
 REPLICA_SETS: Resource[ReplicaSet] = Resource("apps", "v1", "replicasets", "ReplicaSet", _replica_set, namespaced=True)
 DAEMON_SETS: Resource[DaemonSet] = Resource("apps", "v1", "daemonsets", "DaemonSet", _daemon_set, namespaced=True)
+JOBS: Resource[Job] = Resource("batch", "v1", "jobs", "Job", _job, namespaced=True)
 
 
 def claim_templates(version: str) -> Resource[ClaimTemplate]:

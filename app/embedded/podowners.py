@@ -54,6 +54,10 @@ class PodController(ABC, Generic[T]):
     async def sync(self, owner: T) -> None:
         """Bring the pods nearer to what the object says."""
 
+    async def leave(self, owner: T) -> None:
+        """The object is being deleted, and something still holds it."""
+        return
+
     async def run(self) -> None:
         """Run until cancelled."""
         await asyncio.gather(self._owners.synced.wait(), self._pods.synced.wait())
@@ -80,8 +84,8 @@ class PodController(ABC, Generic[T]):
 
     async def _sync(self, key: str) -> None:
         owner = self._owners.objects.get(key)
-        if owner is not None and owner.metadata.deletion_timestamp is None:
-            await self.sync(owner)
+        if owner is not None:
+            await (self.sync(owner) if owner.metadata.deletion_timestamp is None else self.leave(owner))
 
     async def create(self, owner: T, pod: Mapping[str, Any]) -> FullPod:
         """Make a pod of the object. An error is told on the object, and raised (ApiError)."""
