@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.chart.helm import NAME
-from tests.support.chart.hooks import pass_the_test_of_helm
+from tests.support.chart.hooks import run_test_of_helm
 from tests.support.chart.release import WHERE, Release
 from tests.support.chart.site import Programs
 from tests.support.documentation.blocks import ROOT, Block, Command, all_blocks
@@ -69,7 +69,8 @@ def test_what_the_pages_say_of_helm_works_from_the_installation_to_the_end(
     with Programs(release.site, tmp_path) as programs:
         programs.extender()
         programs.scheduler()
-        pass_the_test_of_helm(release, programs, ["bash", "-c", test.text], reader.environment)
+        tested = run_test_of_helm(release, programs, ["bash", "-c", test.text], reader.environment)
+        assert tested.passed, tested.said
     (asked,) = blocks("What to look at")
     reader.types(*asked.commands())
     answers = reader.types(*upgrading.commands())

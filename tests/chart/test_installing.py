@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.support.chart.helm import NAME, NAMESPACE, Document, HelmError, Values
-from tests.support.chart.hooks import pass_the_test_of_helm
+from tests.support.chart.hooks import run_test_of_helm
 from tests.support.chart.release import WHERE, Release, pod
 from tests.support.chart.site import Programs, Site, eventually
 
@@ -56,7 +56,8 @@ def test_an_installation_gives_a_pod_its_device_and_tells_prometheus(
         assert of_default(site, "pod", "asking")["spec"]["nodeName"] == "node-2"
         (result,) = of_default(site, "resourceclaim", "gpu")["status"]["allocation"]["devices"]["results"]
         assert (result["pool"], result["device"]) == ("node-2", "gpu-0")
-        pass_the_test_of_helm(release, programs)
+        tested = run_test_of_helm(release, programs)
+        assert tested.passed, tested.said
         token = base64.b64decode(release.secret("dra-extender-metrics-token")["token"]).decode()
         assert programs.page("/metrics")[0] == 401
         status, text = programs.page("/metrics", token)
@@ -69,7 +70,8 @@ def test_as_an_advisor_it_is_ready_with_permissions_to_read_and_helm_tests_it(re
     release.install(MODES["advisor"], "--wait", "--timeout=90s")
     with Programs(release.site, tmp_path) as programs:
         programs.extender()
-        pass_the_test_of_helm(release, programs)
+        tested = run_test_of_helm(release, programs)
+        assert tested.passed, tested.said
 
 
 def test_the_stock_scheduler_calls_it_with_what_the_notes_say_to_copy(release: Release, tmp_path: Path) -> None:
@@ -84,7 +86,8 @@ def test_the_stock_scheduler_calls_it_with_what_the_notes_say_to_copy(release: R
         plane.stop_component("default-scheduler")
         try:
             programs.stock_scheduler(copied)
-            pass_the_test_of_helm(release, programs)
+            tested = run_test_of_helm(release, programs)
+            assert tested.passed, tested.said
         finally:
             plane.stop_component("called-stock")
             plane.kubectl("delete", "lease/kube-scheduler", "--namespace=kube-system", "--ignore-not-found")

@@ -154,6 +154,7 @@ def test_describe_says_what_to_change_and_the_change_works(furnished: Case, grou
         create(case, name, misfit, dict(misfit.claim or {}), misfit.pod, claim)
     for name, misfit in table.items():
         told = until_described(case, name, misfit.told)
+        assert case.node(name) == "", "it waits"
         misfit.change(case, told)
         gone(case, case.pod_path(name), gracePeriodSeconds=0)
         claim = misfit.named and told[1]
@@ -163,6 +164,9 @@ def test_describe_says_what_to_change_and_the_change_works(furnished: Case, grou
         changed = {**(misfit.claim or {}), **misfit.then(told)}
         create(case, name, misfit, changed, {**misfit.pod, **misfit.then_pod(told)}, claim)
         case.until_runs(name)
+        assert case.node(name), "it was bound"
+        if claim:
+            assert len(case.devices(claim)) == changed.get("count", 1)
         gone(case, case.pod_path(name), gracePeriodSeconds=0)
 
 

@@ -77,4 +77,7 @@ async def test_a_deleted_node_takes_its_pods_along(cluster: EmbeddedCluster) -> 
     await cluster.apply([pod(**bare, nodeName="node-1"), stays])
     await cluster.wait_until(lambda: cluster.running("default", "p", "stays"))
     await cluster.delete("nodes", "node-1")
-    await cluster.wait_until(lambda: [found.metadata.name for found in cluster.pods()] == ["stays"])
+    await cluster.wait_until(lambda: cluster.pod("default", "p") is None)
+    await cluster.wait_until(cluster.settled)
+    assert [(found.metadata.name, found.spec.node_name) for found in cluster.pods()] == [("stays", "node-2")]
+    assert cluster.running("default", "stays")

@@ -151,11 +151,14 @@ async def test_a_changed_template_takes_over_and_can_be_taken_back(cluster: Embe
     first["spec"]["strategy"] = {"type": "Recreate"}
     await cluster.apply([first])
     await cluster.wait_until(lambda: images() == ["example"] * 2)
+    assert revisions() == {"1": 2}
     path = "/apis/apps/v1/namespaces/default/deployments/d"
     second = deployment(2)["spec"]["template"]
     second["spec"]["containers"][0]["image"] = "other"
     await cluster.client.patch(path, msgspec.json.encode({"spec": {"template": second}}))
-    await cluster.wait_until(lambda: images() == ["other"] * 2 and revisions() == {"1": 0, "2": 2})
+    await cluster.wait_until(lambda: images() == ["other"] * 2 and cluster.settled())
+    assert revisions() == {"1": 0, "2": 2}
     template = deployment(2)["spec"]["template"]
     await cluster.client.patch(path, msgspec.json.encode({"spec": {"template": template}}))
-    await cluster.wait_until(lambda: images() == ["example"] * 2 and revisions() == {"2": 0, "3": 2})
+    await cluster.wait_until(lambda: images() == ["example"] * 2 and cluster.settled())
+    assert revisions() == {"2": 0, "3": 2}, "the first set serves again, as the newest revision"

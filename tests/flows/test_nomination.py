@@ -65,3 +65,9 @@ async def test_with_nomination_turned_off_nothing_of_it_stays(flow: Flow, claim:
     await flow.kill()
     await flow.start(nominate="never")
     await cluster.wait_until(lambda: not nominated(flow, "a"))
+    await flow.schedule()
+    await cluster.apply([pod("b", templates={"gpu": "one"})])
+    await cluster.wait_until(lambda: cluster.running("default", "a", "b"))
+    asked = {call.pod: call.nodes for call in flow.calls if call.verb == "filter"}
+    assert asked == {"default/a": 2, "default/b": 2}, "every node is looked at again"
+    assert [nominated(flow, name) for name in "ab"] == ["", ""]

@@ -324,6 +324,8 @@ async def test_a_lease_is_taken_when_it_expires_and_not_at_the_next_look(
     second = LeaderElection(client, msgspec.structs.replace(SLOW, lease_duration=0.2))
     running = asyncio.create_task(second.run())
     await until(lambda: second.leading)
+    looks = [asked for asked in server.asked if (asked.method, asked.path) == ("GET", PATH)]
+    assert (store.spec["holderIdentity"], len(looks)) == ("b", 2), "one look at who has it, one when it has expired"
     await ended(running)
 
 

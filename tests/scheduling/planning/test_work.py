@@ -6,6 +6,7 @@ import asyncio
 import random
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator
 from functools import partial
 from types import FrameType
 
@@ -94,12 +95,22 @@ MOVES = st.lists(
 def test_plans_name_no_device_twice_and_what_does_not_fit_is_withdrawn_in_time(
     moves: list[tuple[str, int, int]], seed: int
 ) -> None:
-    replay(lambda world: _play(world, moves, random.Random(seed)))
+    async def story(world: World) -> None:
+        service = world.service(limits=ALWAYS)
+        async for _ in _played(world, service, moves, random.Random(seed)):
+            assert _twice(service) == []
+        held = {device for claim in world.api.all(ResourceClaim) for device in _devices(claim.allocation)}
+        assert not held & set(_planned(service))
+        assert set(nominated(world)) <= {hint.uid.removeprefix("uid-") for hint in service.extender.hints}
+
+    replay(story)
 
 
-async def _play(world: World, moves: list[tuple[str, int, int]], dice: random.Random) -> None:
+async def _played(
+    world: World, service: Service, moves: list[tuple[str, int, int]], dice: random.Random
+) -> AsyncIterator[None]:
+    """Make the moves; to look at the world after each, and some times while what they brought about goes on."""
     world.add(*with_devices(n1=3, n2=2, n3=1))
-    service = world.service(limits=ALWAYS)
     service.start()
     for number, (move, count, priority) in enumerate(moves):
         pods = [pod for pod in world.api.all(Pod) if not pod.spec.node_name]
@@ -115,14 +126,11 @@ async def _play(world: World, moves: list[tuple[str, int, int]], dice: random.Ra
         else:
             await asyncio.sleep(dice.choice([0.05, 0.3, 3.0]))
         await asyncio.sleep(0.03)
-        assert _twice(service) == []
+        yield
     for _ in range(10):
         await asyncio.sleep(0.2)
-        assert _twice(service) == []
+        yield
     await asyncio.sleep(LOOK_SECONDS + 2 * WAIT_SECONDS)
-    held = {device for claim in world.api.all(ResourceClaim) for device in _devices(claim.allocation)}
-    assert not held & set(_planned(service))
-    assert set(nominated(world)) <= {hint.uid.removeprefix("uid-") for hint in service.extender.hints}
 
 
 def _planned(service: Service) -> Counter[DeviceID]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from tests.support.chart.helm import NAME, Document
 from tests.support.chart.release import WHERE, Release
@@ -11,11 +12,23 @@ from tests.support.chart.site import Programs, eventually
 from tests.support.patience import LONGEST
 
 
-def pass_the_test_of_helm(
+class Outcome(NamedTuple):
+    """How `helm test` ended: exit status of what its pod contains, that of the command, and all that was said."""
+
+    pod: int
+    command: int
+    said: str
+
+    @property
+    def passed(self) -> bool:
+        return (self.pod, self.command) == (0, 0) and "Phase:          Succeeded" in self.said
+
+
+def run_test_of_helm(
     release: Release, programs: Programs, command: Sequence[str] = (), environment: Mapping[str, str] | None = None
-) -> None:
+) -> Outcome:
     """Run `helm test`, or the command that somebody types for it; what its pod contains is run here as soon as kubelet
-    would. Raises AssertionError with the logs when it does not pass.
+    would.
     """
     site = release.site
     typed = list(command) or [str(release.helm.path), "test", NAME, WHERE, "--timeout=90s"]
@@ -30,5 +43,4 @@ def pass_the_test_of_helm(
         status = programs.run(found["spec"])
         site.ended(found["metadata"]["namespace"], found["metadata"]["name"], "Failed" if status else "Succeeded")
         said, _ = test.communicate(timeout=LONGEST)
-    assert (status, test.returncode) == (0, 0), said.decode() + programs.logs()
-    assert "Phase:          Succeeded" in said.decode()
+    return Outcome(status, test.returncode, said.decode() + programs.logs())
