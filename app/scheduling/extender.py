@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from types import MappingProxyType
 
 from app.allocation.decisions import Decisions
 from app.api.core import Pod
@@ -33,32 +32,24 @@ from app.scheduling.bind.actions import Actions
 from app.scheduling.bind.binder import Binder
 from app.scheduling.bind.holds import Holds
 from app.scheduling.bind.unfinished import Unfinished
-from app.scheduling.changes import Changes
 from app.scheduling.claims import Refusal, find, named_claims
-from app.scheduling.disruptionbudgets import DisruptionBudgets
 from app.scheduling.extended import existing_claim
-from app.scheduling.idle import IdleAllocations
 from app.scheduling.inquiries import Inquiries
-from app.scheduling.intake import Intake, Watched
+from app.scheduling.intake import Watched
 from app.scheduling.limits import Limits
-from app.scheduling.nomination.nominations import Nominations
 from app.scheduling.nomination.nominator import Nominator
 from app.scheduling.outcomes import Silent
 from app.scheduling.planning.hints import Hint
 from app.scheduling.planning.planner import Planner
-from app.scheduling.pods import Pods
 from app.scheduling.ports import Clock, Observer, Ports, Workers
 from app.scheduling.preemption.terms import Terms
+from app.scheduling.records import Records
 from app.scheduling.release.clear import Clearer
 from app.scheduling.release.sweep import Sweeper
 from app.scheduling.release.unblock import Unblocker
-from app.scheduling.reservations import Reservations
-from app.scheduling.resourcenames import ResourceNames
-from app.scheduling.unseen import Unseen
 from app.scheduling.verbs.filter import Filter, Memory
 from app.scheduling.verbs.preempt import Preempt
 from app.scheduling.verbs.prioritize import prioritize
-from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
 from app.scheduling.warmup import warm_up
 from app.unexpected import unexpected
@@ -98,56 +89,41 @@ class Extender:
         workers: Workers | None = None,
     ) -> None:
         limits, clock, observer = limits or Limits(), clock or SystemClock(), observer or Silent()
-        binding: dict[str, str] = {}
-        clearing: set[str] = set()
-        pods, changes, idle, unseen = Pods(), Changes(), IdleAllocations(clock, limits), Unseen(clock)
-        resources = ResourceNames(cluster.classes, clock, limits)
-        self.wakeups = Wakeups(ports.ring, limits, observer)
-        self.reservations = Reservations(limits.tentative_seconds, clock)
-        self.nominations = Nominations()
-        self.view = View(
-            cluster=cluster,
-            decisions=decisions,
-            pods=pods,
-            clock=clock,
-            limits=limits,
-            resources=resources,
-            binding=MappingProxyType(binding),
-            clearing=clearing,
-            settled=idle.is_settled,
-            lanes=lambda: self._inquiries.lanes(),
-            placement=placement,
-            kept=self.nominations.kept_from,
-        )
-        self._budgets = DisruptionBudgets()
+        records = Records(cluster, limits, clock)
         self._leading: Callable[[], bool] = lambda: True
-        self._intake = Intake(
-            cluster=cluster,
-            pods=pods,
-            wakeups=self.wakeups,
-            changes=changes,
-            idle=idle,
-            unseen=unseen,
-            resources=resources,
-            budgets=self._budgets,
-            placement=placement,
-        )
-        self._clearer = clearer = Clearer(self.view, ports, self._intake, self.wakeups, observer, clearing)
-        self._unblocker = Unblocker(self.view, clearer)
-        self._sweeper = Sweeper(self.view, ports, self._intake, clearer, idle, unseen, observer)
-        self._inquiries = Inquiries(self.view, workers, self.wakeups, observer)
-        self._nominator = Nominator(
+        self.wakeups = wakeups = Wakeups(ports.ring, limits, observer)
+        self.reservations, self.nominations = records.reservations, records.nominations
+        self.view = view = records.view(decisions, placement, lanes=lambda: self._inquiries.lanes())
+        self._intake = intake = records.intake(wakeups, placement)
+        self._inquiries = Inquiries(view, workers, wakeups, observer)
+        self._clearer = clearer = Clearer(view, ports, intake, wakeups, observer, records.clearing)
+        self._unblocker = Unblocker(view, clearer)
+        self._sweeper = Sweeper(view, ports, intake, clearer, records.idle, records.unseen, observer)
+        self._nominator = self._new_nominator(ports, records, observer)
+        self._planner = self._new_planner(ports, observer)
+        self._filter = Filter(view, ports, intake, self._memory(), self._inquiries, observer)
+        self.unfinished = Unfinished(records.pods, ports, clock, limits, observer)
+        self._binder = Binder(self._actions(cluster, ports, records, observer), self.unfinished, records.binding)
+
+    # --- its parts --------------------------------------------------------------------------------------------------
+
+    def _new_nominator(self, ports: Ports, records: Records, observer: Observer) -> Nominator:
+        """Makes room by preemption."""
+        return Nominator(
             self.view,
             ports,
             self.nominations,
-            self._budgets,
+            records.budgets,
             self._inquiries,
-            clearer,
+            self._clearer,
             self.wakeups,
             observer,
             lambda: self._leading(),
         )
-        self._planner = Planner(
+
+    def _new_planner(self, ports: Ports, observer: Observer) -> Planner:
+        """Nominates pods ahead of the queue; never one that preemption makes room for."""
+        return Planner(
             self.view,
             ports,
             self.reservations,
@@ -157,31 +133,34 @@ class Extender:
             lambda: self._leading(),
             self.nominations.__contains__,
         )
-        memory = Memory(
+
+    def _memory(self) -> Memory:
+        """What filter may leave behind."""
+        return Memory(
             wakeups=self.wakeups,
             reservations=self.reservations,
             unblocker=self._unblocker,
             sweeper=self._sweeper,
-            nominator=self._nominator if limits.preemption != "off" else None,
+            nominator=self._nominator if self.view.limits.preemption != "off" else None,
             nominations=self.nominations,
         )
-        self._filter = Filter(self.view, ports, self._intake, memory, self._inquiries, observer)
-        actions = Actions(
+
+    def _actions(self, cluster: Cluster, ports: Ports, records: Records, observer: Observer) -> Actions:
+        """What a bind may do."""
+        return Actions(
             view=self.view,
             ports=ports,
-            holds=Holds(cluster.ledger, self.wakeups, changes),
+            holds=Holds(cluster.ledger, self.wakeups, records.changes),
             intake=self._intake,
-            changes=changes,
+            changes=records.changes,
             wakeups=self.wakeups,
             reservations=self.reservations,
-            clearer=clearer,
-            resources=resources,
+            clearer=self._clearer,
+            resources=records.resources,
             observer=observer,
             inquiries=self._inquiries,
             leading=lambda: self._leading(),
         )
-        self.unfinished = Unfinished(pods, ports, clock, limits, observer)
-        self._binder = Binder(actions, self.unfinished, binding)
 
     @property
     def binds_under_way(self) -> int:
