@@ -1,4 +1,4 @@
-"""The long description of the package: README.md with links that also work on a package index."""
+"""The long description of the package: README.md with links and pictures that also work on a package index."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+RELATIVE_PICTURE = re.compile(r"(!\[[^\]]*)\]\((?![a-z]+:|#)")
 RELATIVE_LINK = re.compile(r"\]\((?![a-z]+:|#)")
 
 
@@ -15,5 +16,6 @@ class LongDescription(MetadataHookInterface):
     def update(self, metadata: dict[str, Any]) -> None:
         source = metadata["urls"]["Source"]
         readme = Path(self.root, "README.md").read_text(encoding="utf-8")
-        text = RELATIVE_LINK.sub(f"]({source}/blob/main/", readme)
+        text = RELATIVE_PICTURE.sub(rf"\1]({source}/raw/main/", readme)
+        text = RELATIVE_LINK.sub(f"]({source}/blob/main/", text)
         metadata["readme"] = {"content-type": "text/markdown", "text": text}

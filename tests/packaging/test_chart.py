@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from app.http.metrics import PREFIX, SPECS
-from app.version import VERSION
 from charts import dashboard, reference, schema
 from charts.reference import CHART
 
@@ -70,14 +69,6 @@ def test_settings_that_the_chart_makes_are_settings() -> None:
     variables = re.findall(r"DRA_EXTENDER_([A-Z_]+),", (CHART / "templates" / "_settings.tpl").read_text())
     own = {name.lower() for name in variables} - {"preemption"}
     assert own <= made, "else the user's word would stand beside the chart's"
-
-
-def test_chart_service_and_manifests_are_of_one_version() -> None:
-    described = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert (described["version"], described["appVersion"]) == (VERSION, VERSION)
-    assert f":{VERSION}\n" in described["annotations"]["artifacthub.io/images"]
-    (image,) = yaml.safe_load((ROOT / "manifests" / "extender" / "kustomization.yaml").read_text())["images"]
-    assert image["newTag"] == VERSION
 
 
 def exposed() -> set[str]:

@@ -88,10 +88,10 @@ def test_links_of_the_long_description_are_absolute_and_lead_to_files(described:
     text = described.get_payload()
     assert isinstance(text, str)
     source = dict(url.split(", ") for url in described.get_all("Project-URL", []))["Source"]
-    links = re.findall(r"\]\(([^)#\s]+)", text)
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)#\s]+)", text)
     assert len(links) > 10
-    for link in links:
-        path = link.removeprefix(f"{source}/blob/main/")
+    for picture, link in links:
+        path = link.removeprefix(f"{source}/{'raw' if picture else 'blob'}/main/")
         assert (ROOT / path).exists() if path != link else "://" in link, link
 
 
