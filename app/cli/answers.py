@@ -13,6 +13,7 @@ import yaml
 
 from app.api.errors import ApiError
 from app.cli.cluster import Snapshot
+from app.cli.drafts import text_of
 from app.cli.options import Form
 from app.cli.output import written
 from app.kube.credentials import CredentialsError
@@ -53,3 +54,9 @@ def judging() -> Iterator[None]:
         raise UnanswerableError(f"{problem.filename}: {problem.strerror}" if problem.filename else problem) from None
     except (ApiError, CredentialsError, ValueError, yaml.YAMLError) as problem:
         raise UnanswerableError(str(problem)) from None
+
+
+def named_text(filename: str) -> str:
+    """The text of the file that a question names; empty when it names none. Raises UnanswerableError."""
+    with judging():
+        return text_of(filename) if filename else ""

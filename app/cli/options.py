@@ -28,48 +28,22 @@ Pod = Annotated[
         metavar="POD", help="NAME, pod/NAME or NAMESPACE/NAME", show_default=False, autocompletion=names.pods
     ),
 ]
-PodNamespace = Annotated[
-    str,
-    typer.Option(
-        "--namespace",
-        "-n",
-        metavar="NAMESPACE",
-        help="namespace of the pod; else that of the context",
-        show_default=False,
-        autocompletion=names.namespaces,
-    ),
-]
-HoldersNamespace = Annotated[
-    str,
-    typer.Option(
-        "--namespace",
-        "-n",
-        metavar="NAMESPACE",
-        help="only what claims of this namespace hold",
-        show_default=False,
-        autocompletion=names.namespaces,
-    ),
-]
-PodFile = Annotated[
-    str,
-    typer.Option(
-        "--filename",
-        "-f",
-        metavar="FILE",
-        help="pods of this file, before they are applied; - is standard input",
-        show_default=False,
-    ),
-]
-ClaimFile = Annotated[
-    str,
-    typer.Option(
-        "--filename",
-        "-f",
-        metavar="FILE",
-        help="a file with ResourceClaims or templates instead; - is standard input",
-        show_default=False,
-    ),
-]
+
+
+def _namespace(help: str) -> Any:
+    return typer.Option(
+        "--namespace", "-n", metavar="NAMESPACE", help=help, show_default=False, autocompletion=names.namespaces
+    )
+
+
+def _file(help: str) -> Any:
+    return typer.Option("--filename", "-f", metavar="FILE", help=help, show_default=False)
+
+
+PodNamespace = Annotated[str, _namespace("namespace of the pod; else that of the context")]
+HoldersNamespace = Annotated[str, _namespace("only what claims of this namespace hold")]
+PodFile = Annotated[str, _file("pods of this file, before they are applied; - is standard input")]
+ClaimFile = Annotated[str, _file("a file with ResourceClaims or templates instead; - is standard input")]
 
 Nodes = Annotated[
     list[str] | None,

@@ -8,11 +8,10 @@ from typing import Final
 import msgspec
 
 from app.cli import wishes
-from app.cli.answers import Answer, answered, judging
+from app.cli.answers import Answer, answered, judging, named_text
 from app.cli.asking import ask, complaining
 from app.cli.cluster import Snapshot
 from app.cli.diagnoses import known
-from app.cli.drafts import text_of
 from app.cli.options import Form
 from app.cli.source import Source
 from app.cli.statuses import NO, YES
@@ -64,8 +63,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 @complaining
 async def answer(question: Question) -> int:
     """Print the answer. The exit status."""
-    with judging():
-        text = text_of(question.filename) if question.filename else ""
+    text = named_text(question.filename)
 
     def answering(snapshot: Snapshot) -> Answer:
         view = snapshot.view()

@@ -6,7 +6,7 @@ from typing import Final
 
 from app.api.times import parse_time
 from app.embedded.apiserver.ages import duration
-from app.embedded.apiserver.printers.cells import AGE, NAME, Row, age, labels_text, name_of, wide
+from app.embedded.apiserver.printers.cells import AGE, NAME, OF_A_TEMPLATE, Row, age, name_of, template_cells
 from app.embedded.apiserver.registry import Column, Printer
 from app.embedded.apiserver.statuses import JSON
 
@@ -37,16 +37,13 @@ def _lasted(status: JSON, now: float) -> str:
 
 def _job_row(obj: JSON, now: float) -> Row:
     spec, status = obj.get("spec", {}), obj.get("status", {})
-    containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
     return [
         name_of(obj),
         job_status(obj),
         _completions(spec, status.get("succeeded", 0)),
         _lasted(status, now),
         age(obj, now),
-        ",".join(c.get("name", "") for c in containers),
-        ",".join(c.get("image", "") for c in containers),
-        labels_text((spec.get("selector") or {}).get("matchLabels")),
+        *template_cells(spec),
     ]
 
 
@@ -57,7 +54,7 @@ JOB: Final = Printer(
         Column("Completions"),
         Column("Duration"),
         AGE,
-        *wide("Containers", "Images", "Selector"),
+        *OF_A_TEMPLATE,
     ),
     _job_row,
 )

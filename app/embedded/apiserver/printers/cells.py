@@ -28,6 +28,19 @@ def wide(*names: str) -> tuple[Column, ...]:
     return tuple(Column(name, priority=1) for name in names)
 
 
+OF_A_TEMPLATE: Final = wide("Containers", "Images", "Selector")
+
+
+def template_cells(spec: JSON) -> Row:
+    """`OF_A_TEMPLATE`: of what makes its pods from a template."""
+    containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
+    return [
+        ",".join(each.get("name", "") for each in containers),
+        ",".join(each.get("image", "") for each in containers),
+        labels_text((spec.get("selector") or {}).get("matchLabels")),
+    ]
+
+
 def labels_text(labels: dict[str, str] | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
 

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.embedded.apiserver.printers.cells import AGE, NAME, Row, age, labels_text, name_of, wide
+from app.embedded.apiserver.printers.cells import (
+    AGE,
+    NAME,
+    OF_A_TEMPLATE,
+    Row,
+    age,
+    labels_text,
+    name_of,
+    template_cells,
+)
 from app.embedded.apiserver.registry import Column, Printer
 from app.embedded.apiserver.statuses import JSON
 
 
 def _deployment_row(obj: JSON, now: float) -> Row:
     spec, status = obj.get("spec", {}), obj.get("status", {})
-    containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
     return [
         name_of(obj),
         f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}",
         status.get("updatedReplicas", 0),
         status.get("availableReplicas", 0),
         age(obj, now),
-        ",".join(c.get("name", "") for c in containers),
-        ",".join(c.get("image", "") for c in containers),
-        labels_text((spec.get("selector") or {}).get("matchLabels")),
+        *template_cells(spec),
     ]
 
 
@@ -31,7 +37,7 @@ DEPLOYMENT: Final = Printer(
         Column("Up-to-date", "integer"),
         Column("Available", "integer"),
         AGE,
-        *wide("Containers", "Images", "Selector"),
+        *OF_A_TEMPLATE,
     ),
     _deployment_row,
 )
@@ -39,16 +45,13 @@ DEPLOYMENT: Final = Printer(
 
 def _replica_set_row(obj: JSON, now: float) -> Row:
     spec, status = obj.get("spec", {}), obj.get("status", {})
-    containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
     return [
         name_of(obj),
         spec.get("replicas", 0),
         status.get("replicas", 0),
         status.get("readyReplicas", 0),
         age(obj, now),
-        ",".join(c.get("name", "") for c in containers),
-        ",".join(c.get("image", "") for c in containers),
-        labels_text((spec.get("selector") or {}).get("matchLabels")),
+        *template_cells(spec),
     ]
 
 
@@ -59,7 +62,7 @@ REPLICA_SET: Final = Printer(
         Column("Current", "integer"),
         Column("Ready", "integer"),
         AGE,
-        *wide("Containers", "Images", "Selector"),
+        *OF_A_TEMPLATE,
     ),
     _replica_set_row,
 )
@@ -67,8 +70,6 @@ REPLICA_SET: Final = Printer(
 
 def _daemon_set_row(obj: JSON, now: float) -> Row:
     spec, status = obj.get("spec", {}), obj.get("status", {})
-    template = spec.get("template", {}).get("spec", {})
-    containers = template.get("containers") or ()
     return [
         name_of(obj),
         status.get("desiredNumberScheduled", 0),
@@ -76,11 +77,9 @@ def _daemon_set_row(obj: JSON, now: float) -> Row:
         status.get("numberReady", 0),
         status.get("updatedNumberScheduled", 0),
         status.get("numberAvailable", 0),
-        labels_text(template.get("nodeSelector")),
+        labels_text(spec.get("template", {}).get("spec", {}).get("nodeSelector")),
         age(obj, now),
-        ",".join(c.get("name", "") for c in containers),
-        ",".join(c.get("image", "") for c in containers),
-        labels_text((spec.get("selector") or {}).get("matchLabels")),
+        *template_cells(spec),
     ]
 
 
@@ -90,7 +89,7 @@ DAEMON_SET: Final = Printer(
         *(Column(name, "integer") for name in ("Desired", "Current", "Ready", "Up-to-date", "Available")),
         Column("Node Selector"),
         AGE,
-        *wide("Containers", "Images", "Selector"),
+        *OF_A_TEMPLATE,
     ),
     _daemon_set_row,
 )

@@ -1,6 +1,6 @@
 // @ts-check
 /** Who reads: a bearer token where the service asks for one. It lives as long as the tab does. */
-import { byId } from "./dom.js";
+import { byId, element, fill } from "./dom.js";
 
 const KEY = "dra-extender token";
 
@@ -40,26 +40,39 @@ async function detail(answer) {
   }
 }
 
+const input = element("input", { id: "token-input", type: "password", autocomplete: "off", spellcheck: false, required: true });
+const reason = element("p", { id: "token-why" });
+const cancel = element("button", { type: "button", class: "quiet" }, "Not now");
+const form = element("form", {},
+  element("h2", { id: "token-title" }, "Who are you?"),
+  reason,
+  element("label", {}, "Bearer token of a user of this cluster ", input),
+  element("p", { class: "soft" },
+    "For example from ", element("code", {}, "kubectl create token NAME"), ", of an account with the ClusterRole ",
+    element("code", {}, "dra-extender-insight-reader"),
+    ". It is kept in this tab until you close it, and is sent to this address only."),
+  element("p", { class: "buttons" }, cancel, " ", element("button", { type: "submit" }, "Use this token")));
+const dialog = element("dialog", { id: "token", "aria-labelledby": "token-title" }, form);
+
 /**
  * Ask the person for a token. True when there is a new one.
  * @param {string} why
  * @returns {Promise<boolean>}
  */
 export function signIn(why) {
-  const dialog = byId("token");
-  const input = byId("token-input");
-  byId("token-why").textContent = why;
+  fill(reason, why);
   input.value = "";
   byId("sign-in").hidden = false;
+  if (!dialog.isConnected) document.body.append(dialog);
   if (!dialog.open) dialog.showModal();
   return new Promise((resolve) => {
-    byId("token-form").onsubmit = (/** @type {Event} */ event) => {
+    form.onsubmit = (/** @type {Event} */ event) => {
       event.preventDefault();
       const given = input.value.trim().replace(/^bearer +/i, "");
       sessionStorage.setItem(KEY, given);
       dialog.close("given");
     };
-    byId("token-cancel").onclick = () => dialog.close("");
+    cancel.onclick = () => dialog.close("");
     dialog.onclose = () => {
       input.value = "";
       resolve(dialog.returnValue === "given");
