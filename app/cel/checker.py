@@ -1,4 +1,4 @@
-"""Types of every part of an expression: cel-go's checker (checker/checker.go, v0.26) with the variable `device`.
+"""Types of every part of an expression: cel-go's checker (checker/checker.go, v0.26).
 
 Promises to accept and refuse what the API server does. The first mistake is reported; types, overloads and variables
 are written into the tree.
@@ -6,6 +6,7 @@ are written into the tree.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from app.cel import types
@@ -15,6 +16,7 @@ from app.cel.errors import CelCompileError
 from app.cel.hints import hint_for_overload
 from app.cel.identifiers import dotted, global_name
 from app.cel.messages import MESSAGES
+from app.cel.mistakes import no_overload, undeclared, variables_hint
 from app.cel.syntax import (
     Call,
     Conditional,
@@ -64,7 +66,8 @@ class _Checker:
     def __init__(self, expression: str, language: Environment, work: Work) -> None:
         self._expression = expression
         self._functions = language.declarations.functions
-        self._device_fields = language.device_fields
+        self._roots = language.roots
+        self._structs = language.structs
         self._work = work
         self._scope: dict[str, Variable] = {}
         self._variables = 0
@@ -79,19 +82,6 @@ class _Checker:
 
     def _error(self, message: str, node: Node, hint: str = "") -> CelCompileError:
         return CelCompileError(message, self._expression, node.offset, hint)
-
-    def _undeclared(self, name: str, node: Node, hint: str = "") -> CelCompileError:
-        problem = f"undeclared reference to '{name}'"
-        upstream = f"{problem} (in container '')"
-        return CelCompileError(problem, self._expression, node.offset, hint, upstream, self._bracket(node))
-
-    def _bracket(self, node: Node) -> int | None:
-        """Where upstream sees a call that is written with a name, or a message: at its bracket."""
-        text, start = self._expression, node.offset
-        if isinstance(node, Message):
-            return text.find("{", start)
-        named = isinstance(node, Call) and text.startswith(node.function.rpartition(".")[2], start)
-        return text.find("(", start) if named else None
 
     def _new_variable(self) -> Type:
         self._fresh += 1
@@ -115,11 +105,12 @@ class _Checker:
         if variable is not None:
             node.variable = variable
             return variable.type
-        if name == "device":
-            return types.DEVICE
+        root = self._roots.get(name)
+        if root is not None:
+            return root
         found = global_name(name)
         if found is None:
-            raise self._undeclared(name, node, "the only variable is device")
+            raise undeclared(self._expression, node, name, variables_hint(self._roots))
         kind, node.constant = found
         return kind
 
@@ -141,8 +132,8 @@ class _Checker:
         unwrapped = operand.params[0] if operand.is_optional else operand
         if unwrapped.kind == "map":
             kind = unwrapped.params[1]
-        elif unwrapped == types.DEVICE:
-            kind = self._device_field(node)
+        elif unwrapped.name in self._structs:
+            kind = self._member(node, self._structs[unwrapped.name])
         elif unwrapped.kind == "param":
             self.bindings.fits(DYN, unwrapped)
             kind = DYN
@@ -152,11 +143,10 @@ class _Checker:
             raise self._error(f"type '{unwrapped}' does not support field selection", node)
         return optional_of(kind) if operand.is_optional or node.optional else kind
 
-    def _device_field(self, node: Select) -> Type:
-        kind = self._device_fields.get(node.field)
+    def _member(self, node: Select, fields: Mapping[str, Type]) -> Type:
+        kind = fields.get(node.field)
         if kind is None:
-            fields = ", ".join(sorted(self._device_fields))
-            raise self._error(f"undefined field '{node.field}'", node, f"a device has {fields}")
+            raise self._error(f"undefined field '{node.field}'", node, f"fields: {', '.join(sorted(fields))}")
         return kind
 
     # --- Calls ------------------------------------------------------------------------------------------------------
@@ -185,7 +175,7 @@ class _Checker:
         """The type of a call and the overloads that fit; dyn when they differ in it."""
         function = self._functions.get(name)
         if function is None:
-            raise self._undeclared(name, node)
+            raise undeclared(self._expression, node, name)
         fitting: list[Overload] = []
         result: Type | None = None
         for overload in function.overloads:
@@ -202,7 +192,9 @@ class _Checker:
             elif not result.is_dynamic and found != result:
                 result = DYN
         if result is None:
-            raise self._no_matching_overload(node, name, member, arguments)
+            shown = [self._shown(kind) for kind in arguments]
+            hint = hint_for_overload(name, member, [self.bindings.resolve(kind) for kind in arguments])
+            raise no_overload(self._expression, node, name, member, shown, hint)
         return result, tuple(fitting)
 
     def _instantiate(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
@@ -211,15 +203,6 @@ class _Checker:
             return overload.params, overload.result
         fresh = {name: self._new_variable() for name in overload.variables}
         return tuple(_rename(part, fresh) for part in overload.params), _rename(overload.result, fresh)
-
-    def _no_matching_overload(
-        self, node: Node, name: str, member: bool, arguments: tuple[Type, ...]
-    ) -> CelCompileError:
-        shown = [self._shown(kind) for kind in arguments]
-        applied = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
-        hint = hint_for_overload(name, member, [self.bindings.resolve(kind) for kind in arguments])
-        problem = f"found no matching overload for '{name}' applied to '{applied}'"
-        return CelCompileError(problem, self._expression, node.offset, hint, upstream_offset=self._bracket(node))
 
     def _index(self, node: Index) -> Type:
         operand, key = self.check(node.operand), self.check(node.key)
@@ -271,7 +254,7 @@ class _Checker:
         node.name = node.name.removeprefix(".")
         message = MESSAGES.get(node.name)
         if message is None:
-            raise self._undeclared(node.name, node)
+            raise undeclared(self._expression, node, node.name)
         for field, value, optional in zip(node.fields, node.values, node.optional, strict=True):
             wanted = message.fields.get(field)
             if wanted is None:

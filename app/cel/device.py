@@ -147,6 +147,10 @@ class DeviceView:
             "capacity": self.capacity,
         }
 
+    def root(self, name: str) -> dict[str, Any]:
+        """The device: the only variable."""
+        return self.fields
+
     def read_key(self, reads: ReadSet) -> Hashable:
         """The values an expression reads, with their types: equal keys get equal answers."""
         poison = self.poison

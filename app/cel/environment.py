@@ -1,7 +1,8 @@
-"""The language of device selectors: all libraries, and the fields of the variable `device`, for given feature gates."""
+"""What an expression may name: the language of device selectors for given feature gates, and what others share."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -53,9 +54,14 @@ class CelGates(msgspec.Struct, frozen=True):
 
 class Environment(NamedTuple):
     declarations: Declarations
-    device_fields: dict[str, Type]
+    roots: Mapping[str, Type]
+    """The variables that every expression may name."""
+    structs: Mapping[str, Mapping[str, Type]]
+    """The fields of types that have some, by the name of the type."""
     results: tuple[Type, ...]
-    """The types an expression may have."""
+    """The types an expression may have; none for any."""
+    wanted: str
+    """What is said of an expression of another type, in front of that type."""
 
 
 @lru_cache(maxsize=8)
@@ -70,4 +76,11 @@ def environment(gates: CelGates) -> Environment:
         fields["allowMultipleAllocations"] = types.BOOL
     libraries = (*_LIBRARIES, membership.LIBRARY) if gates.list_attributes or gates.stored else _LIBRARIES
     results = (types.BOOL, types.ANY, types.DYN) if gates.list_attributes else (types.BOOL, types.ANY)
-    return Environment(Declarations(libraries), fields, results)
+    wanted = "must evaluate to bool or the unknown type, not"
+    return Environment(Declarations(libraries), {"device": types.DEVICE}, {types.DEVICE.name: fields}, results, wanted)
+
+
+@lru_cache(maxsize=1)
+def all_functions() -> Declarations:
+    """The functions of expressions that are no device selectors."""
+    return Declarations(_LIBRARIES)

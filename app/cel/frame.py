@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from app.cel.cost import LIMIT
-from app.cel.device import DeviceView
 from app.cel.errors import Fault, too_costly
 from app.cel.joined import Joined
 from app.cel.meter import Meter
 from app.cel.work import Work
 
 
+class Roots(Protocol):
+    """What an evaluation is about."""
+
+    def root(self, name: str) -> Any:
+        """The value of a variable that every expression may name. Raises Fault."""
+
+
 class Frame:
-    """One evaluation: the device, the local variables, what it has cost so far, and what it uses."""
+    """One evaluation: what it is about, the local variables, what it has cost so far, and what it uses."""
 
     __slots__ = ("cost", "meter", "values", "view", "work")
 
-    def __init__(self, view: DeviceView, variables: int, work: Work) -> None:
+    def __init__(self, view: Roots, variables: int, work: Work) -> None:
         self.view = view
         self.work = work
         self.meter = Meter(work)

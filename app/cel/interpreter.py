@@ -21,10 +21,9 @@ from app.cel.calls import (
 )
 from app.cel.cost import CALLS, LIST, MAP, MESSAGE, Constant, Cost
 from app.cel.declarations import Declarations
-from app.cel.device import DeviceView
 from app.cel.equality import describe
 from app.cel.errors import Fault
-from app.cel.frame import Evaluate, Frame, Lazy
+from app.cel.frame import Evaluate, Frame, Lazy, Roots
 from app.cel.joined import TAKES_JOINED, settled
 from app.cel.loops import LOOPS, sort_by, unwrapping
 from app.cel.messages import MESSAGES
@@ -61,7 +60,7 @@ class Interpreter:
         self._evaluate = builder.build(tree)
         self._variables = builder.variables
 
-    def evaluate(self, view: DeviceView, work: Work) -> tuple[Any, int]:
+    def evaluate(self, view: Roots, work: Work) -> tuple[Any, int]:
         """The value of the expression and its cost. Raises Fault, Abort and TooMuch."""
         work.charge(self._weight)
         frame = Frame(view, self._variables, work)
@@ -121,12 +120,13 @@ class _Builder:
     def _ident(self, node: Ident, cost: int = 1) -> Evaluate:
         variable = node.variable
         if variable is None:
+            name = node.name.removeprefix(".")
 
-            def evaluate_device(frame: Frame) -> dict[str, Any]:
+            def evaluate_root(frame: Frame) -> Any:
                 frame.cost += cost
-                return frame.view.fields
+                return frame.view.root(name)
 
-            return evaluate_device
+            return evaluate_root
         index, lazy = variable.index, variable.index in self._lazy
 
         def evaluate(frame: Frame) -> Any:

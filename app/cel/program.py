@@ -48,7 +48,7 @@ class Program:
         language = environment(gates)
         tree = parse(expression)
         check(expression, tree, language, work)
-        check_result(expression, tree, language.results)
+        check_result(expression, tree, language.results, language.wanted)
         meter = Meter(work)
         validate(expression, tree, meter)
         tree = fold(expression, tree, language.declarations, meter)

@@ -189,8 +189,8 @@ def _literal(node: Node, value: Any) -> Literal:
     return literal
 
 
-def check_result(expression: str, tree: Node, allowed: tuple[Type, ...]) -> None:
-    """A selector is a bool, or an attribute. Raises CelCompileError."""
-    if tree.type not in allowed or tree.type.nullable:
+def check_result(expression: str, tree: Node, allowed: tuple[Type, ...], wanted: str) -> None:
+    """A selector is a bool, or an attribute; other expressions may have to be of a type. Raises CelCompileError."""
+    if allowed and (tree.type not in allowed or tree.type.nullable):
         hint = "compare it with something" if tree.type != types.DYN else "compare it: dyn(x) == true"
-        raise CelResultError(f"must evaluate to bool or the unknown type, not {tree.type}", expression, 0, hint)
+        raise CelResultError(f"{wanted} {tree.type}", expression, 0, hint)

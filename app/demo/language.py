@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from app.cel import CelCompileError, compile_selector
+from collections.abc import Mapping
+from typing import Final, cast
+
+from app.cel import CelCompileError, CelRuntimeError, compile_selector, types
+from app.cel.expressions import Bindings, Expression
+from app.cel.policyvariables import ALWAYS, STRUCTS, VARIABLES
+from app.embedded.apiserver import language
 
 
 def selector_problem(expression: str) -> str | None:
@@ -12,3 +18,46 @@ def selector_problem(expression: str) -> str | None:
     except CelCompileError as problem:
         return problem.official()
     return None
+
+
+_WANTED: Final = {"bool": types.BOOL, "string": types.STRING, "anything": None}
+
+
+class _Bound:
+    def __init__(self, bindings: Bindings) -> None:
+        self._bindings = bindings
+
+    def value(self, expression: language.Expression) -> object:
+        try:
+            return cast("Expression", expression).evaluate(self._bindings)
+        except CelRuntimeError as problem:
+            raise language.FailedExpression(problem.message) from None
+
+
+class PolicyLanguage:
+    """The language of admission policies."""
+
+    def compile(
+        self,
+        text: str,
+        wanted: language.Wanted,
+        *,
+        params: bool,
+        variables: Mapping[str, language.Expression] | None,
+    ) -> Expression:
+        roots, structs = dict(ALWAYS), dict(STRUCTS)
+        if params:
+            roots["params"] = types.DYN
+        if variables is not None:
+            roots["variables"] = VARIABLES
+            structs[VARIABLES.name] = {name: cast("Expression", each).type for name, each in variables.items()}
+        try:
+            return Expression(text, roots, structs, _WANTED[wanted])
+        except CelCompileError as problem:
+            raise language.WrongExpression(problem.official()) from None
+
+    def bind(self, values: Mapping[str, object], variables: Mapping[str, language.Expression]) -> _Bound:
+        return _Bound(Bindings(values, cast("Mapping[str, Expression]", variables)))
+
+
+POLICIES: Final = PolicyLanguage()

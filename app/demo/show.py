@@ -29,7 +29,7 @@ from rich.live import Live
 from app.demo import board
 from app.demo.board import Header, Row
 from app.demo.companion import Companion
-from app.demo.language import selector_problem
+from app.demo.language import POLICIES, selector_problem
 from app.demo.tour import NODES, Tour
 from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.manifests import FIRST_SAMPLES, samples
@@ -100,6 +100,7 @@ class Show:
                 installed=options.devices > 0,
                 port=options.port,
                 check_cel=selector_problem,
+                language=POLICIES,
             ) as cluster:
                 return await self._run(cluster, directory, f"127.0.0.1:{port}", started)
 

@@ -25,6 +25,7 @@ from app.api.errors import NotFoundError
 from app.api.resource import ResourceClaim, ResourceSlice
 from app.embedded import hardware, invariants, manifests
 from app.embedded.apiserver import EmbeddedAPIServer, Faults, Store
+from app.embedded.apiserver.language import Language
 from app.embedded.controllers import Controllers
 from app.embedded.driver import Driver
 from app.embedded.hardware import Pool
@@ -57,6 +58,7 @@ class EmbeddedCluster:
         port: int = 0,
         versions: Iterable[str] = ("v1", "v1beta2", "v1beta1"),
         check_cel: Callable[[str], str | None] | None = None,
+        language: Language | None = None,
         seed: int | None = None,
         fabric_delay: float = 1.0,
         window: int = 20_000,
@@ -64,7 +66,9 @@ class EmbeddedCluster:
         self._nodes, self._devices, self._nics = nodes, devices if installed else 0, nics and installed
         self._installed = installed
         self._fabric_delay = fabric_delay
-        self.server = EmbeddedAPIServer(port=port, versions=versions, check_cel=check_cel, seed=seed, window=window)
+        self.server = EmbeddedAPIServer(
+            port=port, versions=versions, check_cel=check_cel, language=language, seed=seed, window=window
+        )
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: list[KubeClient] = []
         self._scheduling: asyncio.Task[None] | None = None

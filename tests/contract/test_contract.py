@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from app.demo.language import selector_problem
+from app.demo.language import POLICIES, selector_problem
 from app.embedded.apiserver.access import Access, Attributes
 from app.embedded.apiserver.server import EmbeddedAPIServer
 from tests.e2e.controlplane import ControlPlane
@@ -58,7 +58,7 @@ async def test_the_embedded_server_answers_like_the_real_one(scenario: Scenario)
     rights = Rights()
     versions = ("v1", "v1beta2", "v1beta1")
     async with EmbeddedAPIServer(
-        versions=versions, access=rights.access, check_cel=selector_problem, garbage_delay=None
+        versions=versions, access=rights.access, check_cel=selector_problem, language=POLICIES, garbage_delay=None
     ) as embedded:
         embedded.store.forget_history()
         server = exchanges.Server(embedded.url, login=rights.log_in)

@@ -12,6 +12,18 @@ from app.embedded.apiserver.strategy import Caller
 DEFAULT_USER = "embedded-admin"
 
 
+ADMINISTRATORS = (DEFAULT_USER, "system:admin")
+_ACCOUNT = "system:serviceaccount:"
+
+
+def groups_of(user: str) -> list[str]:
+    """The groups of a user; those of a service account follow from its name."""
+    if user.startswith(_ACCOUNT):
+        namespace = user.removeprefix(_ACCOUNT).partition(":")[0]
+        return ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    return [*(["system:masters"] if user in ADMINISTRATORS else ()), "system:authenticated"]
+
+
 @dataclass(frozen=True, slots=True)
 class Attributes:
     """What an access decision is about: a resource, whose `subresource`, `namespace` and `name` may be empty, or the

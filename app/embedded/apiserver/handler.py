@@ -63,21 +63,23 @@ class Handling:
             except StatusError as error:
                 return failure(error)
         user = self._reviews.user(incoming.headers.get("Authorization", ""))
-        code = 0
+        code, annotations = 0, dict[str, str]()
         try:
-            answer = await self._through_faults(info, incoming, user)
+            answer = await self._through_faults(info, incoming, user, annotations)
             code = answer.code if isinstance(answer, Answer) else 200
             return answer
         finally:
-            served = Served(info.verb, info.target, info.namespace, info.name, user, incoming.user_agent, code)
-            self._audit.note(served)
+            where = info.verb, info.target, info.namespace, info.name
+            self._audit.note(Served(*where, user, incoming.user_agent, code, annotations))
 
-    async def _through_faults(self, info: RequestInfo, incoming: Incoming, user: str) -> Answer | Streaming:
+    async def _through_faults(
+        self, info: RequestInfo, incoming: Incoming, user: str, annotations: dict[str, str]
+    ) -> Answer | Streaming:
         before, after = self._faults.judge(info, incoming.user_agent)
         warnings: list[str] = []
         try:
             await before.undergo()
-            answer = self._resource(info, incoming, user, warnings)
+            answer = self._resource(info, incoming, user, warnings, annotations)
             await after.undergo()
         except StatusError as error:
             answer = failure(error)
@@ -119,7 +121,9 @@ class Handling:
 
     # resources
 
-    def _resource(self, info: RequestInfo, incoming: Incoming, user: str, warnings: list[str]) -> Answer | Streaming:
+    def _resource(
+        self, info: RequestInfo, incoming: Incoming, user: str, warnings: list[str], annotations: dict[str, str]
+    ) -> Answer | Streaming:
         attributes = Attributes(user, info.verb, info.group, info.resource, info.subresource, info.namespace, info.name)
         reviewed = self._reviews.answer(info, incoming, user)
         if reviewed is not None:
@@ -137,7 +141,7 @@ class Handling:
                 if info.verb == "create"
                 else no_such_resource()
             )
-        options = options_of(incoming, self._access.caller(user), warnings)
+        options = options_of(incoming, self._access.caller(user), warnings, annotations)
         return self._verb(Call(info, resource, incoming, options))
 
     def _verb(self, call: Call) -> Answer | Streaming:

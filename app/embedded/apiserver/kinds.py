@@ -17,13 +17,13 @@ from app.embedded.apiserver.strategies.core import (
     Namespaces,
     Nodes,
     Plain,
-    Policies,
     PriorityClasses,
     Roles,
     Secrets,
     Services,
 )
 from app.embedded.apiserver.strategies.pods import Pods
+from app.embedded.apiserver.strategies.policies import MUTATIONS, WEBHOOKS, Policies, PolicyBindings, Refused
 from app.embedded.apiserver.strategies.resource import Claims, Classes, Slices, TaintRules, Templates
 from app.embedded.apiserver.strategies.workloads import DaemonSets, Deployments, ReplicaSets
 from app.embedded.apiserver.strategy import Strategy
@@ -201,7 +201,7 @@ KINDS: Final = (
         "ValidatingAdmissionPolicy",
         "validatingadmissionpolicies",
         namespaced=False,
-        strategy=Policies(status=True, generation=True),
+        strategy=Policies(),
         printer=policies.POLICY,
         status=True,
     ),
@@ -210,8 +210,17 @@ KINDS: Final = (
         "ValidatingAdmissionPolicyBinding",
         "validatingadmissionpolicybindings",
         namespaced=False,
-        strategy=Plain(generation=True),
+        strategy=PolicyBindings(),
         printer=policies.POLICY_BINDING,
+    ),
+    *(
+        _kind(ADMISSION, kind, plural, namespaced=False, strategy=Refused(field, why))
+        for kind, plural, field, why in (
+            ("MutatingAdmissionPolicy", "mutatingadmissionpolicies", "spec", MUTATIONS),
+            ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", "spec", MUTATIONS),
+            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "webhooks", WEBHOOKS),
+            ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "webhooks", WEBHOOKS),
+        )
     ),
     _kind(
         "scheduling.k8s.io",

@@ -14,8 +14,15 @@ LONGEST_ANNOTATIONS: Final = 256 * 1024
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_LABEL_VALUE: Final = re.compile(rf"({_QUALIFIED.pattern})?")
 _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _such_as(pattern: re.Pattern[str], *examples: str) -> str:
+    """The end of a sentence about a form of text."""
+    shown = " or ".join(f"'{example}', " for example in examples).removesuffix(", ")
+    return f"(e.g. {shown}, regex used for validation is '{pattern.pattern}')"
 
 
 def dns_label(value: str) -> str | None:
@@ -25,7 +32,7 @@ def dns_label(value: str) -> str | None:
     if not _LABEL.fullmatch(value):
         return (
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
-            f"and must start and end with an alphanumeric character ({_LABEL.pattern})"
+            f"and must start and end with an alphanumeric character {_such_as(_LABEL, 'my-name', '123-abc')}"
         )
     return None
 
@@ -37,7 +44,7 @@ def dns_subdomain(value: str) -> str | None:
     if not _SUBDOMAIN.fullmatch(value):
         return (
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-            f"and must start and end with an alphanumeric character ({_SUBDOMAIN.pattern})"
+            f"and must start and end with an alphanumeric character {_such_as(_SUBDOMAIN, 'example.com')}"
         )
     return None
 
@@ -54,14 +61,17 @@ def path_segment(value: str) -> str | None:
 def qualified_name(value: str) -> str | None:
     """A label key: `name` or `prefix/name`."""
     prefix, slash, name = value.rpartition("/")
-    if slash and (not prefix or dns_subdomain(prefix)):
-        return "prefix part must be a lowercase RFC 1123 subdomain"
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if slash and (wrong := dns_subdomain(prefix)):
+        return f"prefix part {wrong}"
     if len(name) > 63:
         return "name part must be no more than 63 characters"
     if not _QUALIFIED.fullmatch(name):
+        such = _such_as(_QUALIFIED, "MyName", "my.name", "123-abc")
         return (
             "name part must consist of alphanumeric characters, '-', '_' or '.', "
-            f"and must start and end with an alphanumeric character ({_QUALIFIED.pattern})"
+            f"and must start and end with an alphanumeric character {such}"
         )
     return None
 
@@ -71,9 +81,10 @@ def label_value(value: str) -> str | None:
     if len(value) > 63:
         return "must be no more than 63 characters"
     if value and not _QUALIFIED.fullmatch(value):
+        such = _such_as(_LABEL_VALUE, "MyValue", "my_value", "12345")
         return (
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-            f"and must start and end with an alphanumeric character ({_QUALIFIED.pattern})"
+            f"and must start and end with an alphanumeric character {such}"
         )
     return None
 
@@ -81,7 +92,10 @@ def label_value(value: str) -> str | None:
 def c_identifier(value: str) -> str | None:
     """The identifier of a device attribute or capacity."""
     if not _IDENTIFIER.fullmatch(value):
-        return f"a valid C identifier must start with alphabetic character or '_' ({_IDENTIFIER.pattern})"
+        return (
+            "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric "
+            f"characters or '_' {_such_as(_IDENTIFIER, 'my_name', 'MY_NAME', 'MyName')}"
+        )
     return None
 
 

@@ -14,7 +14,8 @@ Clock = Callable[[], datetime]
 @dataclass(frozen=True)
 class Options:
     """Options of create, update and patch. `manager` is the field manager, '' for none; `validation` says what
-    happens to unknown fields (Strict, Warn, Ignore); `warnings` collects warnings for the client."""
+    happens to unknown fields (Strict, Warn, Ignore); `warnings` collects warnings for the client, `annotations` what
+    the audit notes of the request."""
 
     dry_run: bool = False
     manager: str = ""
@@ -22,6 +23,7 @@ class Options:
     force: bool = False
     caller: Caller = field(default_factory=Caller)
     warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

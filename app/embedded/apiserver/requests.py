@@ -116,7 +116,7 @@ def failure(error: StatusError) -> Answer:
     return Answer(error.code, orjson.dumps(error.body()), error.headers)
 
 
-def options_of(incoming: Incoming, caller: Caller, warnings: list[str]) -> Options:
+def options_of(incoming: Incoming, caller: Caller, warnings: list[str], annotations: dict[str, str]) -> Options:
     """The options of a write, from its query; raises 400 for values that do not exist."""
     query = incoming.query
     dry_run, validation = query.get("dryRun", ""), query.get("fieldValidation") or "Warn"
@@ -134,4 +134,5 @@ def options_of(incoming: Incoming, caller: Caller, warnings: list[str]) -> Optio
         force=query.get("force", "").lower() in ("true", "1"),
         caller=caller,
         warnings=warnings,
+        annotations=annotations,
     )

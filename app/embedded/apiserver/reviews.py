@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.embedded.apiserver.access import Access, Attributes
+from app.embedded.apiserver.access import Access, Attributes, groups_of
 from app.embedded.apiserver.options import Clock
 from app.embedded.apiserver.requests import Answer, Incoming, document
 from app.embedded.apiserver.routes import RequestInfo
@@ -54,10 +54,6 @@ class Issued:
     @property
     def user(self) -> str:
         return f"system:serviceaccount:{self.namespace}:{self.account}"
-
-    @property
-    def groups(self) -> list[str]:
-        return ["system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated"]
 
 
 class Reviews:
@@ -126,7 +122,7 @@ class Reviews:
         audiences = spec.get("audiences") or [AUDIENCE]
         issued = self._valid(token, audiences)
         if issued is not None:
-            user: JSON = {"username": issued.user, "uid": issued.uid, "groups": issued.groups}
+            user: JSON = {"username": issued.user, "uid": issued.uid, "groups": groups_of(issued.user)}
             return {"authenticated": True, "user": user, "audiences": [AUDIENCE]}
         known = self._access.tokens.get(token)
         if known is not None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from app.embedded.apiserver.patches.merge import merge
 from app.embedded.apiserver.patches.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, json_patched
+from app.embedded.apiserver.policies.operation import Operation
 from app.embedded.apiserver.requests import Answer, Call, document
 from app.embedded.apiserver.statuses import JSON, bad_request, invalid, invalid_value, unsupported_media_type
 from app.embedded.apiserver.storage import Stored
@@ -57,18 +58,23 @@ def _write(verbs: Verbs, call: Call, body: JSON) -> Answer:
     told = body.get("metadata") or {}
     if told.get("resourceVersion"):
         new["metadata"]["resourceVersion"] = told["resourceVersion"]
-    return document(_scale(verbs.replace(call.resource, existing, new, call.options)))
+    scales = _scale_of(new, existing.revision), _scale(existing)
+    seen = Operation("UPDATE", call.resource, *existing.key, *scales, call.options, "scale", "autoscaling/v1")
+    return document(_scale(verbs.replace(call.resource, existing, new, call.options, seen=seen)))
 
 
 def _scale(stored: Stored) -> JSON:
-    obj = stored.object
+    return _scale_of(stored.object, stored.revision)
+
+
+def _scale_of(obj: JSON, revision: int) -> JSON:
     metadata = {key: obj["metadata"][key] for key in _KEPT if key in obj["metadata"]}
     labels = (obj["spec"].get("selector") or {}).get("matchLabels") or {}
     selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": metadata | {"resourceVersion": str(stored.revision)},
+        "metadata": metadata | {"resourceVersion": str(revision)},
         "spec": {"replicas": obj["spec"].get("replicas", 0)},
         "status": {"replicas": obj.get("status", {}).get("replicas", 0), "selector": selector},
     }

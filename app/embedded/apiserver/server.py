@@ -28,6 +28,7 @@ from app.embedded.apiserver.audit import Audit
 from app.embedded.apiserver.faults import ConnectionDropped, Faults
 from app.embedded.apiserver.garbage import Garbage
 from app.embedded.apiserver.handler import Handling
+from app.embedded.apiserver.language import Language
 from app.embedded.apiserver.options import Clock
 from app.embedded.apiserver.requests import Answer, Incoming, Streaming, failure
 from app.embedded.apiserver.reviews import Reviews
@@ -45,10 +46,10 @@ FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-l
 class EmbeddedAPIServer:
     """One API server with its own storage.
 
-    `versions`: those of resource.k8s.io to serve. `check_cel` says what is wrong with a device selector. `seed`
-    makes names, UIDs and faults repeatable. `window`: events kept per kind for resuming watches.
-    `bookmark_interval` in seconds. `garbage_delay`: seconds before dependents of deleted owners go; None leaves
-    them (the namespaces, too).
+    `versions`: those of resource.k8s.io to serve. `check_cel` says what is wrong with a device selector. `language` is
+    that of admission policies, which are refused without one. `seed` makes names, UIDs and faults repeatable. `window`:
+    events kept per kind for resuming watches. `bookmark_interval` in seconds. `garbage_delay`: seconds before
+    dependents of deleted owners go; None leaves them (the namespaces, too).
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class EmbeddedAPIServer:
         versions: Iterable[str] = ("v1",),
         *,
         check_cel: CELCheck | None = None,
+        language: Language | None = None,
         features: FeatureGates | None = None,
         access: Access | None = None,
         clock: Clock | None = None,
@@ -76,6 +78,7 @@ class EmbeddedAPIServer:
             self.storage,
             self.registry,
             check_cel=check_cel,
+            language=language,
             features=features,
             seed=seed,
             track_managers=track_managers,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from app.api.features import FeatureGates
+from app.embedded.apiserver.language import Language
 from app.embedded.apiserver.statuses import JSON, Problem
 
 CELCheck = Callable[[str], str | None]
@@ -35,12 +36,14 @@ class Caller:
 
 @dataclass(frozen=True)
 class Context:
-    """What a rule may know beside the objects: the time, other objects, the caller, and a check of CEL expressions."""
+    """What a rule may know beside the objects: the time, other objects, the caller, a check of device selectors, and
+    the language of policies."""
 
     now: str
     lookup: Lookup
     caller: Caller = field(default_factory=Caller)
     check_cel: CELCheck | None = None
+    language: Language | None = None
     verb: str = "update"
     features: FeatureGates = field(default_factory=FeatureGates)
 

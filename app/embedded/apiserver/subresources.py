@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.embedded.apiserver.options import Deletion, Options
+from app.embedded.apiserver.policies.operation import Operation
 from app.embedded.apiserver.registry import Resource
 from app.embedded.apiserver.statuses import (
     JSON,
@@ -32,6 +33,8 @@ def bind(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, op
         raise StatusError(500, "", "target.name: Required value")
     existing = verbs.get(pods, namespace, name)
     _check_bindable(existing, metadata)
+    binding = {"apiVersion": "v1", "kind": "Binding", **body}
+    verbs.policies.admit(Operation("CREATE", pods, namespace, name, binding, None, options, "binding", "v1"))
     new = existing.thaw()
     new["spec"]["nodeName"] = target["name"]
     if metadata.get("annotations"):
@@ -70,6 +73,8 @@ def _check_bindable(existing: Stored, metadata: JSON) -> None:
 def evict(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, options: Options) -> None:
     """Delete a pod when no disruption budget that selects it is used up."""
     pod = verbs.get(pods, namespace, name).object
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", **body}
+    verbs.policies.admit(Operation("CREATE", pods, namespace, name, eviction, None, options, "eviction", "policy/v1"))
     labels = pod["metadata"].get("labels") or {}
     budgets = verbs.storage.collection(verbs.registry.stored_form("poddisruptionbudgets").kind)
     for budget in budgets.items.values():

@@ -253,20 +253,3 @@ class Budgets(Plain):
     def prepare_create(self, new: JSON, context: Context) -> None:
         counts = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
         new["status"] = dict.fromkeys(counts, 0)
-
-
-class Policies(Plain):
-    """Validating admission policies: stored with their defaults, not enforced."""
-
-    def default(self, new: JSON, context: Context) -> None:
-        spec = new.setdefault("spec", {})
-        spec.setdefault("failurePolicy", "Fail")
-        constraints = spec.setdefault("matchConstraints", {})
-        constraints.setdefault("matchPolicy", "Equivalent")
-        constraints.setdefault("namespaceSelector", {})
-        constraints.setdefault("objectSelector", {})
-        for rule in (*constraints.get("resourceRules", ()), *constraints.get("excludeResourceRules", ())):
-            rule.setdefault("scope", "*")
-
-    def prepare_create(self, new: JSON, context: Context) -> None:
-        new["status"] = {}

@@ -201,11 +201,12 @@ def node_selector_problems(selector: JSON, at: str, *, exactly_one: bool = False
         where = f"{at}.nodeSelectorTerms[{index}]"
         for part, labels in (("matchExpressions", True), ("matchFields", False)):
             for number, requirement in enumerate(term.get(part) or ()):
-                problems += _requirement_problems(requirement, f"{where}.{part}[{number}]", labels)
+                problems += requirement_problems(requirement, f"{where}.{part}[{number}]", labels)
     return problems
 
 
-def _requirement_problems(requirement: JSON, at: str, labels: bool) -> list[Problem]:
+def requirement_problems(requirement: JSON, at: str, labels: bool) -> list[Problem]:
+    """One requirement of a node selector: of labels, or of fields."""
     operator, values = requirement.get("operator", ""), requirement.get("values") or ()
     problems: list[Problem] = []
     if operator in ("In", "NotIn"):
