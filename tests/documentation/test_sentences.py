@@ -73,6 +73,14 @@ def test_what_is_not_understood_is_named(line: str, wrong: str) -> None:
     assert problem(words(line)) == wrong
 
 
+def test_commands_about_the_release_name_its_namespace() -> None:
+    """Without it Helm and kubectl look into the namespace of the context, and find nothing."""
+    about = re.compile(r"helm \w+ dra-extender\b|kubectl .*deployment/dra-extender")
+    asked = [(page, line) for page, line in lines() if about.match(line)]
+    assert len(asked) > 10
+    assert [each for each in asked if not re.search(r"(-n|--namespace)[ =]dra-system", each[1])] == []
+
+
 def test_targets_of_make_exist() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     named = {(page, found[1]) for page, line in lines() if (found := re.match(r"make ([a-z][a-z0-9-]*)", line))}

@@ -9,12 +9,13 @@ import asyncio
 import copy
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from playwright.async_api import Page
 
 from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
+from app.service import logs
 from tests.support.embedded.manifests import claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow
 from tests.support.page.browser import Scheme, browsing, chromium, showing
@@ -47,6 +48,7 @@ async def main() -> int:
     if not chromium():
         sys.stderr.write("no Chromium on this machine: apt-get install chromium, or name one in CHROMIUM\n")
         return 1
+    logs.configure("error")
     FOLDER.mkdir(exist_ok=True)
     async with EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1, check_cel=selector_problem) as cluster:
         flow = Flow(cluster)
@@ -78,10 +80,21 @@ async def _populate(flow: Flow) -> None:
     await until(lambda: flow.cluster.running("default", "trainer", "finetune"), "the pods of the picture")
     await until(lambda: _waits(flow, "dra-samples", "unschedulable") and _waits(flow, "default", "greedy"), "who waits")
     await until(flow.cluster.settled, "a settled cluster")
-    free = next(item for item in flow.cluster.store.list("resourceslices") if item["spec"]["nodeName"] == "node-3")
-    tainted = copy.deepcopy(free)
-    tainted["spec"]["devices"][7]["taints"] = [{"key": "maintenance", "value": "fan", "effect": "NoSchedule"}]
+    tainted = copy.deepcopy(_last_is_free(flow))
+    tainted["spec"]["devices"][-1]["taints"] = [{"key": "maintenance", "value": "fan", "effect": "NoSchedule"}]
     flow.cluster.store.update(tainted)
+
+
+def _last_is_free(flow: Flow) -> dict[str, Any]:
+    """The slice of the last node whose last device nobody has: a taint shows on a free device only."""
+    allocations = [claim.status.allocation for claim in flow.cluster.claims() if claim.status.allocation]
+    held = {(each.pool, each.device) for allocation in allocations for each in allocation.devices.results}
+    slices = [item for item in flow.cluster.store.list("resourceslices") if item["spec"].get("nodeName")]
+    return next(
+        item
+        for item in reversed(slices)
+        if (item["spec"]["pool"]["name"], item["spec"]["devices"][-1]["name"]) not in held
+    )
 
 
 def _waits(flow: Flow, namespace: str, name: str) -> bool:
