@@ -83,9 +83,23 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         (cloned / ".venv").symlink_to(folder / "installed")
         yield Demo(cloned, address)
     finally:
-        os.killpg(terminal.pid, signal.SIGINT)
-        terminal.wait(LONGEST)
+        _close(terminal)
     assert not (cloned / ".demo" / "kubeconfig").exists(), "what leads to the cluster goes with it"
+
+
+def _close(terminal: subprocess.Popen[bytes]) -> None:
+    """With all that runs in it; by SIGTERM, because in the background, where tests may run, nobody hears Ctrl-C."""
+    os.killpg(terminal.pid, signal.SIGTERM)
+    terminal.wait(LONGEST)
+    deadline = time.monotonic() + LONGEST
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(terminal.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    os.killpg(terminal.pid, signal.SIGKILL)
+    raise AssertionError("the demo did not end")
 
 
 def _read(out: Path, pattern: str, terminal: subprocess.Popen[bytes]) -> re.Match[str]:
