@@ -101,7 +101,7 @@ class ClaimController:
     async def _sync(self, task: Task) -> None:
         if task.kind == "pod":
             pod = self._pods.get(task.namespace, task.name)
-            if pod is not None and pod.metadata.deletion_timestamp is None:
+            if pod is not None and pod.metadata.deletion_timestamp is None and not pod.finished:
                 await self._sync_pod(pod)
         else:
             claim = self._claims.get(task.namespace, task.name)

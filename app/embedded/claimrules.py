@@ -55,8 +55,12 @@ def wanted_claims(pod: Pod, lookup: Lookup, owned: Iterable[ResourceClaim]) -> l
 
 
 def needs_work(pod: Pod, lookup: Lookup, owned: Iterable[ResourceClaim]) -> bool:
-    """True when claims must be created or named in the pod's status, or a bound pod must be put into reservedFor."""
-    if pod.metadata.deletion_timestamp is not None or not has_claims(pod):
+    """True when claims must be created or named in the pod's status, or a bound pod must be put into reservedFor.
+
+    Never for a pod that has ended. Kubernetes 1.36 has no such check, so that its controller makes the claims of such a
+    pod again whenever it has deleted them, and reserves shared ones again: a known bug there.
+    """
+    if pod.metadata.deletion_timestamp is not None or pod.finished or not has_claims(pod):
         return False
     if any(
         want.claim is None or recorded(pod, want.entry)[1] != want.claim for want in wanted_claims(pod, lookup, owned)

@@ -74,6 +74,8 @@ async def test_the_claim_of_a_finished_pod_goes_with_its_devices(
     await cluster.wait_until(lambda: cluster.running("default", "p"))
     await cluster.kubelet.finish("default", "p")
     await cluster.wait_until(lambda: cluster.claim("default", generated) is None)
+    await cluster.wait_until(cluster.settled)
+    assert cluster.claims() == [], "none is made again for a pod that has ended"
     assert cluster.pod("default", "p") is not None
 
 

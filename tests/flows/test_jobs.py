@@ -53,6 +53,8 @@ async def test_pods_that_have_ended_give_their_devices_to_the_next(flow: Flow) -
     await flow.cluster.apply([template, job(own, completions=6, parallelism=6)])
     await flow.cluster.wait_until(lambda: complete(flow), what="six pods take turns with two GPUs")
     await flow.cluster.wait_until(lambda: not flow.cluster.claims("default"), what="claims go with their pods")
+    await flow.cluster.wait_until(flow.cluster.settled)
+    assert flow.cluster.claims("default") == []
     assert [pod.status.phase for pod in flow.cluster.pods("default")] == ["Succeeded"] * 6
     assert flow.wrong() == []
 
