@@ -9,6 +9,7 @@ from typing import Any
 from app.api.core import Pod
 from app.api.meta import ObjectMeta
 from app.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
+from app.embedded.autoscaling import AutoscalerController
 from app.embedded.claimcontroller import ClaimController
 from app.embedded.daemons import DaemonController
 from app.embedded.driver import Driver, Fabric
@@ -19,12 +20,14 @@ from app.embedded.jobs import JobController, JobOrphans
 from app.embedded.kubelet import Kubelet
 from app.embedded.nodegarbage import NodeGarbage
 from app.embedded.objects import (
+    AUTOSCALERS,
     DAEMON_SETS,
     DEPLOYMENTS,
     JOBS,
     NODES,
     PODS,
     REPLICA_SETS,
+    Autoscaler,
     ClaimTemplate,
     DaemonSet,
     Deployment,
@@ -70,6 +73,7 @@ class Controllers:
             self.slices,
         ]
         nodes: Informer[FullNode] = Informer(client, NODES)
+        autoscalers: Informer[Autoscaler] = Informer(client, AUTOSCALERS)
         jobs: Informer[Job] = Informer(client, JOBS)
         self._more = [
             templates,
@@ -78,6 +82,7 @@ class Controllers:
             sets,
             daemon_sets,
             jobs,
+            autoscalers,
             *((self.rules,) if self.rules is not None else ()),
         ]
         claim_events = EventRecorder(client, "embedded", controller="resource_claim")
@@ -86,13 +91,23 @@ class Controllers:
         set_events = EventRecorder(client, "embedded", controller="replicaset-controller")
         daemon_events = EventRecorder(client, "embedded", controller="daemonset-controller")
         job_events = EventRecorder(client, "embedded", controller="job-controller")
-        self.recorders = (claim_events, kubelet_events, taint_events, set_events, daemon_events, job_events)
+        size_events = EventRecorder(client, "embedded", controller="horizontal-pod-autoscaler")
+        self.recorders = (
+            claim_events,
+            kubelet_events,
+            taint_events,
+            set_events,
+            daemon_events,
+            job_events,
+            size_events,
+        )
         self.claim_controller = ClaimController(client, self.pods, self.claims, templates, claim_events)
         self.rollouts = RolloutController(client, deployments, sets)
         self.replicas = ReplicaController(client, sets, self.pods, set_events)
         self.daemons = DaemonController(client, daemon_sets, self.pods, nodes, daemon_events)
         self.driver_pods = DriverPods(driver, self.pods, nodes)
         self.jobs = JobController(client, jobs, self.pods, job_events)
+        self.autoscaling = AutoscalerController(client, autoscalers, deployments, sets, size_events)
         self.job_orphans = JobOrphans(client, jobs, self.pods)
         self.nodegarbage = NodeGarbage(client, nodes, self.pods)
         self.kubelet = Kubelet(client, self.pods, self.claims, kubelet_events)
@@ -106,6 +121,7 @@ class Controllers:
             self.driver_pods,
             self.jobs,
             self.job_orphans,
+            self.autoscaling,
             self.nodegarbage,
             self.kubelet,
             self.eviction,

@@ -187,6 +187,33 @@ class Job(Object, frozen=True):
     status: JobStatus = JobStatus()
 
 
+class ScaleTarget(Object, frozen=True, gc=False):
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+
+
+class Metric(Object, frozen=True, gc=False):
+    type: str = ""
+
+
+class AutoscalerSpec(Object, frozen=True):
+    scale_target_ref: ScaleTarget = ScaleTarget()
+    min_replicas: int = 1
+    max_replicas: int = 0
+    metrics: tuple[Metric, ...] = ()
+
+
+class AutoscalerStatus(Object, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class Autoscaler(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: AutoscalerSpec = AutoscalerSpec()
+    status: AutoscalerStatus = AutoscalerStatus()
+
+
 def controlled_by(kind: str, owner: ObjectMeta, api_version: str = "apps/v1") -> dict[str, object]:
     """The reference to a controller, for what it makes."""
     return {
@@ -231,6 +258,10 @@ def _job(data: bytes | msgspec.Raw) -> Job:
     return decode(Job, bytes(data))
 
 
+def _autoscaler(data: bytes | msgspec.Raw) -> Autoscaler:
+    return decode(Autoscaler, bytes(data))
+
+
 def _claim_template(data: bytes | msgspec.Raw) -> ClaimTemplate:
     return decode(ClaimTemplate, bytes(data))
 
@@ -242,6 +273,9 @@ DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deplo
 REPLICA_SETS: Resource[ReplicaSet] = Resource("apps", "v1", "replicasets", "ReplicaSet", _replica_set, namespaced=True)
 DAEMON_SETS: Resource[DaemonSet] = Resource("apps", "v1", "daemonsets", "DaemonSet", _daemon_set, namespaced=True)
 JOBS: Resource[Job] = Resource("batch", "v1", "jobs", "Job", _job, namespaced=True)
+AUTOSCALERS: Resource[Autoscaler] = Resource(
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", _autoscaler, namespaced=True
+)
 
 
 def claim_templates(version: str) -> Resource[ClaimTemplate]:

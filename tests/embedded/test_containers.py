@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 
 from app.api.errors import ApiError
 from app.embedded.cluster import EmbeddedCluster
+from tests.support.embedded.kubectl import Kubectl, needs_kubectl
 
 POD = "/api/v1/namespaces/default/pods/p"
 
@@ -81,3 +83,36 @@ async def test_a_deleted_node_takes_its_pods_along(cluster: EmbeddedCluster) -> 
     await cluster.wait_until(cluster.settled)
     assert [(found.metadata.name, found.spec.node_name) for found in cluster.pods()] == [("stays", "node-2")]
     assert cluster.running("default", "stays")
+
+
+@needs_kubectl
+@pytest.mark.parametrize(
+    "command",
+    [
+        "exec p -- ls",
+        "exec -it p -- sh",
+        "exec p -c main -- env",
+        "attach p",
+        "cp p:/etc/hosts hosts",
+        "cp kubeconfig p:/tmp/there",
+        "port-forward pod/p 8080:80",
+        'run one --image=busybox --restart=Never -it --rm --overrides={"spec":{"nodeName":"node-1"}} -- sh',
+    ],
+)
+async def test_kubectl_says_that_no_containers_run(cluster: EmbeddedCluster, tmp_path: Path, command: str) -> None:
+    kubectl = Kubectl(cluster.kubeconfig, tmp_path)
+    (tmp_path / "kubeconfig").touch()
+    bare = {"containers": [{"name": "main", "image": "a"}], "resourceClaims": []}
+    await cluster.apply([pod(**bare, nodeName="node-1")])
+    await cluster.wait_until(lambda: cluster.running("default", "p"))
+    told = await kubectl(*command.split(), code=1)
+    assert "no containers run here: this cluster only shows what is scheduled" in told
+
+
+async def test_the_log_of_the_example_driver_tells_what_is_done_for_it(cluster: EmbeddedCluster) -> None:
+    bare = {"containers": [{"name": "main", "image": "dra-example-driver:v1"}], "resourceClaims": []}
+    await cluster.apply([pod(**bare, nodeName="node-1")])
+    await cluster.wait_until(lambda: cluster.running("default", "p"))
+    note, *lines = (await cluster.client.get(f"{POD}/log")).decode().splitlines()
+    assert note == "# no containers run in this cluster; what it does for this driver on node-1:"
+    assert lines == ["published devices: 2", "prepared claims: 0"]

@@ -156,17 +156,6 @@ KINDS: Final = (
     ),
     _kind("batch", "Job", "jobs", strategy=Jobs(), printer=batch.JOB, status=True, categories=("all",)),
     _kind("batch", "CronJob", "cronjobs", ("cj",), strategy=CronJobs(), status=True, categories=("all",)),
-    _kind(
-        "autoscaling",
-        "HorizontalPodAutoscaler",
-        "horizontalpodautoscalers",
-        ("hpa",),
-        strategy=Autoscalers(),
-        printer=autoscaling.AUTOSCALER,
-        status=True,
-        categories=("all",),
-        version="v2",
-    ),
     _kind("coordination.k8s.io", "Lease", "leases", strategy=Leases(), printer=policies.LEASE),
     _kind(
         "policy",
@@ -233,6 +222,18 @@ KINDS: Final = (
     ),
 )
 
+AUTOSCALER: Final = _kind(
+    "autoscaling",
+    "HorizontalPodAutoscaler",
+    "horizontalpodautoscalers",
+    ("hpa",),
+    strategy=Autoscalers(),
+    printer=autoscaling.AUTOSCALER,
+    status=True,
+    categories=("all",),
+    version="v2",
+)
+
 DEVICE_KINDS: Final = (
     _kind(RESOURCE_GROUP, "DeviceClass", "deviceclasses", namespaced=False, strategy=Classes()),
     _kind(
@@ -274,6 +275,7 @@ def registry(versions: Iterable[str] = ("v1",)) -> Registry:
     resources = [
         Resource(kind, kind.storage_version, conversion.EVENTS if kind.stored_with else None) for kind in KINDS
     ]
+    resources += [Resource(AUTOSCALER, "v2"), Resource(AUTOSCALER, "v1", conversion.AUTOSCALERS)]
     for version in RESOURCE_VERSIONS:
         if version in wanted:
             resources += [_device_resource(kind, version) for kind in DEVICE_KINDS]

@@ -71,6 +71,7 @@ PATHS: Mapping[str, str] = {
     "replicasets": "/apis/apps/v1/namespaces/${ns}/replicasets",
     "daemonsets": "/apis/apps/v1/namespaces/${ns}/daemonsets",
     "jobs": "/apis/batch/v1/namespaces/${ns}/jobs",
+    "oldautoscalers": "/apis/autoscaling/v1/namespaces/${ns}/horizontalpodautoscalers",
     "autoscalers": "/apis/autoscaling/v2/namespaces/${ns}/horizontalpodautoscalers",
     "claims": f"{_RESOURCE}/namespaces/${{ns}}/resourceclaims",
     "templates": f"{_RESOURCE}/namespaces/${{ns}}/resourceclaimtemplates",

@@ -49,7 +49,18 @@ class Autoscalers(Strategy):
             detail = "must be greater than or equal to `minReplicas`"
             problems.append(invalid_value("spec.maxReplicas", most, detail))
         target = spec.get("scaleTargetRef") or {}
-        return problems + [required(f"spec.scaleTargetRef.{name}") for name in ("kind", "name") if not target.get(name)]
+        problems += [required(f"spec.scaleTargetRef.{name}") for name in ("kind", "name") if not target.get(name)]
+        return problems + _group_problems(target)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         return self.validate_create(new, context)
+
+
+def _group_problems(target: JSON) -> list[Problem]:
+    """Only the replication controllers of old are in the group without a name."""
+    told, where = target.get("apiVersion", ""), "spec.scaleTargetRef.apiVersion"
+    if told.count("/") > 1:
+        return [invalid_value(where, told, f"unexpected GroupVersion string: {told}")]
+    if "/" in told or target.get("kind", "") == "ReplicationController":
+        return []
+    return [invalid_value(where, told, "apiVersion must specify API group")]
