@@ -56,8 +56,9 @@ def environment(folder: Path) -> dict[str, str]:
         (installed / stamp).touch()
         os.utime(installed / stamp, (later, later))
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "TMPDIR")}
-    cloning = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{ROOT}.insteadOf", "GIT_CONFIG_VALUE_0": REPOSITORY}
-    return kept | cloning | {"HOME": str(folder), "MAKEFLAGS": f"VENV={installed}"}
+    here = f'[safe]\n directory = *\n[url "{ROOT}"]\n insteadOf = {REPOSITORY}\n'
+    (folder / ".gitconfig").write_text(here)
+    return kept | {"HOME": str(folder), "MAKEFLAGS": f"VENV={installed}"}
 
 
 @pytest.fixture(scope="module")
