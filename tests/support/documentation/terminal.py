@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 from tests.support.documentation.blocks import Command
 from tests.support.patience import LONGEST
 
+_ALL: Final = 2 * LONGEST
+"""Seconds for all commands of a shell together; below the timeout of pytest."""
 _BEGIN, _END = "\x1e", "\x1f"
 _OURS: Final = re.compile(r"^(\.venv/bin/)?(dra-extender|kubectl dra)\s")
 """Commands whose status 1 is an answer, too: no. 2 is none."""
@@ -57,7 +59,7 @@ def type_all(commands: Sequence[Command], folder: Path, environment: Mapping[str
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=LONGEST,
+        timeout=_ALL,
         check=False,
     )
     found = re.findall(rf"{_BEGIN}([^{_BEGIN}]*){_END}(\d+)\n", done.stdout)
