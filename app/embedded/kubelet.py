@@ -10,6 +10,7 @@ succeed unless `embedded/exit-code` is another than 0; with restartPolicy OnFail
 from __future__ import annotations
 
 import asyncio
+import math
 import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -137,16 +138,15 @@ def _condition(kind: str, status: str, now: str, reason: str = "", message: str 
 
 
 def runs_for(pod: FullPod, of_jobs: float) -> float | None:
-    """Seconds that the pod runs each time it is started; None: for ever."""
+    """Seconds that the pod runs each time it is started; None: for ever. An annotation that is no number is none."""
     owner = pod.metadata.controller
-    told = pod.metadata.annotations.get(RUN_SECONDS)
-    if told is None:
-        ends = owner is not None and owner.kind == "Job" and pod.spec.restart_policy != "Always"
-        return of_jobs if ends else None
     try:
-        return float(told)
+        told = float(pod.metadata.annotations.get(RUN_SECONDS, "nan"))
     except ValueError:
-        return None
+        told = math.nan
+    if math.isfinite(told):
+        return told
+    return of_jobs if owner is not None and owner.kind == "Job" and pod.spec.restart_policy != "Always" else None
 
 
 def exit_code(pod: FullPod) -> int:

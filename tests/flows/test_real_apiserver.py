@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +16,8 @@ from app.embedded import hardware, manifests
 from app.embedded.cluster import SCHEDULER_NAMES
 from app.embedded.controllers import Controllers
 from app.embedded.driver import Driver
+from app.embedded.kubelet import EXIT_CODE
+from app.embedded.manifests import Manifest
 from app.embedded.scheduler import Scheduler, takeover
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
@@ -117,3 +121,67 @@ async def test_all_samples_live_and_die_on_a_real_api_server(real: RealCluster) 
     claims = real.controllers.claims
     await until(lambda: claims.objects["dra-tutorial/some-gpu"].metadata.finalizers == (), real.states)
     assert claims.objects["dra-tutorial/some-gpu"].allocation is None
+
+
+def workloads() -> list[Manifest]:
+    """A Job of each kind, daemons, and a Deployment that is to be larger than it may be."""
+    pod = {"containers": [{"name": "main", "image": "a"}]}
+    where = {"namespace": "dra-samples"}
+
+    def job(name: str, policy: str = "Never", annotations: dict[str, str] | None = None, **spec: object) -> Manifest:
+        template = {"metadata": {"annotations": annotations or {}}, "spec": {**pod, "restartPolicy": policy}}
+        body = {"template": template, **spec}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, **where}, "spec": body}
+
+    labels = {"app": "many"}
+    many = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "many"}
+    meta = {"name": "many", **where}
+    return [
+        job("indexed", completions=3, parallelism=2, completionMode="Indexed"),
+        job("restarted", "OnFailure", {EXIT_CODE: "1"}, backoffLimit=1),
+        job("failing", annotations={EXIT_CODE: "2"}, backoffLimit=1),
+        job("short", completions=2, ttlSecondsAfterFinished=0),
+        {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": many},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {**many, "replicas": 4}},
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": meta,
+            "spec": {"scaleTargetRef": target, "maxReplicas": 3},
+        },
+    ]
+
+
+async def test_jobs_daemons_and_autoscalers_write_what_a_real_api_server_takes(real: RealCluster) -> None:
+    real.controllers.kubelet.job_seconds = 0.1
+    real.controllers.jobs.first_pause = 0.1
+    await manifests.apply(real.client, workloads())
+
+    def known(plural: str, name: str) -> Any:
+        (informer,) = (found for found in real.controllers.informers if found.resource.plural == plural)
+        return informer.objects.get(f"dra-samples/{name}")
+
+    async def until_true(kind: str, name: str, plural: str = "jobs") -> Any:
+        def holds() -> bool:
+            found = known(plural, name)
+            return found is not None and (kind, "True") in {
+                (each.type, each.status) for each in found.status.conditions
+            }
+
+        await until(holds, lambda: (known(plural, name), real.states()))
+        return known(plural, name).status
+
+    assert (await until_true("Complete", "indexed")).completed_indexes == "0-2"
+    assert (await until_true("Failed", "failing")).failed == 2
+    assert (await until_true("Failed", "restarted")).failed == 1
+    await until(lambda: known("jobs", "short") is None, real.states)
+    await until(lambda: _running(real) == {"DaemonSet": 4, "ReplicaSet": 3}, real.states)
+    scaled = await until_true("AbleToScale", "many", "horizontalpodautoscalers")
+    assert "FailedGetResourceMetric" in {found.reason for found in scaled.conditions}
+
+
+def _running(real: RealCluster) -> dict[str, int]:
+    """How many pods of each kind of set run."""
+    pods = [pod for pod in real.controllers.pods.objects.values() if pod.status.phase == "Running"]
+    return dict(Counter(owner.kind for pod in pods if (owner := pod.metadata.controller) is not None))
