@@ -177,7 +177,7 @@ async def test_what_keeps_pods_from_being_made_is_told_on_the_set(cluster: Embed
     reason, note = cluster.events("default", "d")[0]
     assert (reason, note) == (
         "FailedCreate",
-        'Error creating: pods "" is forbidden: no PriorityClass with name none was found',
+        'Error creating: pods "d-" is forbidden: no PriorityClass with name none was found',
     )
 
 

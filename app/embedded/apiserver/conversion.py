@@ -27,7 +27,8 @@ def _flat_request(request: JSON) -> JSON:
 
 def _nested_request(request: JSON) -> JSON:
     nested = {name: value for name, value in request.items() if name not in _EXACT}
-    exactly = {name: request[name] for name in _EXACT if request.get(name) not in (None, "", [], 0)}
+    given = {name: request.get(name) for name in _EXACT}
+    exactly = {name: value for name, value in given.items() if value is False or value not in (None, "", [], 0)}
     if exactly:
         nested["exactly"] = exactly
     return nested

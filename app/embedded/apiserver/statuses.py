@@ -121,9 +121,9 @@ def _details(group: str, kind: str, name: str, **more: Any) -> JSON:
 
 
 def invalid(group: str, kind: str, name: str, problems: Iterable[Problem]) -> StatusError:
-    """422 with one cause per field error."""
+    """422 with one cause per field error; the message says nothing twice."""
     found = list(problems)
-    texts = [problem.message for problem in found]
+    texts = list(dict.fromkeys(problem.message for problem in found))
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [{"reason": p.reason, "message": p.text, "field": p.field} for p in found]
     message = f'{qualified(kind, group)} "{name}" is invalid: {summary}'

@@ -91,7 +91,7 @@ POD: dict[str, Any] = {
         "automountServiceAccountToken": False,
         "priority": -5,
         "volumes": [{"name": "v", "configMap": {"name": "c", "optional": False}}],
-        "tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 30}],
+        "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}],
         "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
     },
 }

@@ -14,7 +14,7 @@ from typing import Final
 from app.embedded.apiserver import names
 from app.embedded.apiserver.statuses import JSON, Problem, forbidden, immutable, invalid_value, required, unsupported
 from app.embedded.apiserver.strategies.pods import default_template
-from app.embedded.apiserver.strategies.workloads import label_problems, negative_problems
+from app.embedded.apiserver.strategies.workloads import negative_problems, template_problems
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
 
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
@@ -73,7 +73,7 @@ class Jobs(Strategy):
             problems.append(unsupported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never")))
         if not spec.get("selector"):
             problems.append(required("spec.selector"))
-        return problems + label_problems(spec) + _not_run(spec)
+        return problems + template_problems(spec) + _not_run(spec)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         problems = self.validate_create(new, context)

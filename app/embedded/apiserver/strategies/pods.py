@@ -34,6 +34,11 @@ def default_template(spec: JSON) -> None:
         )
         for port in container.get("ports") or ():
             port.setdefault("protocol", "TCP")
+
+
+def _ask_for_limits(spec: JSON) -> None:
+    """What a container may use at most is what it asks for, unless it says otherwise: in pods, not in templates."""
+    for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
         resources = container["resources"]
         for name, amount in (resources.get("limits") or {}).items():
             resources.setdefault("requests", {}).setdefault(name, amount)
@@ -76,6 +81,7 @@ class Pods(Strategy):
         spec = new.setdefault("spec", {})
         spec.setdefault("enableServiceLinks", True)
         default_template(spec)
+        _ask_for_limits(spec)
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         spec = new["spec"]
@@ -85,15 +91,15 @@ class Pods(Strategy):
             gated["reason"] = "SchedulingGated"
             gated["message"] = "Scheduling is blocked due to non-empty scheduling gates"
             new["status"]["conditions"] = [gated]
-        spec.setdefault("priority", self._priority(spec, context))
+        spec.setdefault("priority", self._priority(new, context))
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
         spec.setdefault("serviceAccountName", "default")
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
         _tolerate_trouble(spec)
 
     @staticmethod
-    def _priority(spec: JSON, context: Context) -> int:
-        name = spec.get("priorityClassName")
+    def _priority(new: JSON, context: Context) -> int:
+        name = new["spec"].get("priorityClassName")
         if not name:
             return 0
         found = context.lookup("priorityclasses", "", name)
@@ -101,7 +107,9 @@ class Pods(Strategy):
             return int(found.get("value", 0))
         if name in _SYSTEM_PRIORITIES:
             return _SYSTEM_PRIORITIES[name]
-        raise denied("", "pods", "", f"no PriorityClass with name {name} was found")
+        metadata = new["metadata"]  # a real server has no name yet, where it makes one
+        pod = metadata.get("generateName") or metadata.get("name", "")
+        raise denied("", "pods", pod, f"no PriorityClass with name {name} was found")
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         return pods.spec_problems(new["spec"])

@@ -7,6 +7,7 @@ from typing import Final
 from app.embedded.apiserver.statuses import JSON, Problem, forbidden, immutable, invalid_value, required, unsupported
 from app.embedded.apiserver.strategies.pods import default_template
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
+from app.embedded.apiserver.validation import pods
 
 GENERATION: Final = "deprecated.daemonset.template.generation"
 """Counts the templates that a DaemonSet has had."""
@@ -19,6 +20,11 @@ def label_problems(spec: JSON) -> list[Problem]:
     if all(labels.get(key) == value for key, value in wanted.items()):
         return []
     return [invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")]
+
+
+def template_problems(spec: JSON) -> list[Problem]:
+    """Of the pods that a set would make."""
+    return label_problems(spec) + pods.spec_problems(spec["template"]["spec"], "spec.template.spec")
 
 
 def negative_problems(spec: JSON, *names: str) -> list[Problem]:
@@ -48,8 +54,14 @@ class ReplicaSets(Strategy):
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         spec = new["spec"]
-        problems = [] if spec.get("selector") else [required("spec.selector")]
-        return problems + negative_problems(spec, "replicas") + label_problems(spec)
+        problems = negative_problems(spec, "replicas")
+        if not spec.get("selector"):
+            problems.append(required("spec.selector"))
+        problems += template_problems(spec)
+        policy = spec["template"]["spec"]["restartPolicy"]
+        if policy != "Always":
+            problems.append(unsupported("spec.template.spec.restartPolicy", policy, ("Always",)))
+        return problems
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         problems = self.validate_create(new, context)
@@ -105,7 +117,7 @@ class DaemonSets(Strategy):
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         spec, template = new["spec"], new["spec"]["template"]["spec"]
         problems = [] if spec.get("selector") else [required("spec.selector")]
-        problems += label_problems(spec)
+        problems += template_problems(spec)
         if template["restartPolicy"] != "Always":
             problems.append(unsupported("spec.template.spec.restartPolicy", template["restartPolicy"], ("Always",)))
         if "activeDeadlineSeconds" in template:

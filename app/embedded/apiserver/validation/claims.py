@@ -133,7 +133,8 @@ def _constraints_problems(constraints: Sequence[JSON], at: str, known: frozenset
                 problems += qualified_problems(constraint[kind], f"{where}.{kind}", domain_required=True)
                 break
         else:
-            problems.append(required(where, "exactly one of `matchAttribute` or `distinctAttribute` is required"))
+            both = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+            problems.append(required(where, both))  # as a real server has it, of none
     return problems
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from app.embedded.apiserver import names
 from app.embedded.apiserver.statuses import JSON, Problem, duplicate, forbidden, invalid_value, required, unsupported
+from app.embedded.apiserver.validation import containers, placement
 from app.embedded.apiserver.validation.parts import required_name_problems, set_problems
 
 MOST: Final = 10_000
@@ -17,49 +18,44 @@ FIXED: Final = (
 )
 
 
-def spec_problems(spec: JSON) -> list[Problem]:
-    """Problems of a pod spec at creation."""
-    problems = _claims_problems(spec.get("resourceClaims") or (), "spec.resourceClaims")
+def spec_problems(spec: JSON, at: str = "spec") -> list[Problem]:
+    """Problems of a pod spec at creation: of a pod, or of a template of pods."""
+    problems = _claims_problems(spec.get("resourceClaims") or (), f"{at}.resourceClaims")
     if not spec.get("containers"):
-        problems.append(required("spec.containers"))
+        problems.append(required(f"{at}.containers"))
+    problems += _containers_problems(spec, at)
+    if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
+        choices = ("Always", "OnFailure", "Never")
+        problems.append(unsupported(f"{at}.restartPolicy", spec["restartPolicy"], choices))
+    if spec.get("nodeName") and (wrong := names.dns_subdomain(spec["nodeName"])):
+        problems.append(invalid_value(f"{at}.nodeName", spec["nodeName"], wrong))
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        problems.append(forbidden(f"{at}.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return problems + placement.problems(spec, at)
+
+
+def _containers_problems(spec: JSON, at: str) -> list[Problem]:
+    """Of all containers, with the claims and volumes of the pod."""
     claims = [entry.get("name", "") for entry in spec.get("resourceClaims") or ()]
+    volumes = [volume.get("name", "") for volume in spec.get("volumes") or ()]
+    problems = [
+        duplicate(f"{at}.volumes[{index}].name", name) for index, name in enumerate(volumes) if name in volumes[:index]
+    ]
     for part in ("containers", "initContainers"):
         problems += set_problems(
             spec.get(part) or (),
-            f"spec.{part}",
+            f"{at}.{part}",
             MOST,
             lambda container: container.get("name", ""),
-            lambda container, at: _container_problems(container, at, claims),
+            lambda container, where: containers.problems(container, where, claims, volumes),
             ".name",
         )
-    if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
-        choices = ("Always", "OnFailure", "Never")
-        problems.append(unsupported("spec.restartPolicy", spec["restartPolicy"], choices))
-    if spec.get("nodeName") and (wrong := names.dns_subdomain(spec["nodeName"])):
-        problems.append(invalid_value("spec.nodeName", spec["nodeName"], wrong))
-    if spec.get("nodeName") and spec.get("schedulingGates"):
-        problems.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-    return problems
-
-
-def _container_problems(container: JSON, at: str, claims: list[str]) -> list[Problem]:
-    problems = required_name_problems(container.get("name"), f"{at}.name", names.dns_label)
-    if not container.get("image"):
-        problems.append(required(f"{at}.image"))
-
-    def check(use: JSON, where: str) -> list[Problem]:
-        if use.get("name") in claims:
-            return []
-        listed = ", ".join(sorted(set(claims)))
-        text = f'Not found: "{use.get("name", "")}": must be one of the names in pod.spec.resourceClaims: {listed}'
-        return [Problem(where, "FieldValueNotFound", text)]
-
-    used = container.get("resources", {}).get("claims") or ()
-    return problems + set_problems(used, f"{at}.resources.claims", MOST, _use, check)
-
-
-def _use(use: JSON) -> str:
-    return f"{use.get('name', '')}/{use['request']}" if use.get("request") else str(use.get("name", ""))
+    taken = {container.get("name", "") for container in spec.get("containers") or ()}
+    return problems + [
+        duplicate(f"{at}.initContainers[{index}].name", container["name"])
+        for index, container in enumerate(spec.get("initContainers") or ())
+        if container.get("name") in taken
+    ]
 
 
 def _claims_problems(entries: Sequence[JSON], at: str) -> list[Problem]:
@@ -114,7 +110,7 @@ def _extended_claim_problems(new: JSON) -> list[Problem]:
     mappings = extended.get("requestMappings") or ()
     if not mappings:
         problems.append(required(f"{at}.requestMappings", "at least one request mapping is required"))
-    containers = {
+    asked = {
         container["name"]: container.get("resources", {}).get("requests") or {}
         for part in ("containers", "initContainers")
         for container in new["spec"].get(part) or ()
@@ -123,9 +119,9 @@ def _extended_claim_problems(new: JSON) -> list[Problem]:
     for index, mapping in enumerate(mappings):
         where, container = f"{at}.requestMappings[{index}]", mapping.get("containerName", "")
         resource, request = mapping.get("resourceName", ""), mapping.get("requestName", "")
-        if container not in containers:
+        if container not in asked:
             problems.append(invalid_value(f"{where}.containerName", container, "must match the name of a container"))
-        elif resource not in containers[container]:
+        elif resource not in asked[container]:
             problems.append(invalid_value(f"{where}.resourceName", resource, "must be requested by the container"))
         if wrong := names.dns_label(request):
             problems.append(invalid_value(f"{at}.requestName", request, wrong))

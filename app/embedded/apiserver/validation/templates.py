@@ -12,5 +12,5 @@ def metadata_problems(spec: JSON) -> list[Problem]:
     found = names.label_problems(metadata.get("labels") or {}, f"{at}.labels")
     found += names.annotation_problems(metadata.get("annotations") or {}, f"{at}.annotations")
     return found + [
-        forbidden(f"{at}.{part}", "must be empty") for part in metadata if part not in ("labels", "annotations")
+        forbidden(f"{at}.{part}", "cannot be set") for part in metadata if part not in ("labels", "annotations")
     ]
