@@ -15,7 +15,8 @@ def policy_problems(policy: JSON, value: str, at: str) -> list[Problem]:
     """Problems of the requestPolicy of a capacity of `value`."""
     values, bounds, default = policy.get("validValues") or (), policy.get("validRange"), policy.get("default")
     if values and bounds is not None:
-        return [forbidden(at, "exactly one policy can be specified, cannot specify `validValues` and `validRange`")]
+        both = 'cannot specify "validValues" and "validRange" at the same time'
+        return [forbidden(at, f"exactly one policy can be specified, {both}")]
     found: list[Problem] = []
     for chosen, name in ((values, "validValues"), (bounds, "validRange")):
         if chosen and default is None:
@@ -80,7 +81,7 @@ def _step_problems(bounds: JSON, default: str | None, capacity: Quantity, at: st
             invalid_value(where, bounds["step"], f"one step above min is larger than capacity value: {capacity}")
         )
     whole = step.value()
-    detail = f"value is not a multiple of a given step ({bounds['step']}) from min"
+    detail = f"value is not a multiple of a given step ({bounds['step']}) from ({bounds['min']})"
     found += [
         invalid_value(where, amount, detail)
         for amount in (default, bounds.get("max"))

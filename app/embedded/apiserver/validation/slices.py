@@ -88,6 +88,13 @@ def changed_problems(new: JSON, old: JSON) -> list[Problem]:
     return found
 
 
+_NOWHERE: Final = (
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "
+    "in the ResourceSlice spec"
+)
+"""Of a device that says nothing of nodes."""
+
+
 def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_term: bool) -> list[Problem]:
     """Exactly one of the ways to say where devices are; an empty or false one counts as not said."""
     found: list[Problem] = []
@@ -105,7 +112,7 @@ def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_t
     said = [place for place in places if part.get(place) not in (None, "", False)]
     listed = ", ".join(f"`{place}`" for place in places)
     if not said:
-        found.append(required(at, f"exactly one of {listed} is required"))
+        found.append(required(at, f"exactly one of {listed} is required" if exactly_one_term else _NOWHERE))
     elif len(said) > 1:
         chosen = "{" + ", ".join(f"`{place}`" for place in said) + "}"
         found.append(invalid_value(at, chosen, f"exactly one of {listed} is required, but multiple fields are set"))
@@ -145,7 +152,10 @@ def _device_problems(device: JSON, at: str, *, per_device: bool) -> list[Problem
     if per_device:
         found += _place_problems(device, at, places, exactly_one_term=False)
     elif any(device.get(place) is not None for place in places):
-        detail = "`nodeName`, `nodeSelector` and `allNodes` need `perDeviceNodeSelection` in the ResourceSlice spec"
+        detail = (
+            "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true "
+            "in the ResourceSlice spec"
+        )
         found.append(invalid_value(at, None, detail))
     taints = device.get("taints") or ()
     if len(taints) > MOST_TAINTS:
