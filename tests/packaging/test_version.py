@@ -40,3 +40,34 @@ def test_no_other_page_or_manifest_names_an_image_of_another_version() -> None:
 def test_the_command_says_its_version() -> None:
     done = subprocess.run([sys.executable, "-m", "app.cli", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.split()[-1] == VERSION
+
+
+# --- the changelog
+
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+RELEASES = re.findall(r"^## (.+)$", CHANGELOG, re.MULTILINE)
+KINDS = ["Before an upgrade", "Added", "Changed", "Fixed"]
+
+
+def test_the_changelog_has_what_is_to_come_and_then_releases_from_the_newest_on() -> None:
+    assert RELEASES[0] == "Unreleased"
+    dated = [re.fullmatch(r"(\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d", release) for release in RELEASES[1:]]
+    versions = [found[1] for found in dated if found]
+    assert len(versions) == len(dated), "## VERSION - YEAR-MONTH-DAY"
+    assert versions[0] == VERSION
+    assert versions == sorted(versions, key=lambda version: [int(part) for part in version.split(".")], reverse=True)
+
+
+def test_each_release_tells_kinds_of_changes_in_one_order() -> None:
+    for release, text in zip(RELEASES, re.split(r"^## .+$", CHANGELOG, flags=re.MULTILINE)[1:], strict=True):
+        kinds = re.findall(r"^### (.+)$", text, re.MULTILINE)
+        assert kinds == [kind for kind in KINDS if kind in kinds], release
+
+
+def test_the_notes_of_a_release_are_found_as_the_workflow_finds_them() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    (program,) = re.findall(r"awk -v heading=.+? ('.+') CHANGELOG\.md", workflow)
+    command = f'awk -v heading="## {VERSION}" {program} CHANGELOG.md'
+    notes = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert notes.lstrip().startswith("### ")
+    assert "\n## " not in notes
