@@ -46,7 +46,7 @@ def test_the_command_says_its_version() -> None:
 
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
 RELEASES = re.findall(r"^## (.+)$", CHANGELOG, re.MULTILINE)
-KINDS = ["Before an upgrade", "Added", "Changed", "Fixed"]
+KINDS = ["Before an upgrade", "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
 
 
 def test_the_changelog_has_what_is_to_come_and_then_releases_from_the_newest_on() -> None:
