@@ -215,7 +215,9 @@ class Show:
                 _check(applying)
                 self._look(cluster)
                 current = msgspec.structs.replace(
-                    header, service=self._service_line(cluster, companion), commands=commands(companion.pid)
+                    header,
+                    service=self._service_line(cluster, companion),
+                    commands=commands(companion.pid, self._options),
                 )
                 width, height = self._console.size
                 shown = list(self._rows.values())
@@ -224,7 +226,7 @@ class Show:
 
     def _header(self, cluster: EmbeddedCluster, page: str, kubeconfig: Path, companion: Companion) -> Header:
         size = f"{counted(self._options.nodes, 'node')} × {counted(self._options.devices, 'GPU')}"
-        return Header(cluster.url, size, "", page, _short(kubeconfig), commands(companion.pid))
+        return Header(cluster.url, size, "", page, _short(kubeconfig), commands(companion.pid, self._options))
 
     def _service_line(self, cluster: EmbeddedCluster, companion: Companion) -> str:
         made = cluster.scheduler.extenders.made if cluster.scheduler is not None else {}
@@ -260,14 +262,18 @@ def console() -> Console:
     return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
 
 
-def commands(pid: int | None) -> tuple[str, ...]:
-    """What to try."""
+def commands(pid: int | None, options: Options) -> tuple[str, ...]:
+    """What to try; with pods only where the samples are."""
     here = _short(Path(sys.executable).parent / "dra-extender")
-    tried = (
+    about_pods = (
         ("kubectl describe pod unschedulable -n dra-samples", "the last event: why it waits, what helps"),
         (f"{here} why unschedulable -n dra-samples", "the same, and more of it"),
-        (f"{here} top nodes", "what is free, and where"),
         ("kubectl delete pod pod0 -n dra-tutorial", "its claim is pending again, the GPU free"),
+    )
+    tried = (
+        *(about_pods[:2] if options.with_samples else ()),
+        (f"{here} top nodes", "what is free, and where"),
+        *(about_pods[2:] if options.with_samples else ()),
         (f"kill -9 {pid or 'PID'}", "the service: nothing is lost, nothing doubled"),
     )
     longest = max(len(command) for command, _ in tried)
