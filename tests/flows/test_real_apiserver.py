@@ -30,7 +30,13 @@ from tests.support.patience import until
 
 pytestmark = pytest.mark.e2e
 
-NAMESPACES = ("dra-tutorial", "dra-samples", "dra-admin", "dra-system")
+SAMPLES = sorted(path.stem for path in manifests.samples().glob("*.yaml"))
+
+
+def namespaces() -> set[str]:
+    """Those of the samples and of the service."""
+    documents = (each for name in SAMPLES for each in manifests.read(manifests.samples() / f"{name}.yaml"))
+    return {each["metadata"]["name"] for each in documents if each["kind"] == "Namespace"} | {"dra-system"}
 
 
 class RealCluster:
@@ -47,7 +53,7 @@ class RealCluster:
     async def start(self) -> None:
         self.client = await self.connect("test")
         served = await discover(self.client)
-        for name in NAMESPACES:
+        for name in sorted(namespaces()):
             await self._create("/api/v1/namespaces", "Namespace", name)
             # Without kube-controller-manager nobody else makes the account that every pod gets.
             await self._create(f"/api/v1/namespaces/{name}/serviceaccounts", "ServiceAccount", "default")
@@ -58,7 +64,12 @@ class RealCluster:
         self.controllers = Controllers(await self.connect("controllers"), served, self.driver, fabric_delay=0.2)
         self._run(self.controllers.run())
         await self.controllers.synced()
-        flags = {"kubeconfig": self._kubeconfig, "listen": "127.0.0.1:0", "scheduler_names": ",".join(SCHEDULER_NAMES)}
+        flags = {
+            "kubeconfig": self._kubeconfig,
+            "listen": "127.0.0.1:0",
+            "scheduler_names": ",".join(SCHEDULER_NAMES),
+            "preemption": "on",
+        }
         service = await self._stack.enter_async_context(Service(load(flags)))
         await service.until_ready()
         scheduler = Scheduler(await self.connect("scheduler"), takeover(service.url, SCHEDULER_NAMES))
@@ -102,17 +113,20 @@ async def real(tmp_path: Path) -> AsyncIterator[RealCluster]:
 
 
 async def test_all_samples_live_and_die_on_a_real_api_server(real: RealCluster) -> None:
-    names = sorted(path.stem for path in manifests.samples().glob("*.yaml"))
     expected: dict[str, str] = {}
-    for name in ("tutorial", "all", *(name for name in names if name not in ("tutorial", "all"))):
+    for name in ("tutorial", "all", *(name for name in SAMPLES if name not in ("tutorial", "all"))):
         documents = manifests.read(manifests.samples() / f"{name}.yaml")
         await manifests.apply(real.client, documents)
         for document in documents:
             if document["kind"] == "Pod":
                 annotations = document["metadata"].get("annotations", {})
                 expected[document["metadata"]["name"]] = annotations.get("dra-extender.dev/expected", "Running")
+        if name == "preemption":
+            # The urgent pod takes the place of one of these.
+            assert {expected.pop(pod) for pod in ("training-a", "training-b")} == {"Running"}
         await until(lambda: expected.items() <= real.states().items(), real.states)
     await until(lambda: list(real.states().values()).count("Running") >= 3, real.states)
+    assert len([pod for pod in ("training-a", "training-b") if real.states().get(pod) == "Running"]) == 1
 
     await real.driver.taint("node-4", "gpu-0", "broken", "NoExecute")
     await until(lambda: "takes-all" not in real.states(), real.states)
