@@ -23,7 +23,11 @@ class Terminal:
 
     def __enter__(self) -> Self:
         self._tmux("new-session", "-d", *self._size, "-c", str(self._folder), "env PS1='$ ' bash --norc --noprofile")
-        self.until(r"^\$$")
+        try:
+            self.until(r"^\$$")
+        except AssertionError:
+            self._tmux("kill-server")
+            raise
         return self
 
     def __exit__(
