@@ -8,14 +8,14 @@ Correctness does not depend on any of this: bind decides again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
-from cachetools import TTLCache
 
 from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.overlay import Planned
 from app.scheduling.ports import Clock
+from app.scheduling.touching import Touched, Touching
 
 
 class Tentative(msgspec.Struct, frozen=True):
@@ -33,36 +33,60 @@ class Tentative(msgspec.Struct, frozen=True):
 
 
 class Reservations:
-    """At most one tentative plan per pod, each for `seconds`."""
+    """At most one tentative plan per pod, each for `seconds`; of more than `MOST` the oldest goes."""
 
     MOST = 1000
 
     def __init__(self, seconds: float, clock: Clock) -> None:
-        self._plans: TTLCache[str, Tentative] = TTLCache(self.MOST, seconds, timer=clock.monotonic)
+        self._seconds = seconds
+        self._clock = clock
+        self._plans: dict[str, Tentative] = {}
+        """The oldest first."""
+        self._until: dict[str, float] = {}
+        self._touching = Touching()
 
     def put(self, plan: Tentative) -> None:
-        self._plans[plan.pod_uid] = plan
+        uid = plan.pod_uid
+        self.drop(uid)
+        if len(self._plans) >= self.MOST:
+            self.drop(next(iter(self._plans)))
+        self._plans[uid] = plan
+        self._until[uid] = self._clock.monotonic() + self._seconds
+        self._touching.put(uid, plan.claims, plan.allocations)
 
     def drop(self, pod_uid: str) -> None:
         """The pod is being bound, filtered anew, not expected there any more, or gone."""
-        self._plans.pop(pod_uid, None)
+        if self._plans.pop(pod_uid, None) is not None:
+            del self._until[pod_uid]
+            self._touching.drop(pod_uid)
 
     def get(self, pod_uid: str) -> Tentative | None:
+        self._expire()
         return self._plans.get(pod_uid)
 
     def all(self) -> Sequence[Tentative]:
         """Those that have not ended, the oldest first."""
+        self._expire()
         return list(self._plans.values())
+
+    def touching(self, touched: Iterable[Touched]) -> Sequence[Tentative]:
+        """Those of them that touch any of these."""
+        self._expire()
+        return [self._plans[uid] for uid in self._touching.pods(touched)]
 
     def others(self, pod_uid: str) -> dict[str, Sequence[Tentative]]:
         """The plans of all other pods by node."""
-        if not self._plans:
-            return {}
         found: dict[str, list[Tentative]] = {}
-        for plan in list(self._plans.values()):
+        for plan in self.all():
             if plan.pod_uid != pod_uid:
                 found.setdefault(plan.node, []).append(plan)
         return dict(found)
 
+    def _expire(self) -> None:
+        now = self._clock.monotonic()
+        while self._plans and self._until[oldest := next(iter(self._plans))] <= now:
+            self.drop(oldest)
+
     def __len__(self) -> int:
+        self._expire()
         return len(self._plans)

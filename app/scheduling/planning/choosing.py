@@ -7,10 +7,12 @@ force, else in turns over those that fit. Nothing is changed by it but what is r
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final
 
 from app.api.core import Pod
+from app.api.resource import DeviceID
+from app.devices.ledger import identity
 from app.devices.overlay import Overlay
 from app.scheduling.inquiries import Inquiries
 from app.scheduling.judgement import Decision, Subject, decide, judge, subject_of
@@ -19,6 +21,7 @@ from app.scheduling.planning.hints import Hint, Hints
 from app.scheduling.planning.occupancy import Occupancy
 from app.scheduling.planning.targets import TargetLists, Targets
 from app.scheduling.reservations import Tentative
+from app.scheduling.touching import Touched
 from app.scheduling.verbs.prioritize import raw_scores
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
@@ -40,28 +43,15 @@ class Chooser:
         self._occupancy = occupancy
         self._hints = hints
         self._lists = TargetLists(view.clock)
-        self._states: dict[int, Overlay] = {}
-        """By priority: the cluster with all plans that count for pods of it."""
-
-    def begin(self) -> None:
-        """From now on decide on the present state."""
-        self._states.clear()
 
     def freed(self) -> None:
         """A plan has been given up."""
         self._lists.clear()
-        self._states.clear()
 
     async def choose(self, pod: Pod) -> Tentative | None:
         """What the pod would take, and where; None when it fits nowhere, or nobody can say yet."""
         found, waits = await self._inquiries.decide(pod, lambda view: self._choose(view, pod))
-        if found is None or waits:
-            return None
-        priority = pod.spec.priority
-        for other, state in self._states.items():
-            if other <= priority:
-                self._states[other] = state.holding(found.planned)
-        return found
+        return None if waits else found
 
     async def again(self, pod: Pod, node: str) -> Tentative | None:
         """What the pod would take there now."""
@@ -71,32 +61,33 @@ class Chooser:
     def displaced(self, hint: Hint) -> Iterator[Hint]:
         """Hints that name devices of this one: those of lower priority, and those that a bind has made pointless."""
         taken = _devices(hint.plan)
-        for other in self._hints:
+        for other in self._hints.touching({device[:2] for device in taken}):
             if other.uid != hint.uid and not taken.isdisjoint(_devices(other.plan)):
                 yield other
 
-    def _state(self, view: View, pod: Pod) -> Overlay:
-        if view.state is not None:  # something is kept from this pod
-            return view.overlay().holding(self._hints.before(pod.metadata.uid, pod.spec.priority))
-        priority = pod.spec.priority
-        if priority not in self._states:
-            self._states[priority] = view.overlay().holding(self._hints.before(pod.metadata.uid, priority))
-        return self._states[priority]
-
     def _here(self, view: View, pod: Pod, node: str) -> Tentative | None:
-        state = view.overlay().holding(self._hints.before(pod.metadata.uid, pod.spec.priority))
         subject = subject_of(view, pod)
-        if not isinstance(subject, Subject) or any(state.has(claim) for claim in subject.claims.pending):
+        if not isinstance(subject, Subject) or self._goes_along(view, subject):
             return None
-        return self._plan(view.over(state), subject, Wants(pod), node)
+        return self._plan(view, subject, Wants(pod), node)
+
+    def _goes_along(self, view: View, subject: Subject) -> bool:
+        """True when another pod would have one of the claims allocated."""
+        pending = subject.claims.pending
+        state = self._state(view, subject, map(identity, pending))
+        return any(map(state.has, pending))
+
+    def _state(self, view: View, subject: Subject, touched: Iterable[Touched]) -> Overlay:
+        """The cluster with the plans that come before the pod's, as far as they touch any of these."""
+        pod = subject.pod
+        return view.overlay().holding(self._hints.before(pod.metadata.uid, pod.spec.priority, touched))
 
     def _choose(self, view: View, pod: Pod) -> Tentative | None:
         """Raises Exhausted."""
         subject = subject_of(view, pod)
         if not isinstance(subject, Subject) or subject.wanted is not None:
             return None
-        state = self._state(view, pod)
-        if any(state.has(claim) for claim in subject.claims.pending):  # another pod takes it along
+        if self._goes_along(view, subject):
             return None
         wants = Wants(pod)
         generation, kind = self._wakeups.generation, self._kind(view, subject, wants)
@@ -104,10 +95,9 @@ class Chooser:
         if targets is None:
             fits = judge(view, subject, list(view.cluster.nodes)).fits
             targets = self._lists.put(kind, fits, raw_scores(view, subject, fits), generation)
-        hypothetical = view.over(state)
         names = self._in_order(view, subject, targets)
         for name, _ in zip(names, range(TRIES), strict=False):
-            found = self._plan(hypothetical, subject, wants, name)
+            found = self._plan(view, subject, wants, name)
             if found is not None:
                 targets.used(name)
                 return found
@@ -131,7 +121,8 @@ class Chooser:
         view.decisions.spend(LOOK)
         if node is None or self._occupancy.keeps_away(wants, node):
             return None
-        found = decide(view, subject, name)
+        state = self._state(view, subject, view.cluster.inventory.pools_seen(name))
+        found = decide(view.over(state), subject, name)
         if not isinstance(found, Decision):
             return None
         return Tentative(
@@ -153,6 +144,6 @@ class Chooser:
         )
 
 
-def _devices(plan: Tentative | None) -> frozenset[object]:
+def _devices(plan: Tentative | None) -> frozenset[DeviceID]:
     results = [result for allocation in plan.allocations for result in allocation.devices.results] if plan else []
     return frozenset(result.id for result in results if not result.admin_access and result.share_id is None)

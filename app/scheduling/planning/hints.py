@@ -6,13 +6,14 @@ others, never a promise, and no pod is kept from being bound by it. At most one 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from app.devices.overlay import Planned
 from app.scheduling.limits import Limits
 from app.scheduling.reservations import Reservations, Tentative
+from app.scheduling.touching import Touched, Touching
 
 
 class Hint(msgspec.Struct, kw_only=True):
@@ -43,18 +44,21 @@ class Hints:
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
         self._by_pod: dict[str, Hint] = {}
+        self._touching = Touching()
 
     def put(self, hint: Hint) -> None:
         """From now on, or with another plan."""
         self._by_pod[hint.uid] = hint
         if hint.plan is not None:
             self._reservations.put(hint.plan)
+            self._touching.put(hint.uid, hint.plan.claims, hint.plan.allocations)
 
     def drop(self, uid: str) -> Hint | None:
         """The hint has ended."""
         hint = self._by_pod.pop(uid, None)
         if hint is not None:
             self._reservations.drop(uid)
+            self._touching.drop(uid)
         return hint
 
     def get(self, uid: str) -> Hint | None:
@@ -65,14 +69,21 @@ class Hints:
         for uid in list(self._by_pod):
             self.drop(uid)
 
-    def before(self, uid: str, priority: int) -> Iterator[Planned]:
-        """The plans of all other pods whose priority is not lower, and what kube-scheduler has chosen already."""
-        for other in self._by_pod.values():
+    def before(self, uid: str, priority: int, touched: Iterable[Touched]) -> Iterator[Planned]:
+        """What others would take: the plans that touch any of these, of all other pods whose priority is not lower, and
+        what kube-scheduler has chosen already.
+        """
+        touched = tuple(touched)
+        for other in self.touching(touched):
             if other.plan is not None and other.uid != uid and other.priority >= priority:
                 yield from other.plan.planned
-        for plan in self._reservations.all():
+        for plan in self._reservations.touching(touched):
             if plan.pod_uid != uid and plan.pod_uid not in self._by_pod:
                 yield from plan.planned
+
+    def touching(self, touched: Iterable[Touched]) -> list[Hint]:
+        """The hints whose plans touch any of these."""
+        return [self._by_pod[uid] for uid in self._touching.pods(touched)]
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._by_pod

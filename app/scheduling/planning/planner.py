@@ -236,7 +236,6 @@ class Planner:
         if self._leading():
             await self._adopt()
         self._switch()
-        self._chooser.begin()
         await self._look_after()
         if self._is_on and not self._idle and self._pauses.over(_API):
             await self._nominate()

@@ -60,6 +60,39 @@ def test_filter_for_one_node_costs_the_same_in_clusters_of_500_and_5000_nodes() 
     assert few < 400
 
 
+async def look_calls(world: World, pods: int) -> float:
+    """Functions called for each of so many nominated pods while nothing happens: all are looked at again."""
+    world.add(*with_devices(**{f"n{number}": 1 for number in range(pods)}))
+    service = world.service(limits=ALWAYS)
+    service.start()
+    for number in range(pods):
+        world.add(*waiting(f"p{number}"))
+    await world.settle(3.0)
+    assert len(nominated(world)) == pods
+    called = 0
+
+    def profile(_: FrameType, event: str, __: object) -> None:
+        nonlocal called
+        called += event == "call"
+
+    sys.setprofile(profile)
+    await world.settle(4 * LOOK_SECONDS)
+    sys.setprofile(None)
+    return called / pods
+
+
+def test_to_look_at_a_nominated_pod_again_costs_the_same_beside_few_and_many_others() -> None:
+    counted: list[float] = []
+
+    async def story(world: World, pods: int) -> None:
+        counted.append(await look_calls(world, pods))
+
+    replay(partial(story, pods=16))
+    replay(partial(story, pods=128))
+    few, many = counted
+    assert many <= 1.1 * few, counted
+
+
 async def test_pods_that_fit_nowhere_are_thought_about_a_few_times_only(world: World) -> None:
     world.add(*with_devices(n1=1))
     service = world.service(limits=ALWAYS)
