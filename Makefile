@@ -61,7 +61,7 @@ RELEASE := $(if $(K8S_VERSION),KUBEBUILDER_ASSETS=$(CURDIR)/tests/controlplane/b
 
 .PHONY: e2e
 e2e: $(VENV)/dev.stamp $(if $(KUBEBUILDER_ASSETS),,controlplane charttools) ## The tests on a real API server and kube-scheduler (E2E=PATH: some of them; KUBECONFIG=FILE: on that cluster; K8S_VERSION=v1.35.4)
-	@$(CLUSTER) $(RELEASE) $(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract tests/chart) -m e2e -vv
+	@$(CLUSTER) $(RELEASE) $(BIN)/python -m pytest $(or $(E2E),tests/e2e tests/contract tests/chart tests/flows) -m e2e -vv
 
 .PHONY: bench
 bench: $(VENV)/dev.stamp ## Measure selectors, allocation and filter; writes docs/performance.md (BENCH_ARGS="--only filter")
