@@ -158,6 +158,11 @@ def in_flight_reason(claim: ResourceClaim) -> str:
     return f"resource claim {claim.metadata.key} is in the process of being allocated"
 
 
+def promised_reason(claim: ResourceClaim) -> str:
+    """Why the pod cannot join the claim, as long as somebody else waits for its devices."""
+    return f"resource claim {claim.metadata.key} is about to be deallocated: its pods make room for another pod"
+
+
 def unreadable_reason(claim: ResourceClaim) -> str:
     """Why the claim cannot be decided on until somebody corrects it."""
     return f"resource claim {claim.metadata.key} cannot be read"

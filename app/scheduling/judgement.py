@@ -21,7 +21,7 @@ from app.api.core import Node, Pod
 from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.nodeselector import NodeSelectorError, parse
 from app.scheduling import extended, readiness
-from app.scheduling.claims import PodClaims, Refusal, examine, find, unreadable_reason
+from app.scheduling.claims import PodClaims, Refusal, examine, find, promised_reason, unreadable_reason
 from app.scheduling.outcomes import FilterResult
 from app.scheduling.view import View
 
@@ -118,6 +118,9 @@ def subject_of(
     unreadable = next(filter(view.is_unreadable, found), None)
     if unreadable is not None:
         return Refusal(unreadable_reason(unreadable))
+    promised = next((claim for claim in found if view.is_promised(claim, pod)), None)
+    if promised is not None:
+        return Refusal(promised_reason(promised), awaiting=promised.metadata.uid)
     claims = examine(found, pod, in_flight=view.in_flight, classes=view.cluster.classes, features=view.features)
     if not isinstance(claims, PodClaims):
         return claims

@@ -59,6 +59,7 @@ class Records:
             lanes=lanes,
             placement=placement,
             kept=self.nominations.kept_from,
+            promised=self.nominations.promises,
         )
 
     def intake(self, wakeups: Wakeups, placement: Placement | None) -> Intake:

@@ -22,6 +22,7 @@ from app.devices.overlay import Overlay, Planned
 from app.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from app.placement.placement import Placement
 from app.scheduling import extended
+from app.scheduling.claims import consumer
 from app.scheduling.limits import Limits
 from app.scheduling.ports import Clock
 
@@ -75,6 +76,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """True when no bind relies on the claim's allocation any more, not even one of another replica."""
     kept: Callable[[Pod], Sequence[Planned]] = lambda pod: ()
     """What is kept from a pod, for others that have made room for themselves. See `Nominations`."""
+    promised: Callable[[str, Pod], bool] = lambda uid, pod: False
+    """True when the devices of this claim (UID) are kept from the pod: it goes when its last pod does."""
     state: Overlay | None = None
     """The hypothetical state that questions are about; None: the state as it is."""
 
@@ -114,6 +117,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         uid = claim.metadata.uid
         return uid in self.clearing or (claim.allocation is None and self.ledger.held(uid) is not None)
 
+    def is_promised(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """True when by joining the claim the pod would keep devices from somebody who has made room for itself."""
+        if claim.allocation is None or not self.promised(claim.metadata.uid, pod):
+            return False
+        return not claim.reserved_for(consumer(claim, pod, self.features).uid)
+
     def is_doubtful(self, claim: ResourceClaim) -> bool:
         """True when it cannot be told now if the allocation gives something away twice. One that a pod runs with has
         been verified before.
@@ -125,9 +134,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_being_bound(self, claim: ResourceClaim) -> bool:
         """True while a bind of ours is about to rely on the claim, or to take it back."""
-        for consumer in claim.status.reserved_for:
-            pod = self.pods.get(consumer.uid)
-            if consumer.uid in self.binding and not (pod is not None and pod.spec.node_name):
+        for entry in claim.status.reserved_for:
+            pod = self.pods.get(entry.uid)
+            if entry.uid in self.binding and not (pod is not None and pod.spec.node_name):
                 return True
         return False
 

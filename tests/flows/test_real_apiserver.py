@@ -130,7 +130,8 @@ async def test_all_samples_live_and_die_on_a_real_api_server(real: RealCluster) 
     await until(lambda: list(real.states().values()).count("Running") >= 3, real.states)
     assert len([pod for pod in ("training-a", "training-b") if real.states().get(pod) == "Running"]) == 1
 
-    await real.driver.taint("node-4", "gpu-0", "broken", "NoExecute")
+    (taker,) = (pod for pod in real.controllers.pods.objects.values() if pod.metadata.name == "takes-all")
+    await real.driver.taint(taker.spec.node_name, "gpu-0", "broken", "NoExecute")
     await until(lambda: "takes-all" not in real.states(), real.states)
 
     await real.client.delete("/api/v1/namespaces/dra-tutorial/pods/pod0", b"{}")

@@ -103,6 +103,9 @@ def _claims(situation: Situation) -> Summary | None:
             return Summary("claim unreadable", f"claim {key} cannot be read: correct or delete it", key)
         if view.in_flight(claim):
             return Summary("claim in flight", f"claim {key} is being allocated", key)
+        if view.is_promised(claim, pod):
+            text = f"claim {key} is about to be deallocated: its pods make room for another pod"
+            return Summary("claim in flight", text, key)
         if claim.allocation is not None:
             if isinstance(situation.subject, Refusal) and situation.subject.reason == full_reason(claim):
                 return Summary("claim full", f"claim {key} has {MAX_CONSUMERS} consumers, and no claim has more", key)

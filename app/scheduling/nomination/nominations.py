@@ -97,6 +97,14 @@ class Nominations:
             for plan in nomination.plans
         ]
 
+    def promises(self, claim_uid: str, pod: Pod) -> bool:
+        """True when the claim is to be deallocated for another pod whose priority is not lower."""
+        uid, priority = pod.metadata.uid, pod.spec.priority
+        return any(
+            other != uid and nomination.pod.spec.priority >= priority and claim_uid in nomination.claims
+            for other, nomination in self._by_pod.items()
+        )
+
     def __contains__(self, pod_uid: str) -> bool:
         return pod_uid in self._by_pod
 

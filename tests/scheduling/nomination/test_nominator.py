@@ -281,6 +281,26 @@ async def test_a_nomination_that_was_not_stored_ends_nobody(world: World, small:
     assert await until_bound(world, service, "p") == "n1"
 
 
+async def test_only_pods_of_higher_priority_join_the_claim_of_a_victim(world: World, small: Objects) -> None:
+    world.add(*small)
+    service = world.service(limits=ON)
+    world.add(make_claim("shared", count=2), make_pod("a", "shared", priority=1))
+    assert await service.bind(world.api.pod("a"), "n1") == ""
+    await running(world, service, "n2", "b", 5, count=2)
+    service.start()
+    world.api.stopping["a"] = 20.0
+    world.add(*wanting("p", 5), make_pod("equal", "shared", priority=5), make_pod("boss", "shared", priority=6))
+    assert not await tried(world, service, "p")
+    await world.settle(3.0)
+    text = "resource claim default/shared is about to be deallocated: its pods make room for another pod"
+    answer = await service.filter(world.api.pod("equal"))
+    assert set(answer.FailedAndUnresolvableNodes.values()) == {text}
+    assert (await service.filter(world.api.pod("boss"))).NodeNames == ["n1"]
+    assert await until_bound(world, service, "p") == "n1"
+    assert not await tried(world, service, "equal")
+    assert world.api.evicted == ["a"]
+
+
 async def test_an_eviction_whose_answer_is_lost_is_made_once_more(world: World, small: Objects) -> None:
     service = await full(world, small, FOUR)
     service.client.fail("evict_pod", OutcomeUnknownError(0, "Timeout"), "before")
