@@ -204,7 +204,7 @@ class Settings(BaseSettings):
         "what would be done (docs/preemption.md)",
     )
     nominate: NominateMode = Field(
-        "never",
+        "auto",
         description="nominate pods ahead of kube-scheduler's queue for the node they fit on, so that it looks at no "
         "other one: never, always, or auto: on large clusters (docs/nomination.md)",
     )

@@ -44,8 +44,8 @@ WRITING = {"patch resourceclaims/status", "create pods/binding", "create events"
         ({"preemption": "advise"}, {"watch poddisruptionbudgets"}, PREEMPTING),
         ({"preemption": "off"}, READING, PREEMPTING | {"watch poddisruptionbudgets"}),
         ({"feature_gates": "DRAExtendedResource=true"}, {"patch pods/status", "delete resourceclaims"}, set()),
-        ({"feature_gates": "DRAExtendedResource=false"}, WRITING, {"delete resourceclaims", "patch pods/status"}),
-        ({"feature_gates": "DRAExtendedResource=false", "nominate": "auto"}, {"patch pods/status"}, set()),
+        ({"feature_gates": "DRAExtendedResource=false"}, WRITING | {"patch pods/status"}, {"delete resourceclaims"}),
+        ({"feature_gates": "DRAExtendedResource=false", "nominate": "never"}, WRITING, {"patch pods/status"}),
     ],
 )
 def test_only_what_the_settings_switch_on_is_needed(
