@@ -35,7 +35,7 @@
 {{- fail (printf "mode: %s needs kube-scheduler 1.34 or newer, and this cluster is %s. Set mode=advisor, or upgrade the cluster." .Values.mode .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if and (eq .Values.mode "stock") (not .Values.nodes) -}}
-{{- fail "nodes: in mode stock the cluster's scheduler places nothing while the extender is away, the extender included. Name the nodes that run it, for example nodes={control-plane-1,control-plane-2}; its pods go there without a scheduler." -}}
+{{- fail "nodes: in mode stock the cluster's scheduler places nothing while the extender is away, the extender included. Name the nodes that run it, for example --set 'nodes={control-plane-1,control-plane-2}'; its pods go there without a scheduler." -}}
 {{- end -}}
 {{- if and (ne .Values.mode "secondary") .Values.networkPolicy.enabled (not .Values.networkPolicy.schedulerCIDRs) -}}
 {{- fail (printf "networkPolicy.schedulerCIDRs: in mode %s the cluster's kube-scheduler calls the extender from its node's address, which the NetworkPolicy would refuse. Set the addresses of the control-plane nodes, for example networkPolicy.schedulerCIDRs={10.0.0.1/32}, or networkPolicy.enabled=false." .Values.mode) -}}
