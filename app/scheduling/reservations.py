@@ -14,8 +14,8 @@ import msgspec
 
 from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.overlay import Planned
+from app.scheduling.planindex import PlanIndex, Touched
 from app.scheduling.ports import Clock
-from app.scheduling.touching import Touched, Touching
 
 
 class Tentative(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Reservations:
         self._plans: dict[str, Tentative] = {}
         """The oldest first."""
         self._until: dict[str, float] = {}
-        self._touching = Touching()
+        self._index = PlanIndex()
 
     def put(self, plan: Tentative) -> None:
         uid = plan.pod_uid
@@ -52,13 +52,13 @@ class Reservations:
             self.drop(next(iter(self._plans)))
         self._plans[uid] = plan
         self._until[uid] = self._clock.monotonic() + self._seconds
-        self._touching.put(uid, plan.claims, plan.allocations)
+        self._index.put(uid, plan.claims, plan.allocations)
 
     def drop(self, pod_uid: str) -> None:
         """The pod is being bound, filtered anew, not expected there any more, or gone."""
         if self._plans.pop(pod_uid, None) is not None:
             del self._until[pod_uid]
-            self._touching.drop(pod_uid)
+            self._index.drop(pod_uid)
 
     def get(self, pod_uid: str) -> Tentative | None:
         self._expire()
@@ -72,7 +72,7 @@ class Reservations:
     def touching(self, touched: Iterable[Touched]) -> Sequence[Tentative]:
         """Those of them that touch any of these."""
         self._expire()
-        return [self._plans[uid] for uid in self._touching.pods(touched)]
+        return [self._plans[uid] for uid in self._index.pods(touched)]
 
     def others(self, pod_uid: str) -> dict[str, Sequence[Tentative]]:
         """The plans of all other pods by node."""

@@ -17,11 +17,11 @@ from app.devices.overlay import Overlay
 from app.scheduling.inquiries import Inquiries
 from app.scheduling.judgement import Decision, Subject, decide, judge, subject_of
 from app.scheduling.noderules import Wants
+from app.scheduling.planindex import Touched
 from app.scheduling.planning.hints import Hint, Hints
 from app.scheduling.planning.occupancy import Occupancy
 from app.scheduling.planning.targets import TargetLists, Targets
 from app.scheduling.reservations import Tentative
-from app.scheduling.touching import Touched
 from app.scheduling.verbs.prioritize import raw_scores
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups

@@ -12,8 +12,8 @@ import msgspec
 
 from app.devices.overlay import Planned
 from app.scheduling.limits import Limits
+from app.scheduling.planindex import PlanIndex, Touched
 from app.scheduling.reservations import Reservations, Tentative
-from app.scheduling.touching import Touched, Touching
 
 
 class Hint(msgspec.Struct, kw_only=True):
@@ -44,21 +44,21 @@ class Hints:
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
         self._by_pod: dict[str, Hint] = {}
-        self._touching = Touching()
+        self._index = PlanIndex()
 
     def put(self, hint: Hint) -> None:
         """From now on, or with another plan."""
         self._by_pod[hint.uid] = hint
         if hint.plan is not None:
             self._reservations.put(hint.plan)
-            self._touching.put(hint.uid, hint.plan.claims, hint.plan.allocations)
+            self._index.put(hint.uid, hint.plan.claims, hint.plan.allocations)
 
     def drop(self, uid: str) -> Hint | None:
         """The hint has ended."""
         hint = self._by_pod.pop(uid, None)
         if hint is not None:
             self._reservations.drop(uid)
-            self._touching.drop(uid)
+            self._index.drop(uid)
         return hint
 
     def get(self, uid: str) -> Hint | None:
@@ -83,7 +83,7 @@ class Hints:
 
     def touching(self, touched: Iterable[Touched]) -> list[Hint]:
         """The hints whose plans touch any of these."""
-        return [self._by_pod[uid] for uid in self._touching.pods(touched)]
+        return [self._by_pod[uid] for uid in self._index.pods(touched)]
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._by_pod

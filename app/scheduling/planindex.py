@@ -1,4 +1,4 @@
-"""Which pods' plans touch a pool or a claim.
+"""Plans of pods by the pools and claims that they touch.
 
 Promises: an answer costs as much as the plans that touch what is asked about, however many others there are. Pods come
 in the order in which they were put first.
@@ -17,7 +17,7 @@ Touched = PoolID | str
 """A pool, or the identity of a claim."""
 
 
-class Touching:
+class PlanIndex:
     """By UID of the pod."""
 
     def __init__(self) -> None:
