@@ -91,7 +91,7 @@ class Arena:
         self.plane = ControlPlane(directory, feature_gates={}, runtime_config=(), controllers=False)
         self.nodes = nodes
         self.profile: Path | None = None
-        """Where the service writes what cProfile finds, when it ends."""
+        """Where the service writes what cProfile finds, when it ends: `bench.profiled`."""
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Arena:
@@ -213,7 +213,7 @@ class Arena:
         command = [sys.executable, "-m", "app.cli", "serve", "--listen", address, "--kubeconfig", str(kubeconfig)]
         command += ["--offered-percent", str(offered or shipped_environment()["DRA_EXTENDER_OFFERED_PERCENT"])]
         if self.profile is not None:
-            command[1:1] = ["-m", "cProfile", "-o", str(self.profile)]
+            command[2:3] = ["bench.profiled", str(self.profile)]
         with (self.plane.directory / "logs" / "extender.log").open("ab") as log:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,

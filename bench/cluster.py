@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -32,6 +33,8 @@ from bench.arena import CLAIMS, CLASS, DEVICES, DRIVER, PCIE_ROOT, PODS, Arena, 
 from bench.bindings import claim, pod, watched
 from bench.document import write_section
 from bench.machine import described
+from bench.shares import markdown as markdown_of_shares
+from bench.shares import shares
 from bench.steady import Pace, SteadyRow
 
 RESULTS = Path(__file__).with_name("cluster.json")
@@ -51,6 +54,15 @@ scheduler runs with its defaults, so it looks at a part of the nodes per pod (`p
 shipped Deployment: of the nodes that fit, it offers as many as the in-tree scheduler looks for. Writes: requests that
 change something other than events and leases, per pod. CPU: milliseconds per pod, summed over all cores. In brackets:
 the slowest and the fastest round.
+"""
+PROFILED = """\
+### Where the service's time goes
+
+Measured by `make bench-cluster BENCH_ARGS="--profile"`: one round under cProfile, from the first binding to the end,
+milliseconds of processor time per pod. The profiler makes every call slower, so only the shares count.
+
+{machine}.
+
 """
 
 
@@ -133,6 +145,8 @@ async def play(arena: Arena, shape: Shape, side: str, number: int) -> Round:
     before = await arena.writes()
     async with watched(arena, len(names)) as bindings, arena.contestant(side == OURS, shape.percent) as processes:
         await bindings.first(LONGEST)
+        if arena.profile is not None:
+            os.kill(processes["extender"], signal.SIGUSR2)
         started = cpu_seconds(processes)
         await bindings.last(LONGEST)
         used = {name: seconds - started[name] for name, seconds in cpu_seconds(processes).items()}
@@ -219,13 +233,17 @@ def _side(rounds: list[Round]) -> Side:
     )
 
 
-async def profile(shape: Shape, file: Path) -> None:
-    """One round of ours, with the service under cProfile."""
-    with tempfile.TemporaryDirectory(prefix="bench-cluster-") as directory:
-        async with Arena(Path(directory), shape.nodes) as arena:
-            arena.profile = file
-            await play(arena, shape, OURS, 0)
-    Stats(str(file)).sort_stats("tottime").print_stats(40)
+async def profile(chosen: list[Shape]) -> dict[str, dict[str, float]]:
+    """By row: where the service's processor time goes in one round, in seconds."""
+    found: dict[str, dict[str, float]] = {}
+    for nodes in sorted({shape.nodes for shape in chosen}):
+        with tempfile.TemporaryDirectory(prefix="bench-cluster-") as directory:
+            async with Arena(Path(directory), nodes) as arena:
+                for shape in (shape for shape in chosen if shape.nodes == nodes):
+                    arena.profile = Path(directory) / "profile"
+                    await play(arena, shape, OURS, 0)
+                    found[f"{nodes:,} nodes, {shape.title}"] = shares(Stats(str(arena.profile)))
+    return found
 
 
 # --- telling ----------------------------------------------------------------------------------------------------------
@@ -307,7 +325,7 @@ def _arguments() -> argparse.Namespace:
     only = "rows whose name, like '500 matched pair' or '5000 steady 20', contains this"
     parser.add_argument("--only", default="", help=only)
     parser.add_argument("--pods", type=int, default=POD_COUNT, help=f"per round ({POD_COUNT})")
-    parser.add_argument("--profile", type=Path, metavar="FILE", help="profile the service on the first row and end")
+    parser.add_argument("--profile", action="store_true", help="where the service's time goes in these rows")
     parser.add_argument("--dry-run", action="store_true", help="print the table and leave the documents alone")
     return parser.parse_args()
 
@@ -323,7 +341,10 @@ def main() -> int:
         if options.only in f"{shape.nodes} {shape.title}"
     ]
     if options.profile:
-        asyncio.run(profile(chosen[0], options.profile))
+        text = PROFILED.format(machine=machine) + markdown_of_shares(asyncio.run(profile(chosen)), options.pods)
+        console.print(text)
+        if not options.dry_run:
+            write_section("bench-profile", text)
         return 0
     paces = [pace for pace in steady.PACES if options.only in f"{pace.nodes} steady {pace.rate}"]
     paces = [msgspec.structs.replace(pace, pods=options.pods) for pace in paces]
