@@ -26,7 +26,7 @@ from app.api.resource import ResourceClaim, ResourceSlice
 from app.embedded import hardware, invariants, manifests
 from app.embedded.apiserver import EmbeddedAPIServer, Faults, Store
 from app.embedded.apiserver.language import Language
-from app.embedded.controllers import Controllers
+from app.embedded.controllers.manager import Controllers
 from app.embedded.driver import Driver
 from app.embedded.hardware import Pool
 from app.embedded.informer import Informer

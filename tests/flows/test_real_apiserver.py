@@ -14,7 +14,7 @@ import pytest
 
 from app.embedded import hardware, manifests
 from app.embedded.cluster import SCHEDULER_NAMES
-from app.embedded.controllers import Controllers
+from app.embedded.controllers.manager import Controllers
 from app.embedded.driver import Driver
 from app.embedded.kubelet import EXIT_CODE
 from app.embedded.manifests import Manifest

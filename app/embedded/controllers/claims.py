@@ -17,8 +17,8 @@ from app.api.decoding import encode
 from app.api.errors import ApiError, NotFoundError
 from app.api.meta import ObjectMeta
 from app.api.resource import FINALIZER, ResourceClaim, ResourceClaimConsumerReference
-from app.embedded import claimrules
-from app.embedded.claimrules import ClaimAction, DeleteClaim, RemoveFinalizer, StatusWrite
+from app.embedded.controllers import claimrules
+from app.embedded.controllers.claimrules import ClaimAction, DeleteClaim, RemoveFinalizer, StatusWrite
 from app.embedded.informer import Informer
 from app.embedded.objects import ClaimTemplate, FullPod
 from app.embedded.podclaims import has_claims, known_names

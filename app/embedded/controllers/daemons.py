@@ -16,10 +16,10 @@ import msgspec
 
 from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from app.api.decoding import decode
+from app.embedded.controllers.podowners import PodController, pod_of
+from app.embedded.controllers.rollouts import amount, mark_of
 from app.embedded.informer import Informer
 from app.embedded.objects import DaemonSet, FullNode, FullPod, FullPodSpec, PodTemplate
-from app.embedded.podowners import PodController, pod_of
-from app.embedded.rollouts import amount, mark_of
 from app.embedded.scheduler.fit import selected as is_selected
 from app.embedded.scheduler.fit import untolerated
 from app.kube.client import KubeClient

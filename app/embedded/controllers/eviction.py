@@ -19,7 +19,7 @@ from app.api.decoding import encode
 from app.api.errors import ConflictError, NotFoundError
 from app.api.resource import DeviceID, DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice
 from app.api.times import format_time
-from app.embedded import evictionrules
+from app.embedded.controllers import evictionrules
 from app.embedded.informer import Informer
 from app.embedded.objects import FullPod
 from app.embedded.workqueue import WorkQueue

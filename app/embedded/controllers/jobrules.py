@@ -17,7 +17,7 @@ import msgspec
 
 from app.api.meta import Condition
 from app.api.times import format_time, parse_time
-from app.embedded import jobindexes
+from app.embedded.controllers import jobindexes
 from app.embedded.objects import FullPod, Job, JobStatus, UncountedPods
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"

@@ -14,11 +14,11 @@ import msgspec
 
 from app.api.decoding import encode
 from app.api.errors import ConflictError, NotFoundError
-from app.embedded import jobindexes, jobrules
+from app.embedded.controllers import jobindexes, jobrules
+from app.embedded.controllers.jobrules import TRACKING, Plan
+from app.embedded.controllers.podowners import PodController, pod_of
 from app.embedded.informer import Informer
-from app.embedded.jobrules import TRACKING, Plan
 from app.embedded.objects import FullPod, Job
-from app.embedded.podowners import PodController, pod_of
 from app.embedded.workqueue import WorkQueue
 from app.kube.client import KubeClient
 from app.kube.events import EventRecorder

@@ -9,16 +9,18 @@ from typing import Any
 from app.api.core import Pod
 from app.api.meta import ObjectMeta
 from app.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
-from app.embedded.autoscaling import AutoscalerController
-from app.embedded.claimcontroller import ClaimController
-from app.embedded.daemons import DaemonController
+from app.embedded.controllers.autoscaling import AutoscalerController
+from app.embedded.controllers.claims import ClaimController
+from app.embedded.controllers.daemons import DaemonController
+from app.embedded.controllers.eviction import EvictionController
+from app.embedded.controllers.jobs import JobController, JobOrphans
+from app.embedded.controllers.nodegarbage import NodeGarbage
+from app.embedded.controllers.replicas import ReplicaController
+from app.embedded.controllers.rollouts import RolloutController
 from app.embedded.driver import Driver, Fabric
 from app.embedded.driverpods import DriverPods
-from app.embedded.eviction import EvictionController
 from app.embedded.informer import Informer
-from app.embedded.jobs import JobController, JobOrphans
 from app.embedded.kubelet import Kubelet
-from app.embedded.nodegarbage import NodeGarbage
 from app.embedded.objects import (
     AUTOSCALERS,
     DAEMON_SETS,
@@ -38,8 +40,6 @@ from app.embedded.objects import (
     claim_templates,
 )
 from app.embedded.podclaims import known_names
-from app.embedded.replicas import ReplicaController
-from app.embedded.rollouts import RolloutController
 from app.kube.client import KubeClient
 from app.kube.discovery import Served
 from app.kube.events import EventRecorder

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from app.embedded.controllers.podowners import PodController, pod_of
 from app.embedded.objects import FullPod, ReplicaSet
-from app.embedded.podowners import PodController, pod_of
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -10,10 +10,10 @@ import pytest
 
 from app.api.decoding import convert
 from app.api.meta import Condition
-from app.embedded.autoscaling import decide, shown
 from app.embedded.cluster import EmbeddedCluster
+from app.embedded.controllers.autoscaling import decide, shown
 from app.embedded.objects import Autoscaler
-from tests.embedded.test_replicas import deployment
+from tests.embedded.controllers.test_replicas import deployment
 from tests.support.embedded.kubectl import Kubectl, needs_kubectl, rows
 
 Json = dict[str, Any]

@@ -8,8 +8,8 @@ import pytest
 
 from app.api.decoding import convert
 from app.api.resource import FINALIZER, ResourceClaim, ResourceClaimConsumerReference
-from app.embedded import claimrules
-from app.embedded.claimrules import DeleteClaim, RemoveFinalizer, StatusWrite, Wanted
+from app.embedded.controllers import claimrules
+from app.embedded.controllers.claimrules import DeleteClaim, RemoveFinalizer, StatusWrite, Wanted
 from app.embedded.objects import FullPod
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u1", "controller": True}

@@ -9,11 +9,12 @@ import msgspec
 import pytest
 
 from app.api.decoding import convert
-from app.embedded import daemons, driverpods
+from app.embedded import driverpods
 from app.embedded.cluster import EmbeddedCluster
-from app.embedded.daemons import HASH_LABEL
+from app.embedded.controllers import daemons
+from app.embedded.controllers.daemons import HASH_LABEL
+from app.embedded.controllers.rollouts import mark_of
 from app.embedded.objects import DaemonSet, FullNode, FullPod
-from app.embedded.rollouts import mark_of
 from app.embedded.scheduler import SchedulerConfig
 
 Json = dict[str, Any]

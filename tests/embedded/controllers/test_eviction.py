@@ -9,8 +9,8 @@ import pytest
 
 from app.api.decoding import convert
 from app.api.resource import DeviceRequestAllocationResult, DeviceTaint, DeviceTaintRule, ResourceSlice
-from app.embedded import evictionrules
 from app.embedded.cluster import EmbeddedCluster
+from app.embedded.controllers import evictionrules
 
 Make = Callable[..., dict[str, Any]]
 Write = Callable[..., Awaitable[None]]

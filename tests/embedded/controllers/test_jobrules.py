@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from app.api.decoding import convert
 from app.api.times import format_time
-from app.embedded import jobindexes, jobrules
-from app.embedded.jobrules import TRACKING, Plan
+from app.embedded.controllers import jobindexes, jobrules
+from app.embedded.controllers.jobrules import TRACKING, Plan
 from app.embedded.objects import FullPod, Job
 
 Json = dict[str, Any]

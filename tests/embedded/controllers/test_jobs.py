@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from app.embedded.cluster import EmbeddedCluster
-from app.embedded.jobrules import TRACKING
+from app.embedded.controllers.jobrules import TRACKING
 from app.embedded.kubelet import EXIT_CODE, RUN_SECONDS
 from app.embedded.scheduler import SchedulerConfig
 from tests.support.embedded.kubectl import Kubectl, needs_kubectl, rows

@@ -9,8 +9,8 @@ import pytest
 
 from app.api.decoding import convert
 from app.api.errors import ConflictError
-from app.embedded import replicas
 from app.embedded.cluster import EmbeddedCluster
+from app.embedded.controllers import replicas
 from app.embedded.objects import FullPod, ReplicaSet
 
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.api.decoding import convert
-from app.embedded import rollouts
 from app.embedded.cluster import EmbeddedCluster
+from app.embedded.controllers import rollouts
+from app.embedded.controllers.rollouts import HASH_LABEL, REVISION, Steps
 from app.embedded.objects import Deployment, ReplicaSet
-from app.embedded.rollouts import HASH_LABEL, REVISION, Steps
-from tests.embedded.test_replicas import deployment
+from tests.embedded.controllers.test_replicas import deployment
 
 Json = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""What kube-controller-manager does on a real cluster, as far as pods, claims and their owners need it."""
