@@ -69,5 +69,5 @@ def test_the_notes_of_a_release_are_found_as_the_workflow_finds_them() -> None:
     (program,) = re.findall(r"awk -v heading=.+? ('.+') CHANGELOG\.md", workflow)
     command = f'awk -v heading="## {VERSION}" {program} CHANGELOG.md'
     notes = subprocess.run(["bash", "-c", command], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert notes.lstrip().startswith("### ")
+    assert notes == CHANGELOG.partition(f"## {VERSION} - ")[2].partition("\n## ")[0].partition("\n")[2]
     assert "\n## " not in notes
