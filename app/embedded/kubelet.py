@@ -5,6 +5,7 @@ container), as the real kubelet does before it calls NodePrepareResources. Pods 
 as after their grace period. No container runs, so nothing ends by itself: `finish` ends a pod, the annotation
 `embedded/run-seconds` does after that time, and pods of Jobs end after `job_seconds` if they do not say otherwise. They
 succeed unless `embedded/exit-code` is another than 0; with restartPolicy OnFailure, they are started again then.
+A pod with the annotation `embedded/stays` does not end when it is deleted, as on a node whose kubelet does not answer.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from app.kube.events import EventRecorder, Occurrence
 
 RUN_SECONDS = "embedded/run-seconds"
 EXIT_CODE = "embedded/exit-code"
+STAYS = "embedded/stays"
 _KILLED = 137
 """The exit code of containers that were told to stop."""
 
@@ -220,7 +222,8 @@ class Kubelet:
         if pod is None or not pod.spec.node_name:
             return
         if pod.metadata.deletion_timestamp is not None:
-            await self._remove(pod)
+            if STAYS not in pod.metadata.annotations:
+                await self._remove(pod)
         elif pod.status.phase in ("", "Pending"):
             await self._start(pod)
         elif pod.status.phase == "Running":

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.embedded.kubelet import STAYS
 from app.scheduling.nomination.nominations import MARK
 from tests.e2e.case import Case
 from tests.e2e.extender import ROOT
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.e2e
 
 VARIABLE = "DRA_EXTENDER_PREEMPTION"
 HOLD = "example.com/keeps-the-pod"
-"""A finalizer: the pod is going, and does not go."""
+"""A finalizer: pods without a grace period are gone at once otherwise."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,12 +64,12 @@ def filled(case: Case, **devices: int) -> list[str]:
 
 
 def keep(case: Case, name: str) -> None:
-    """The pod will go only when it is `let_go`."""
-    case.ground.patch(case.pod_path(name), {"metadata": {"finalizers": [HOLD]}})
+    """The pod, with what it uses, will go only when it is `let_go`."""
+    case.ground.patch(case.pod_path(name), {"metadata": {"annotations": {STAYS: ""}, "finalizers": [HOLD]}})
 
 
 def let_go(case: Case, name: str) -> None:
-    case.ground.patch(case.pod_path(name), {"metadata": {"finalizers": []}})
+    case.ground.patch(case.pod_path(name), {"metadata": {"annotations": {STAYS: None}, "finalizers": []}})
 
 
 def going(case: Case, *names: str) -> list[str]:

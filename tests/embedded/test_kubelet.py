@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.api.decoding import convert
 from app.api.errors import NotFoundError
 from app.api.resource import ResourceClaim
 from app.embedded.cluster import EmbeddedCluster
-from app.embedded.kubelet import EXIT_CODE, RUN_SECONDS, exit_code, obstacle, runs_for
+from app.embedded.kubelet import EXIT_CODE, RUN_SECONDS, STAYS, exit_code, obstacle, runs_for
 from app.embedded.objects import FullPod
 
 Make = Callable[..., dict[str, Any]]
@@ -92,6 +93,22 @@ async def test_a_deleted_pod_leaves_after_its_grace_period_only_if_it_was_bound(
     assert cluster.pod("default", "unbound") is None
     assert cluster.pod("default", "bound") is not None
     await cluster.wait_until(lambda: cluster.pod("default", "bound") is None)
+
+
+async def test_a_deleted_pod_that_is_told_to_stay_keeps_running_until_it_may_go(
+    cluster: EmbeddedCluster, pod: Make
+) -> None:
+    await cluster.apply([pod("held", nodeName="node-1", annotations={STAYS: ""}), pod("other", nodeName="node-1")])
+    await cluster.wait_until(lambda: cluster.running("default", "held") and cluster.running("default", "other"))
+    for name in ("held", "other"):
+        await cluster.delete("pods", name, "default")
+    await cluster.wait_until(lambda: cluster.pod("default", "other") is None)
+    held = cluster.pod("default", "held")
+    assert held is not None and held.metadata.deletion_timestamp and held.status.phase == "Running"
+    path = "/api/v1/namespaces/default/pods/held"
+    await cluster.client.patch(path, msgspec.json.encode({"metadata": {"annotations": {STAYS: None}}}))
+    await cluster.wait_until(lambda: cluster.pod("default", "held") is None)
+    assert cluster.pod("default", "held") is None
 
 
 async def test_a_pod_can_be_told_how_long_to_run(cluster: EmbeddedCluster, pod: Make) -> None:
