@@ -96,7 +96,10 @@ async def test_a_deleted_node_takes_its_pods_along(cluster: EmbeddedCluster) -> 
         "cp p:/etc/hosts hosts",
         "cp kubeconfig p:/tmp/there",
         "port-forward pod/p 8080:80",
-        'run one --image=busybox --restart=Never -it --rm --overrides={"spec":{"nodeName":"node-1"}} -- sh',
+        pytest.param(
+            'run one --image=busybox --restart=Never -it --rm --overrides={"spec":{"nodeName":"node-1"}} -- sh',
+            marks=pytest.mark.slow,  # kubectl waits a minute for the container before it asks for its logs
+        ),
     ],
 )
 async def test_kubectl_says_that_no_containers_run(cluster: EmbeddedCluster, tmp_path: Path, command: str) -> None:

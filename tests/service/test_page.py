@@ -158,6 +158,7 @@ async def test_of_too_many_readers_the_last_ones_are_told_to_come_again(
         assert (status, headers["Retry-After"]) == (503, "10")
 
 
+@pytest.mark.slow
 async def test_a_stream_ends_after_a_while_so_that_its_reader_is_judged_again(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,6 +187,7 @@ async def rest(connection: socket.socket) -> bytes:
     return bytes(received)
 
 
+@pytest.mark.slow
 async def test_who_takes_nothing_is_cut_off(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "PATIENCE", 0.2)
     address = service.insight_url.removeprefix("http://").split(":")
