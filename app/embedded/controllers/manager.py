@@ -47,10 +47,10 @@ from app.kube.mirror import Named
 from app.kube.resources import device_taint_rules, resource_claims, resource_slices
 
 
-class Controllers:
-    """Everything but API server and scheduler. `run` never returns."""
+class Known:
+    """What the controllers know of the cluster: a copy of each kind that one of them reads."""
 
-    def __init__(self, client: KubeClient, served: Served, driver: Driver, *, fabric_delay: float = 1.0) -> None:
+    def __init__(self, client: KubeClient, served: Served) -> None:
         self.pods: Informer[FullPod] = Informer(
             client, PODS, indexes={"claim": claims_of, "template": templates_of, "owner": owner_of, "node": node_of}
         )
@@ -63,56 +63,47 @@ class Controllers:
         self.rules: Informer[DeviceTaintRule] | None = (
             Informer(client, device_taint_rules(served.taint_rules)) if served.taint_rules else None
         )
-        templates: Informer[ClaimTemplate] = Informer(client, claim_templates(served.version))
-        deployments: Informer[Deployment] = Informer(client, DEPLOYMENTS)
-        sets: Informer[ReplicaSet] = Informer(client, REPLICA_SETS, indexes={"owner": owner_of})
-        daemon_sets: Informer[DaemonSet] = Informer(client, DAEMON_SETS)
-        self._informers: list[Informer[FullPod] | Informer[ResourceClaim] | Informer[ResourceSlice]] = [
-            self.pods,
-            self.claims,
-            self.slices,
-        ]
-        nodes: Informer[FullNode] = Informer(client, NODES)
-        autoscalers: Informer[Autoscaler] = Informer(client, AUTOSCALERS)
-        jobs: Informer[Job] = Informer(client, JOBS)
-        self._more = [
-            templates,
-            nodes,
-            deployments,
-            sets,
-            daemon_sets,
-            jobs,
-            autoscalers,
-            *((self.rules,) if self.rules is not None else ()),
-        ]
-        claim_events = EventRecorder(client, "embedded", controller="resource_claim")
-        kubelet_events = EventRecorder(client, "embedded", controller="kubelet")
-        taint_events = EventRecorder(client, "embedded", controller="device-taint-eviction")
-        set_events = EventRecorder(client, "embedded", controller="replicaset-controller")
-        daemon_events = EventRecorder(client, "embedded", controller="daemonset-controller")
-        job_events = EventRecorder(client, "embedded", controller="job-controller")
-        size_events = EventRecorder(client, "embedded", controller="horizontal-pod-autoscaler")
-        self.recorders = (
-            claim_events,
-            kubelet_events,
-            taint_events,
-            set_events,
-            daemon_events,
-            job_events,
-            size_events,
-        )
-        self.claim_controller = ClaimController(client, self.pods, self.claims, templates, claim_events)
-        self.rollouts = RolloutController(client, deployments, sets)
-        self.replicas = ReplicaController(client, sets, self.pods, set_events)
-        self.daemons = DaemonController(client, daemon_sets, self.pods, nodes, daemon_events)
-        self.driver_pods = DriverPods(driver, self.pods, nodes)
-        self.jobs = JobController(client, jobs, self.pods, job_events)
-        self.autoscaling = AutoscalerController(client, autoscalers, deployments, sets, size_events)
-        self.job_orphans = JobOrphans(client, jobs, self.pods)
-        self.nodegarbage = NodeGarbage(client, nodes, self.pods)
-        self.kubelet = Kubelet(client, self.pods, self.claims, kubelet_events)
-        self.eviction = EvictionController(client, self.pods, self.claims, self.slices, self.rules, taint_events)
-        self.fabric = Fabric(driver, self.claims, delay=fabric_delay)
+        self.templates: Informer[ClaimTemplate] = Informer(client, claim_templates(served.version))
+        self.nodes: Informer[FullNode] = Informer(client, NODES)
+        self.deployments: Informer[Deployment] = Informer(client, DEPLOYMENTS)
+        self.sets: Informer[ReplicaSet] = Informer(client, REPLICA_SETS, indexes={"owner": owner_of})
+        self.daemon_sets: Informer[DaemonSet] = Informer(client, DAEMON_SETS)
+        self.jobs: Informer[Job] = Informer(client, JOBS)
+        self.autoscalers: Informer[Autoscaler] = Informer(client, AUTOSCALERS)
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        return [each for each in vars(self).values() if isinstance(each, Informer)]
+
+
+class Controllers:
+    """Everything but API server and scheduler. `run` never returns."""
+
+    def __init__(self, client: KubeClient, served: Served, driver: Driver, *, fabric_delay: float = 1.0) -> None:
+        known = Known(client, served)
+        self.informers = known.informers
+        self.pods, self.claims, self.slices, self.rules = known.pods, known.claims, known.slices, known.rules
+        self._recorders: list[EventRecorder] = []
+
+        def events(controller: str) -> EventRecorder:
+            self._recorders.append(EventRecorder(client, "embedded", controller=controller))
+            return self._recorders[-1]
+
+        pods, claims, nodes, sets = known.pods, known.claims, known.nodes, known.sets
+        self.claim_controller = ClaimController(client, pods, claims, known.templates, events("resource_claim"))
+        self.rollouts = RolloutController(client, known.deployments, sets)
+        self.replicas = ReplicaController(client, sets, pods, events("replicaset-controller"))
+        self.daemons = DaemonController(client, known.daemon_sets, pods, nodes, events("daemonset-controller"))
+        self.driver_pods = DriverPods(driver, pods, nodes)
+        self.jobs = JobController(client, known.jobs, pods, events("job-controller"))
+        self.job_orphans = JobOrphans(client, known.jobs, pods)
+        scaler_events = events("horizontal-pod-autoscaler")
+        self.autoscaling = AutoscalerController(client, known.autoscalers, known.deployments, sets, scaler_events)
+        self.nodegarbage = NodeGarbage(client, nodes, pods)
+        self.kubelet = Kubelet(client, pods, claims, events("kubelet"))
+        taint_events = events("device-taint-eviction")
+        self.eviction = EvictionController(client, pods, claims, known.slices, known.rules, taint_events)
+        self.fabric = Fabric(driver, claims, delay=fabric_delay)
         self._actors = (
             self.claim_controller,
             self.rollouts,
@@ -133,13 +124,10 @@ class Controllers:
         async with asyncio.TaskGroup() as group:
             for informer in self.informers:
                 group.create_task(informer.run())
-            for runner in (*self.recorders, *self._actors):
-                group.create_task(runner.run())
-
-    @property
-    def informers(self) -> Sequence[Informer[Any]]:
-        """What they know of the cluster."""
-        return (*self._informers, *self._more)
+            for recorder in self._recorders:
+                group.create_task(recorder.run())
+            for actor in self._actors:
+                group.create_task(actor.run())
 
     def idle(self) -> bool:
         """True when nothing is left to do for what they know. What waits for its time does not count."""
