@@ -176,21 +176,17 @@ def ineligible(view: View, terms: Terms) -> NoPreemption | None:
     lowest = view.pods.lowest_priority
     if lowest is None or lowest >= preemptor.spec.priority:
         return NOBODY_LOWER
-    nominated = preemptor.status.nominated_node_name
-    if nominated:
-        spend(view, len(view.pods) // PODS)
-        if any(_is_victim(view, terms, pod, nominated) for pod in view.pods):
-            return NoPreemption("nominated", NOMINATED, nominated)
+    if _awaits_victims(view, terms):
+        return NoPreemption("nominated", NOMINATED, preemptor.status.nominated_node_name)
     return None
 
 
 def keeps_place(view: View, terms: Terms, node: str) -> bool:
     """True as long as nobody else has to be evicted for the pod on the node: it fits there, will when those are gone
-    that are going, or nobody can say. Raises Exhausted.
+    that are going, or nobody can say. False for a pod whose claims cannot be decided on. Raises Exhausted.
     """
     try:
-        refused = ineligible(view, terms)
-        if refused is not None and refused.why == "nominated":
+        if _awaits_victims(view, terms):
             return True
         subject = subject_of(view, terms.preemptor)
         if not isinstance(subject, Subject):
@@ -199,6 +195,15 @@ def keeps_place(view: View, terms: Terms, node: str) -> bool:
     except Waiting:
         return True
     return bool(found.fits or found.waits or found.unknown)
+
+
+def _awaits_victims(view: View, terms: Terms) -> bool:
+    """True when pods are going, perhaps for the preemptor, where it is nominated."""
+    nominated = terms.preemptor.status.nominated_node_name
+    if not nominated:
+        return False
+    spend(view, len(view.pods) // PODS)
+    return any(_is_victim(view, terms, pod, nominated) for pod in view.pods)
 
 
 def _is_victim(view: View, terms: Terms, pod: Pod, node: str) -> bool:
