@@ -191,9 +191,11 @@ async def test_nodes_that_come_with_devices_keep_them(cluster: EmbeddedCluster) 
     def devices() -> dict[str | None, int]:
         return {part.spec.node_name: len(part.spec.devices) for part in cluster.slices()}
 
-    await cluster.wait_until(lambda: devices() == {"node-1": 2, "node-2": 2, "node-3": 2, bare: 8})
+    await cluster.wait_until(lambda: bare in devices())
+    assert devices() == {"node-1": 2, "node-2": 2, "node-3": 2, bare: 8}
     await cluster.delete("daemonsets", "d", "default")
-    await cluster.wait_until(lambda: devices() == {"node-1": 2, "node-2": 2, "node-3": 2})
+    await cluster.wait_until(lambda: bare not in devices())
+    assert devices() == {"node-1": 2, "node-2": 2, "node-3": 2}
 
 
 async def test_a_driver_that_is_restarted_finds_its_devices(cluster: EmbeddedCluster) -> None:
