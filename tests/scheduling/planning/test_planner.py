@@ -12,15 +12,13 @@ from app.api.errors import ConflictError, OutcomeUnknownError, UnreachableError
 from app.api.resource import ResourceClaim
 from app.placement.policies import PolicyName
 from app.placement.strategy import Strategy
-from tests.support.scheduling.planning import ALWAYS, KubeScheduler, ended, nominated, waiting, with_devices
+from tests.support.scheduling.planning import ALWAYS, KubeScheduler, ended, nominated, planning, waiting, with_devices
 from tests.support.simulation.objects import make_pod, make_wishes
 from tests.support.simulation.world import World
 
 
 async def test_pods_that_wait_are_nominated_for_nodes_with_room_for_all_of_them(world: World) -> None:
-    world.add(*with_devices(n1=2, n2=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    planning(world, n1=2, n2=1)
     for name in "abc":
         world.add(*waiting(name))
     await world.settle(1.0)
@@ -28,9 +26,7 @@ async def test_pods_that_wait_are_nominated_for_nodes_with_room_for_all_of_them(
 
 
 async def test_a_nominated_pod_is_bound_on_its_node_with_one_look_at_one_node(world: World) -> None:
-    world.add(*with_devices(n1=2, n2=2))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=2, n2=2)
     for name in "abcd":
         world.add(*waiting(name))
     await world.settle(1.0)
@@ -44,9 +40,7 @@ async def test_a_nominated_pod_is_bound_on_its_node_with_one_look_at_one_node(wo
 
 
 async def test_nothing_is_nominated_where_the_setting_says_never(world: World) -> None:
-    world.add(*with_devices(n1=2))
-    service = world.service(limits=msgspec.structs.replace(ALWAYS, nominate="never"))
-    service.start()
+    service = planning(world, msgspec.structs.replace(ALWAYS, nominate="never"), n1=2)
     world.add(*waiting("a"))
     await world.settle(2.0)
     assert nominated(world) == {}
@@ -54,9 +48,7 @@ async def test_nothing_is_nominated_where_the_setting_says_never(world: World) -
 
 
 async def test_auto_begins_with_as_many_nodes_as_it_says_and_ends_below(world: World) -> None:
-    world.add(*with_devices(n1=2, n2=2))
-    service = world.service(limits=msgspec.structs.replace(ALWAYS, nominate="auto", nominate_from_nodes=3))
-    service.start()
+    planning(world, msgspec.structs.replace(ALWAYS, nominate="auto", nominate_from_nodes=3), n1=2, n2=2)
     world.add(*waiting("a"))
     await world.settle(2.0)
     assert nominated(world) == {}
@@ -69,9 +61,7 @@ async def test_auto_begins_with_as_many_nodes_as_it_says_and_ends_below(world: W
 
 
 async def test_those_of_higher_priority_get_the_devices_although_they_came_later(world: World) -> None:
-    world.add(*with_devices(n1=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1)
     world.add(*waiting("low", 1))
     await world.settle(1.0)
     assert nominated(world) == {"low": "n1"}
@@ -82,9 +72,7 @@ async def test_those_of_higher_priority_get_the_devices_although_they_came_later
 
 
 async def test_a_pod_that_fits_nowhere_is_not_nominated(world: World) -> None:
-    world.add(*with_devices(n1=2, n2=2))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=2, n2=2)
     world.add(*waiting("devices", count=3), *waiting("cpu", cpu="9"))
     await world.settle(5.0)
     assert nominated(world) == {}
@@ -92,9 +80,7 @@ async def test_a_pod_that_fits_nowhere_is_not_nominated(world: World) -> None:
 
 
 async def test_cpu_of_nodes_is_counted_with_that_of_pods_that_are_nominated_there(world: World) -> None:
-    world.add(*with_devices(n1=4, n2=4))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    planning(world, n1=4, n2=4)
     for name in "abc":
         world.add(*waiting(name, cpu="5"))
     await world.settle(1.0)
@@ -102,9 +88,7 @@ async def test_cpu_of_nodes_is_counted_with_that_of_pods_that_are_nominated_ther
 
 
 async def test_a_nomination_is_withdrawn_when_the_devices_are_taken_by_somebody_else(world: World) -> None:
-    world.add(*with_devices(n1=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1)
     world.add(*waiting("a"))
     await world.settle(1.0)
     assert nominated(world) == {"a": "n1"}
@@ -117,9 +101,7 @@ async def test_a_nomination_is_withdrawn_when_the_devices_are_taken_by_somebody_
 
 @pytest.mark.parametrize("change", ["cordoned", "gone", "full"])
 async def test_a_nomination_is_withdrawn_when_the_node_will_not_do_any_more(world: World, change: str) -> None:
-    world.add(*with_devices(n1=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    planning(world, n1=1)
     world.add(*waiting("a", cpu="5"))
     await world.settle(1.0)
     assert nominated(world) == {"a": "n1"}
@@ -138,9 +120,7 @@ async def test_a_nomination_is_withdrawn_when_the_node_will_not_do_any_more(worl
 
 
 async def test_a_pod_that_is_not_bound_in_time_loses_its_nomination_until_a_scheduler_asks(world: World) -> None:
-    world.add(*with_devices(n1=2))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=2)
     world.add(*waiting("a"))
     await world.settle(ALWAYS.nominated_seconds + 2.0)
     assert nominated(world) == {}
@@ -154,9 +134,7 @@ async def test_a_pod_that_is_not_bound_in_time_loses_its_nomination_until_a_sche
 
 
 async def test_while_the_queue_moves_a_nomination_lasts_longer_but_not_for_ever(world: World) -> None:
-    world.add(*with_devices(n1=2))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=2)
     world.add(*waiting("a"))
     await world.settle(1.0)
     world.add(*waiting("refused", count=9))
@@ -169,9 +147,7 @@ async def test_while_the_queue_moves_a_nomination_lasts_longer_but_not_for_ever(
 
 
 async def test_a_pod_that_something_else_keeps_from_the_node_falls_back_in_the_same_cycle(world: World) -> None:
-    world.add(*with_devices(n1=1, n2=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1, n2=1)
     world.add(*waiting("a"))
     await world.settle(1.0)
     (node,) = nominated(world).values()
@@ -185,9 +161,7 @@ async def test_a_pod_that_something_else_keeps_from_the_node_falls_back_in_the_s
 
 
 async def test_a_pod_that_kube_scheduler_refuses_again_and_again_is_left_alone(world: World) -> None:
-    world.add(*with_devices(n1=1, n2=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1, n2=1)
     world.add(*waiting("a"))
     scheduler = KubeScheduler(world, service)
     scheduler.keeps_away["a"] = {"n1", "n2"}
@@ -199,9 +173,7 @@ async def test_a_pod_that_kube_scheduler_refuses_again_and_again_is_left_alone(w
 
 
 async def test_what_others_have_nominated_stays(world: World) -> None:
-    world.add(*with_devices(n1=1, n2=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1, n2=1)
     claim, pod = waiting("a")
     assert isinstance(pod, Pod)
     world.add(claim, msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name="n9")))
@@ -245,9 +217,7 @@ async def test_with_the_setting_turned_off_what_is_left_is_withdrawn(world: Worl
 
 
 async def test_a_pod_that_somebody_changes_at_the_same_time_is_nominated_later(world: World) -> None:
-    world.add(*with_devices(n1=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1)
     service.client.fail("nominate_pod", ConflictError(409, "Conflict"))
     world.add(*waiting("a"))
     await world.settle(1.0)
@@ -258,9 +228,7 @@ async def test_a_pod_that_somebody_changes_at_the_same_time_is_nominated_later(w
 
 
 async def test_a_nomination_whose_fate_is_not_known_is_taken_back(world: World) -> None:
-    world.add(*with_devices(n1=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1)
     service.client.fail("nominate_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=3.0)
     world.add(*waiting("a"))
     await world.settle(8.0)
@@ -269,9 +237,7 @@ async def test_a_nomination_whose_fate_is_not_known_is_taken_back(world: World) 
 
 
 async def test_a_nomination_that_shows_up_when_nobody_expects_it_any_more_is_looked_after(world: World) -> None:
-    world.add(*with_devices(n1=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1)
     late = 2 * ALWAYS.doubt_seconds
     service.client.fail("nominate_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=late)
     world.add(*waiting("a"))
@@ -303,9 +269,7 @@ async def test_whose_a_nomination_is_is_asked_until_somebody_answers(world: Worl
 
 
 async def test_a_withdrawal_that_fails_is_tried_again(world: World) -> None:
-    world.add(*with_devices(n1=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1)
     world.add(*waiting("a"))
     await world.settle(1.0)
     service.client.fail("nominate_pod", UnreachableError(0, "Unreachable"))
@@ -315,9 +279,7 @@ async def test_a_withdrawal_that_fails_is_tried_again(world: World) -> None:
 
 
 async def test_a_claim_that_two_pods_share_is_planned_once(world: World) -> None:
-    world.add(*with_devices(n1=2, n2=2))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    planning(world, n1=2, n2=2)
     claim, pod = waiting("a")
     assert isinstance(claim, ResourceClaim) and isinstance(pod, Pod)
     meta = msgspec.structs.replace(claim.metadata, owner_references=())
@@ -340,27 +302,21 @@ async def test_the_placement_policy_chooses_the_node(world: World, policy: Polic
 
 
 async def test_a_node_with_a_better_alternative_comes_first(world: World) -> None:
-    world.add(*with_devices(n1=1, n2=2, n3=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    planning(world, n1=1, n2=2, n3=1)
     world.add(make_wishes("wishes", 2, 1), make_pod("a", "wishes"))
     await world.settle(1.0)
     assert nominated(world) == {"a": "n2"}
 
 
 async def test_pods_of_other_schedulers_are_left_alone(world: World) -> None:
-    world.add(*with_devices(n1=4))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    planning(world, n1=4)
     world.add(*waiting("a", schedulerName="default-scheduler"), *waiting("b"))
     await world.settle(2.0)
     assert set(nominated(world)) == {"b"}
 
 
 async def test_without_names_those_schedulers_count_that_have_asked(world: World) -> None:
-    world.add(*with_devices(n1=4))
-    service = world.service(limits=msgspec.structs.replace(ALWAYS, scheduler_names=frozenset()))
-    service.start()
+    service = planning(world, msgspec.structs.replace(ALWAYS, scheduler_names=frozenset()), n1=4)
     world.add(*waiting("a"), *waiting("b"), *waiting("c", schedulerName="other"))
     await world.settle(2.0)
     assert nominated(world) == {}
@@ -370,9 +326,7 @@ async def test_without_names_those_schedulers_count_that_have_asked(world: World
 
 
 async def test_nodes_where_others_are_expected_are_not_offered_while_100_equal_ones_are_left(world: World) -> None:
-    world.add(*with_devices(**{f"n{number}": 1 for number in range(103)}))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, **{f"n{number}": 1 for number in range(103)})
     for name in "abc":
         world.add(*waiting(name))
     await world.settle(1.0)
@@ -385,9 +339,7 @@ async def test_nodes_where_others_are_expected_are_not_offered_while_100_equal_o
 
 
 async def test_a_plan_refuses_nobody(world: World) -> None:
-    world.add(*with_devices(n1=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, n1=1)
     world.add(*waiting("a"))
     await world.settle(1.0)
     assert nominated(world) == {"a": "n1"}

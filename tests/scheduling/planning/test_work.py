@@ -19,15 +19,13 @@ from app.api.extender import ExtenderArgs
 from app.api.resource import DeviceID, ResourceClaim
 from app.scheduling.planning.planner import LOOK_SECONDS, WAIT_SECONDS
 from tests.support.counting import calls
-from tests.support.scheduling.planning import ALWAYS, nominated, waiting, with_devices
+from tests.support.scheduling.planning import ALWAYS, nominated, planning, waiting, with_devices
 from tests.support.simulation.world import Service, World, replay
 
 
 async def filter_calls(world: World, nodes: int) -> int:
     """Functions called by a filter call for the one node where the pod is nominated, after the first such calls."""
-    world.add(*with_devices(**{f"n{number}": 2 for number in range(nodes)}))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    service = planning(world, **{f"n{number}": 2 for number in range(nodes)})
     for name in "abc":
         world.add(*waiting(name))
     await world.settle(2.0)
@@ -62,9 +60,7 @@ def test_filter_for_one_node_costs_the_same_in_clusters_of_500_and_5000_nodes() 
 
 async def look_calls(world: World, pods: int) -> float:
     """Functions called for each of so many nominated pods while nothing happens: all are looked at again."""
-    world.add(*with_devices(**{f"n{number}": 1 for number in range(pods)}))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    planning(world, **{f"n{number}": 1 for number in range(pods)})
     for number in range(pods):
         world.add(*waiting(f"p{number}"))
     await world.settle(3.0)
@@ -94,9 +90,7 @@ def test_to_look_at_a_nominated_pod_again_costs_the_same_beside_few_and_many_oth
 
 
 async def test_pods_that_fit_nowhere_are_thought_about_a_few_times_only(world: World) -> None:
-    world.add(*with_devices(n1=1))
-    service = world.service(limits=ALWAYS)
-    service.start()
+    planning(world, n1=1)
     for number in range(200):
         world.add(*waiting(f"p{number}", count=2))
     world.add(*waiting("other"))

@@ -34,6 +34,14 @@ def waiting(name: str, priority: int = 0, *, count: int = 1, cpu: str = "", **sp
     return [make_claim(f"of-{name}", count=count, pod=name), made]
 
 
+def planning(world: World, limits: Limits = ALWAYS, /, **numbers: int) -> Service:
+    """A service that has begun, with nodes that have so many devices each."""
+    world.add(*with_devices(**numbers))
+    service = world.service(limits=limits)
+    service.start()
+    return service
+
+
 def nominated(world: World) -> dict[str, str]:
     """The node by the name of each pod that is nominated and not bound."""
     return {
