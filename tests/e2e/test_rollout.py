@@ -146,17 +146,19 @@ class Load:
     errors: float
 
     def evenness(self) -> float:
-        """The longest gap while a replica comes and goes that does not lead: the machine's."""
-        before, leader, scale = (
-            set(self.shipped.node.pods),
-            self.shipped.leadership.leader,
-            "kubectl -n dra-system scale deployment",
-        )
-        self.shipped.shell(f"{scale} dra-extender --replicas=3 && {UPGRADED}")
-        self.shipped.shell(f"{scale} dra-extender --replicas=2")  # the newest goes
-        self.ground.eventually(lambda: set(self.shipped.node.pods) == before, "the end of the third replica")
+        """The longest gap while a replica comes and goes that does not lead: the machine's.
+
+        Which one goes is said (`pod-deletion-cost`): among pods that became ready at about the same time, the
+        controller of the ReplicaSet takes any.
+        """
+        shell, before, leader = self.shipped.shell, set(self.shipped.node.pods), self.shipped.leadership.leader
+        scale = "kubectl -n dra-system scale deployment dra-extender"
+        shell(f"kubectl -n dra-system annotate pods {' '.join(before)} controller.kubernetes.io/pod-deletion-cost=1")
+        shell(f"{scale} --replicas=3 && {UPGRADED}")
+        shell(f"{scale} --replicas=2")
+        self.ground.eventually(lambda: len(self.shipped.node.pods) == len(before), "the end of the third replica")
         gap = self.stream.gap(self.begun, self.ground.now())
-        assert self.shipped.leadership.leader == leader
+        assert (set(self.shipped.node.pods), self.shipped.leadership.leader) == (before, leader)
         return gap
 
     def until_all_are_bound(self) -> None:
