@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.http.clients import certified_names
 from app.kube.discovery import Served
 from app.service.permissions import needed
 from app.service.settings import load
@@ -200,6 +205,31 @@ def test_a_budget_is_for_several_replicas_and_never_keeps_a_node_from_being_drai
     helm: Helm, values: dict[str, Any], budgets: int
 ) -> None:
     assert sum(each["kind"] == "PodDisruptionBudget" for each in helm.render(values)) == budgets
+
+
+def test_both_ends_believe_the_certificates_that_the_chart_makes(helm: Helm, tmp_path: Path) -> None:
+    secrets = {each["metadata"]["name"]: each["data"] for each in helm.render() if each["kind"] == "Secret"}
+    ends = []
+    for name, purpose in (
+        ("dra-extender-tls", ssl.Purpose.CLIENT_AUTH),
+        ("dra-extender-client-tls", ssl.Purpose.SERVER_AUTH),
+    ):
+        files = {file: tmp_path / f"{name}-{file}" for file in ("tls.crt", "tls.key", "ca.crt")}
+        for file, path in files.items():
+            path.write_bytes(base64.b64decode(secrets[name][file]))
+        context = ssl.create_default_context(purpose, cafile=files["ca.crt"])
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_cert_chain(files["tls.crt"], files["tls.key"])
+        ends.append(context)
+        assert b"BEGIN EC PRIVATE KEY" in files["tls.key"].read_bytes(), "an RSA key costs each handshake more"
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = ends[0].wrap_bio(there, back, server_side=True)
+    client = ends[1].wrap_bio(back, there, server_hostname="dra-extender.dra-system.svc")
+    for end in (client, server, client):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            end.do_handshake()
+    server.do_handshake()
+    assert "dra-scheduler" in certified_names(server.getpeercert())
 
 
 def test_kubelet_waits_for_as_long_as_the_settings_say(helm: Helm) -> None:

@@ -17,9 +17,11 @@ in a rendering and remembered beside the values, because their Secrets and the c
 {{- else -}}
 {{- $days := int .Values.certificates.days -}}
 {{- $host := include "dra-extender.host" . -}}
-{{- $authority := genCA (printf "%s-ca" (include "dra-extender.fullname" .)) $days -}}
-{{- $serving := genSignedCert (include "dra-extender.fullname" .) nil (list $host (printf "%s.cluster.local" $host)) $days $authority -}}
-{{- $calling := genSignedCert .Values.certificates.clientName nil nil $days $authority -}}
+{{- $name := include "dra-extender.fullname" . -}}
+{{- $names := list $host (printf "%s.cluster.local" $host) -}}
+{{- $authority := genCAWithKey (printf "%s-ca" $name) $days (genPrivateKey "ecdsa") -}}
+{{- $serving := genSignedCertWithKey $name nil $names $days $authority (genPrivateKey "ecdsa") -}}
+{{- $calling := genSignedCertWithKey .Values.certificates.clientName nil nil $days $authority (genPrivateKey "ecdsa") -}}
 {{- $until = now | dateModify (printf "+%dh" (mul 24 $days)) | date "2006-01-02" -}}
 {{- $made = dict "until" $until
   "server" (dict "tls.crt" ($serving.Cert | b64enc) "tls.key" ($serving.Key | b64enc) "ca.crt" ($authority.Cert | b64enc))
