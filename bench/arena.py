@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from app.kube.client import KubeClient
 from app.kube.credentials import ClientSettings
@@ -143,9 +142,13 @@ class Arena:
 
     # --- the contestants
 
-    def contestant(self, ours: bool, percent: int = 0) -> contextlib.AbstractAsyncContextManager[dict[str, int]]:
-        """One of the two; `percent` of the nodes are looked at by theirs, offered by ours; 0: as they are shipped."""
-        return self.ours(offered=percent) if ours else self.in_tree(percent)
+    def contestant(
+        self, ours: bool, percent: int = 0, tls: bool = False
+    ) -> contextlib.AbstractAsyncContextManager[dict[str, int]]:
+        """One of the two; `percent` of the nodes are looked at by theirs, offered by ours; 0: as they are shipped.
+        `tls`: whether ours is asked over mutual TLS.
+        """
+        return self.ours(offered=percent, tls=tls) if ours else self.in_tree(percent)
 
     @contextlib.asynccontextmanager
     async def in_tree(self, percent: int = 0) -> AsyncIterator[dict[str, int]]:
@@ -155,19 +158,20 @@ class Arena:
             yield self.processes({"scheduler": pid})
 
     @contextlib.asynccontextmanager
-    async def ours(self, weight: int = 0, offered: int = 0) -> AsyncIterator[dict[str, int]]:
+    async def ours(self, weight: int = 0, offered: int = 0, *, tls: bool = False) -> AsyncIterator[dict[str, int]]:
         """The shipped configuration of a second kube-scheduler, perhaps with another `weight` of our scores, and the
-        service as a process of its own, which offers so many per cent of the nodes that fit; 0: as it is shipped.
+        service as a process of its own, which offers so many per cent of the nodes that fit; 0: as it is shipped. They
+        speak plain HTTP with each other, or with `tls` mutual TLS, as shipped.
         """
-        url, process = self._start_service(offered)
+        address, process = await asyncio.to_thread(self._start_service, offered, tls)
         try:
-            await asyncio.to_thread(_until_ready, url, process)
-            config = yaml.safe_load((ROOT / "scheduler_config" / "secondary-scheduler.yaml").read_text())
+            config = scheduler_configuration("secondary-scheduler.yaml", f"https://{address}", self.plane.credentials)
             config |= {"leaderElection": {"leaderElect": False}, "clientConnection": CLIENT}
             config["profiles"][0]["schedulerName"] = "default-scheduler"
             for extender in config["extenders"]:
-                extender["urlPrefix"] = f"{url}/scheduler"
-                del extender["enableHTTPS"], extender["tlsConfig"]
+                if not tls:
+                    extender["urlPrefix"] = f"http://{address}/scheduler"
+                    del extender["enableHTTPS"], extender["tlsConfig"]
                 if weight and "weight" in extender:
                     extender["weight"] = weight
             with self._scheduler("ours", config, SCHEDULER_GATES) as pid:
@@ -207,11 +211,17 @@ class Arena:
         finally:
             self.plane.stop_component(name)
 
-    def _start_service(self, offered: int) -> tuple[str, subprocess.Popen[bytes]]:
+    def _start_service(self, offered: int, tls: bool) -> tuple[str, subprocess.Popen[bytes]]:
+        """The address of its verbs, when it is ready."""
         kubeconfig = self.plane.service_account_kubeconfig("dra-system", "dra-extender")
-        address = f"127.0.0.1:{free_port()}"
-        command = [sys.executable, "-m", "app.cli", "serve", "--listen", address, "--kubeconfig", str(kubeconfig)]
+        address, probes = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        command = [sys.executable, "-m", "app.cli", "serve", "--listen", address, "--insight-listen", probes]
+        command += ["--kubeconfig", str(kubeconfig)]
         command += ["--offered-percent", str(offered or shipped_environment()["DRA_EXTENDER_OFFERED_PERCENT"])]
+        if tls:
+            certificate, key = self.plane.credentials.serving("dra-extender")
+            command += ["--tls-cert", str(certificate), "--tls-key", str(key)]
+            command += ["--tls-client-ca", str(self.plane.credentials.ca_file)]
         if self.profile is not None:
             command[2:3] = ["bench.profiled", str(self.profile)]
         with (self.plane.directory / "logs" / "extender.log").open("ab") as log:
@@ -219,7 +229,12 @@ class Arena:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT,
                 start_new_session=True,
             )  # fmt: skip
-        return f"http://{address}", process
+        try:
+            _until_ready(f"http://{probes}", process)
+        except TimeoutError:
+            process.kill()
+            raise
+        return address, process
 
     def processes(self, more: Mapping[str, int]) -> dict[str, int]:
         """The process numbers of the control plane and of these, by name."""

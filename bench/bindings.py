@@ -42,6 +42,9 @@ class _Event(msgspec.Struct, frozen=True):
     object: _Pod = _Pod()
 
 
+_decoder = msgspec.json.Decoder(_Event)
+
+
 class Bindings:
     """When each pod was seen bound, by a watch."""
 
@@ -52,15 +55,17 @@ class Bindings:
         self._begun, self._ended = asyncio.Event(), asyncio.Event()
 
     async def watch(self) -> None:
-        """Until cancelled."""
-        decoder = msgspec.json.Decoder(_Event)
-        async for line in self._arena.client.stream(PODS, {"watch": "1"}):
-            pod = decoder.decode(line).object
-            if pod.spec.node_name and pod.metadata.name not in self.times:
-                self.times[pod.metadata.name] = time.perf_counter()
-                self._begun.set()
-                if len(self.times) == self._expected:
-                    self._ended.set()
+        """Until cancelled. The API server ends a watch that does not keep up; the next one begins with all pods."""
+        while True:
+            async for line in self._arena.client.stream(PODS, {"watch": "1"}):
+                self._seen(_decoder.decode(line).object)
+
+    def _seen(self, pod: _Pod) -> None:
+        if pod.spec.node_name and pod.metadata.name not in self.times:
+            self.times[pod.metadata.name] = time.perf_counter()
+            self._begun.set()
+            if len(self.times) == self._expected:
+                self._ended.set()
 
     async def first(self, seconds: float) -> None:
         await _within(self._begun, seconds)

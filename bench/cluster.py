@@ -51,9 +51,10 @@ only one of them runs at a time. Both schedulers have the same client limits (qp
 scheduler runs with its defaults, so it looks at a part of the nodes per pod (`percentageOfNodesToScore`: 46 % of
 500, 10 % of 5,000), but in the rows where all nodes are looked at (100 for both). Ours runs with the shipped
 `scheduler_config/secondary-scheduler.yaml`, which looks at all of them, and with the `--offered-percent 0` of the
-shipped Deployment: of the nodes that fit, it offers as many as the in-tree scheduler looks for. Writes: requests that
-change something other than events and leases, per pod. CPU: milliseconds per pod, summed over all cores. In brackets:
-the slowest and the fastest round.
+shipped Deployment: of the nodes that fit, it offers as many as the in-tree scheduler looks for. kube-scheduler asks the
+service over plain HTTP on loopback, but in the row with mutual TLS, which the shipped manifests have. Writes: requests
+that change something other than events and leases, per pod. CPU: milliseconds per pod, summed over all cores. In
+brackets: the slowest and the fastest round.
 """
 PROFILED = """\
 ### Where the service's time goes
@@ -75,10 +76,13 @@ class Shape(msgspec.Struct, frozen=True):
     spec: dict[str, Any]
     percent: int = 0
     """percentageOfNodesToScore of the in-tree scheduler, and --offered-percent of ours; 0: as both are shipped."""
+    tls: bool = False
+    """Whether kube-scheduler and the service speak mutual TLS with each other."""
 
     @property
     def title(self) -> str:
-        return f"{self.name}, all nodes looked at" if self.percent == 100 else self.name
+        more = ", all nodes looked at" * (self.percent == 100) + ", mutual TLS" * self.tls
+        return self.name + more
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -127,6 +131,7 @@ def shapes() -> list[Shape]:
     prioritized = {"requests": [{"name": "r", "firstAvailable": alternatives}]}
     return [
         Shape("one device", 500, POD_COUNT, one),
+        Shape("one device", 500, POD_COUNT, one, tls=True),
         Shape("matched pair", 500, POD_COUNT, pair),
         Shape("prioritized list", 500, POD_COUNT, prioritized),
         *(Shape("one device", 5_000, POD_COUNT, one, percent) for percent in (0, 100)),
@@ -143,7 +148,10 @@ async def play(arena: Arena, shape: Shape, side: str, number: int) -> Round:
     await arena.create(CLAIMS, (claim(name, shape.spec) for name in names))
     await arena.create(PODS, map(pod, names))
     before = await arena.writes()
-    async with watched(arena, len(names)) as bindings, arena.contestant(side == OURS, shape.percent) as processes:
+    async with (
+        watched(arena, len(names)) as bindings,
+        arena.contestant(side == OURS, shape.percent, shape.tls) as processes,
+    ):
         await bindings.first(LONGEST)
         if arena.profile is not None:
             os.kill(processes["extender"], signal.SIGUSR2)

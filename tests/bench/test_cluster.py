@@ -61,7 +61,9 @@ def test_the_spread_of_rounds_is_in_the_table() -> None:
 
 def test_every_kind_of_pod_has_a_row_on_both_sizes_of_cluster() -> None:
     rows = {(shape.nodes, shape.title) for shape in shapes()}
-    assert {title for nodes, title in rows if nodes == 500} == {"one device", "matched pair", "prioritized list"}
+    assert {title for nodes, title in rows if nodes == 500} == {
+        "one device", "one device, mutual TLS", "matched pair", "prioritized list",
+    }  # fmt: skip
     assert {title for nodes, title in rows if nodes == 5_000} == {
         "one device", "one device, all nodes looked at", "matched pair", "matched pair, all nodes looked at",
     }  # fmt: skip
