@@ -19,22 +19,17 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
-from cachetools import LRUCache, TTLCache
 
 from app.api.core import Pod
 from app.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
-from app.api.times import parse_time
 from app.scheduling.inquiries import Inquiries
 from app.scheduling.outcomes import HINTS, HintResult
 from app.scheduling.pauses import Pauses
 from app.scheduling.planning.choosing import Chooser
 from app.scheduling.planning.doubts import Doubts
-from app.scheduling.planning.eligibility import objection
 from app.scheduling.planning.hints import Hint, Hints
-from app.scheduling.planning.nowhere import Nowhere
 from app.scheduling.planning.occupancy import Occupancy
-from app.scheduling.planning.pace import MOST, Pace
-from app.scheduling.planning.queue import Queue
+from app.scheduling.planning.upcoming import Upcoming
 from app.scheduling.planning.withdrawals import UNSEEN_SECONDS, Withdrawals
 from app.scheduling.ports import Observer, PodWriter
 from app.scheduling.reservations import Reservations
@@ -51,20 +46,10 @@ AT_ONCE: Final = 64
 """Requests under way at the same time."""
 PORTION: Final = 32
 """Hints that are looked after in one turn."""
-QUEUED_SECONDS: Final = 0.1
-"""A pod that has come just now is probably tried before it could be nominated."""
-TRIED_SECONDS: Final = 5.0
-"""So long after it was tried a pod is about to be bound, unless it was refused."""
 LOOK_SECONDS: Final = 1.5
 """How often it is decided again whether a pod fits where it is nominated."""
 LEFT_SECONDS: Final = 2.0
 """So long kube-scheduler, or the binding, gets to clear a nomination that was of no use."""
-FAILURES: Final = 3
-"""A pod that was nominated in vain so often is left alone: something keeps it away that is not looked at here."""
-SCANNED: Final = 2 * MOST
-"""Pods from the front of the queue that are looked at, those included that cannot be scheduled now."""
-CALLERS: Final = 100
-REMEMBERED: Final = 20_000
 STAY_ON: Final = 0.9
 """With this part of the nodes from which it is on, it stays on."""
 
@@ -86,7 +71,6 @@ class Planner:
         makes_room: Callable[[str], bool],
     ) -> None:
         """`makes_room`: true for pods that have a nomination of preemption's."""
-        clock, limits = view.clock, view.limits
         self.hints = Hints(reservations)
         self._view = view
         self._ports = ports
@@ -94,24 +78,18 @@ class Planner:
         self._leading = leading
         self._makes_room = makes_room
         self._wakeups = wakeups
-        self._queue = Queue()
-        self._pace = Pace(clock)
+        self._upcoming = Upcoming(view, wakeups, makes_room)
         self._occupancy = Occupancy()
         self._chooser = Chooser(view, inquiries, wakeups, self._occupancy, self.hints)
         self._withdrawals = Withdrawals(view, ports)
         self._doubts = Doubts(view, ports, makes_room)
-        self._pauses: Pauses[str] = Pauses(clock, limits)
-        self._failures: LRUCache[str, int] = LRUCache(REMEMBERED)
-        self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
-        """By UID: the version that is not the stored one."""
-        self._nowhere = Nowhere(clock, wakeups)
-        self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=clock.monotonic)
-        self._callers: set[str] = set()
+        self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
+        """Of the API server, when it does not take what is written."""
         self._idle = False
         """True when a nomination has expired and no scheduler has asked about any pod since."""
         self._moved = 0.0
         """When a scheduler asked about a pod last, monotonic seconds."""
-        self._follows = limits.nominate != "never"
+        self._follows = view.limits.nominate != "never"
         self._is_on = False
         self._news = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
@@ -127,8 +105,7 @@ class Planner:
         if pod.spec.node_name or self._view.pods.leaving(uid):
             self._settle(uid, pod.spec.node_name)
             return
-        if not self._view.limits.scheduler_names or self._is_ours(pod):
-            self._queue.put(uid, pod.spec.priority, self._created(pod))
+        self._upcoming.waits(pod)
         hint = self.hints.get(uid)
         if hint is not None:
             self._compare(hint, pod)
@@ -146,11 +123,7 @@ class Planner:
         """A scheduler tries the pod."""
         self._idle, self._moved = False, self._view.clock.monotonic()
         if self._follows:
-            if len(self._callers) < CALLERS:
-                self._callers.add(pod.spec.scheduler_name)
-            if pod.metadata.uid not in self._tried:
-                self._queue.asked(pod.metadata.uid)
-            self._tried[pod.metadata.uid] = True
+            self._upcoming.tried(pod)
 
     def answered(self, pod: Pod, names: Sequence[str], fits: bool) -> None:
         """The pod fits on some of these nodes, or on none. With one name it may be asked about others at once."""
@@ -161,19 +134,11 @@ class Planner:
         if hint is not None:  # popped before it was nominated, or did not fit there for what only kube-scheduler knows
             self._end(hint, "cleared", after=LEFT_SECONDS)
         if not fits:
-            self._tried.pop(uid, None)
-            self._queue.again(uid, self._view.clock.wall().timestamp())
-
-    def _created(self, pod: Pod) -> float:
-        created = parse_time(pod.metadata.creation_timestamp or "")
-        return (created or self._view.clock.wall()).timestamp()
+            self._upcoming.refused(uid)
 
     def _settle(self, uid: str, node: str) -> None:
         """The pod does not wait any more: it is bound, or will not be."""
-        if node and uid in self._queue:
-            self._pace.bound()
-        self._queue.drop(uid)
-        self._tried.pop(uid, None)
+        self._upcoming.ended(uid, node)
         self._withdrawals.drop(uid)
         self._doubts.drop(uid)
         hint = self.hints.drop(uid)
@@ -189,7 +154,7 @@ class Planner:
             hint.seen = True
         elif hint.seen or named:
             self._forget(hint, "cleared")
-            self._failed(hint.uid)
+            self._upcoming.failed(hint.uid)
 
     # --- work -------------------------------------------------------------------------------------------------------
 
@@ -265,9 +230,9 @@ class Planner:
         elif self._makes_room(uid):
             self._forget(hint, "cleared")
         elif hint.is_late(now, self._moved, view.limits):
-            self._idle = self._idle or uid not in self._tried
+            self._idle = self._idle or not self._upcoming.is_tried(uid)
             self._end(hint, "expired")
-            self._pauses.failed(uid)
+            self._upcoming.expired(uid)
         elif not hint.seen and now - hint.since >= UNSEEN_SECONDS:
             self._end(hint, "withdrawn")
         elif now - hint.looked >= LOOK_SECONDS:
@@ -283,7 +248,7 @@ class Planner:
     # --- new ones ---------------------------------------------------------------------------------------------------
 
     async def _nominate(self) -> None:
-        for pod in self._coming():
+        for pod in self._upcoming.first():
             if len(self._sending) >= AT_ONCE or not self._leading():
                 return
             if self._may_be_nominated(pod) and (hint := await self._planned(pod)) is not None:
@@ -297,26 +262,13 @@ class Planner:
         if not task.cancelled() and isinstance(problem := task.exception(), Exception):
             unexpected("chores", problem)
 
-    def _coming(self) -> Sequence[Pod]:
-        """The pods that kube-scheduler will try next."""
-        found: list[Pod] = []
-        for uid in self._queue.first(SCANNED):
-            pod = self._view.pods.get(uid)
-            if pod is None or uid in self._tried or uid in self._view.binding:
-                continue
-            if pod.spec.scheduling_gates or not self._is_ours(pod) or pod in self._nowhere:
-                continue
-            found.append(pod)
-        waiting = len(found) if len(self._queue) <= SCANNED else len(self._queue)
-        return found[: self._pace.ahead(waiting, self._queue.missed)]
-
     async def _planned(self, pod: Pod) -> Hint | None:
         """The pod with what it would take, from now on; None when it fits nowhere."""
         uid, generation = pod.metadata.uid, self._wakeups.generation
         plan = await self._chooser.choose(pod)
         now = self._view.clock.monotonic()
         if plan is None:
-            self._nowhere.put(pod, generation)
+            self._upcoming.fits_nowhere(pod, generation)
             hint = None
         elif self._may_be_nominated(pod):
             hint = Hint(uid=uid, priority=pod.spec.priority, node=plan.node, plan=plan, since=now, looked=now)
@@ -337,22 +289,8 @@ class Planner:
         self.hints.put(hint)
 
     def _may_be_nominated(self, pod: Pod) -> bool:
-        view, uid = self._view, pod.metadata.uid
-        if uid in self.hints or uid in self._tried or uid in self._withdrawals or uid in view.binding:
-            return False
-        if uid not in self._queue or self._makes_room(uid) or not view.uses_devices(pod):
-            return False
-        if self._stale.get(uid) == pod.metadata.resource_version:
-            return False
-        if self._failures.get(uid, 0) >= FAILURES or not self._pauses.over(uid):
-            return False
-        if view.clock.wall().timestamp() - self._queue.since(uid) < QUEUED_SECONDS:
-            return False
-        return objection(pod, preferring=view.limits.nominate_preferring) is None
-
-    def _is_ours(self, pod: Pod) -> bool:
-        """True for pods of the schedulers that call us: those of the settings, or else those that have."""
-        return pod.spec.scheduler_name in (self._view.limits.scheduler_names or self._callers)
+        uid = pod.metadata.uid
+        return uid not in self.hints and uid not in self._withdrawals and self._upcoming.may_be_nominated(pod)
 
     async def _send(self, pod: Pod, hint: Hint) -> None:
         uid = hint.uid
@@ -363,7 +301,7 @@ class Planner:
         try:
             await self._ports.nominate_pod(pod, hint.node)
         except (ConflictError, NotFoundError):
-            self._stale[uid] = pod.metadata.resource_version
+            self._upcoming.outdated(pod)
             self._forget(hint, "failed")
         except ApiError as error:
             self._pauses.failed(_API)
@@ -391,7 +329,3 @@ class Planner:
         self._chooser.freed()
         self._observer.count(HINTS, how)
         return True
-
-    def _failed(self, uid: str) -> None:
-        self._pauses.failed(uid)
-        self._failures[uid] = self._failures.get(uid, 0) + 1

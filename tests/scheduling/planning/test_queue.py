@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.scheduling.planning.pace import LEAST, MOST, UNKNOWN, Pace
+from app.scheduling.planning.horizon import LEAST, MOST, UNKNOWN, Horizon
 from app.scheduling.planning.queue import Queue
 from tests.support.simulation.virtualtime import VirtualClock
 
@@ -82,30 +82,30 @@ def test_the_queue_is_what_sorting_would_give(moves: list[tuple[str, str, int, i
 
 async def test_as_many_are_nominated_as_are_bound_in_three_seconds() -> None:
     clock = VirtualClock()
-    pace = Pace(clock)
-    assert pace.ahead(1000) == UNKNOWN
+    horizon = Horizon(clock)
+    assert horizon.ahead(1000) == UNKNOWN
     for _ in range(300):
-        pace.bound()
+        horizon.bound()
         await asyncio.sleep(0.02)
-    assert 145 <= pace.ahead(1000) <= 153
+    assert 145 <= horizon.ahead(1000) <= 153
     for _ in range(600):
-        pace.bound()
+        horizon.bound()
         await asyncio.sleep(0.002)
-    assert pace.ahead(1000) == MOST
+    assert horizon.ahead(1000) == MOST
     await asyncio.sleep(1.9)
-    pace.bound()
+    horizon.bound()
     await asyncio.sleep(1.9)
-    assert pace.ahead(1000) == LEAST
+    assert horizon.ahead(1000) == LEAST
     await asyncio.sleep(1)
-    assert pace.ahead(1000) == UNKNOWN
+    assert horizon.ahead(1000) == UNKNOWN
 
 
 async def test_where_nobody_can_tell_who_comes_next_all_are_nominated_or_hardly_anybody() -> None:
-    pace = Pace(VirtualClock())
+    horizon = Horizon(VirtualClock())
     for _ in range(200):
-        pace.bound()
+        horizon.bound()
         await asyncio.sleep(0.02)
-    assert pace.ahead(300, missed=200.0) == 300
-    assert pace.ahead(1000, missed=200.0) == MOST
-    assert pace.ahead(1100, missed=200.0) == LEAST
-    assert 145 <= pace.ahead(1000, missed=100.0) <= 153
+    assert horizon.ahead(300, missed=200.0) == 300
+    assert horizon.ahead(1000, missed=200.0) == MOST
+    assert horizon.ahead(1100, missed=200.0) == LEAST
+    assert 145 <= horizon.ahead(1000, missed=100.0) <= 153

@@ -21,7 +21,7 @@ LEAST: Final = 8
 MOST: Final = 512
 
 
-class Pace:
+class Horizon:
     """Tell it of every pod that is bound."""
 
     def __init__(self, clock: Clock) -> None:
