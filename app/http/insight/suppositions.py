@@ -136,8 +136,10 @@ class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = ""
 
 
+_PODS: Final[Mapping[str, type[Any]]] = {"Pod": Pod}
+_SLICES: Final[Mapping[str, type[Any]]] = {"ResourceSlice": ResourceSlice}
 _OBJECTS: Final[Mapping[str, type[Any]]] = {
-    "ResourceSlice": ResourceSlice,
+    **_SLICES,
     "DeviceClass": DeviceClass,
     "ResourceClaim": ResourceClaim,
     "ResourceClaimTemplate": _Template,
@@ -157,21 +159,18 @@ _LONGEST: Final = 300
 
 _body = msgspec.json.Decoder(Body)
 _envelope = msgspec.json.Decoder(_Envelope)
-_text = msgspec.json.Decoder(Key)
+_key = msgspec.json.Decoder(Key)
 
 
 def reading(view: View, body: bytes) -> Steps[Question]:
     """What is asked. Raises Unusable."""
-    try:
-        found = _body.decode(body)
-    except UNDECODABLE as problem:
-        raise _mistake("", str(problem) or "is nested too deeply") from None
+    found = _read("", _body, body)
     slices, objects, asked = [], [], []
     for number, raw in enumerate(found.with_slices):
-        slices.append(_object(f"withSlices[{number}]", raw, ("ResourceSlice",)))
+        slices.append(_object(f"withSlices[{number}]", raw, _SLICES))
         yield
     for number, raw in enumerate(found.with_objects):
-        objects.append(_object(f"withObjects[{number}]", raw, tuple(_OBJECTS)))
+        objects.append(_object(f"withObjects[{number}]", raw, _OBJECTS))
         yield
     claims = [item for item in objects if isinstance(item, ResourceClaim)]
     templates = {item.metadata.name: item.spec.spec for item in objects if isinstance(item, _Template)}
@@ -193,22 +192,33 @@ def reading(view: View, body: bytes) -> Steps[Question]:
     return Question(changes, asked if found.pods else None)
 
 
-def _object(field: str, raw: msgspec.Raw, kinds: Sequence[str]) -> Any:
+def _object(field: str, raw: msgspec.Raw, kinds: Mapping[str, type[Any]]) -> Any:
     """An object of one of these kinds, with a name. Raises Unusable."""
-    try:
-        envelope = _envelope.decode(raw)
-    except UNDECODABLE as problem:
-        raise _mistake(field, str(problem) or "is nested too deeply") from None
-    if envelope.kind not in kinds or envelope.api_version != RESOURCE:
-        raise _mistake(field, _what(envelope))
-    found: Any = _decoded(field, _OBJECTS[envelope.kind], raw)
-    if not found.metadata.name:
-        raise _mistake(f"{field}.metadata.name", "is empty")
+    found = _manifested(field, raw, RESOURCE, kinds)
     return _unmade(found) if isinstance(found, ResourceClaim) else found
 
 
-def _what(envelope: _Envelope) -> str:
-    return f"is {envelope.api_version[:80] or 'of no apiVersion'} {envelope.kind[:80] or 'of no kind'}"
+def _manifested(field: str, raw: msgspec.Raw, api_version: str, kinds: Mapping[str, type[Any]]) -> Any:
+    """What a manifest is of, if it is of one of these kinds and has a name. Raises Unusable."""
+    envelope = _read(field, _envelope, raw)
+    if envelope.kind not in kinds or envelope.api_version != api_version:
+        what = f"is {envelope.api_version[:80] or 'of no apiVersion'} {envelope.kind[:80] or 'of no kind'}"
+        raise _mistake(field, what)
+    try:
+        found = decode(kinds[envelope.kind], raw)
+    except DecodeError as mistake:
+        raise _mistake(field, mistake.problem) from None
+    if not found.metadata.name:
+        raise _mistake(f"{field}.metadata.name", "is empty")
+    return found
+
+
+def _read(field: str, decoder: msgspec.json.Decoder[T], raw: bytes | msgspec.Raw) -> T:
+    """Raises Unusable."""
+    try:
+        return decoder.decode(raw)
+    except UNDECODABLE as problem:
+        raise _mistake(field, str(problem) or "is nested too deeply") from None
 
 
 def _unmade(claim: ResourceClaim) -> ResourceClaim:
@@ -220,13 +230,6 @@ def _unmade(claim: ResourceClaim) -> ResourceClaim:
     return ResourceClaim(new, defaulted(claim.spec))
 
 
-def _decoded(field: str, kind: type[T], raw: msgspec.Raw) -> T:
-    try:
-        return decode(kind, raw)
-    except DecodeError as mistake:
-        raise _mistake(field, mistake.problem) from None
-
-
 def _pod(
     view: View,
     number: int,
@@ -236,21 +239,9 @@ def _pod(
 ) -> Draft:
     """A pod that is there, by its name, or one to try. Raises Unusable."""
     field = f"pods[{number}]"
-    try:
-        if bytes(raw).startswith(b'"'):
-            return Draft(known_pod(view, field, _text.decode(raw)), ())
-        envelope = _envelope.decode(raw)
-    except UNDECODABLE as problem:
-        if isinstance(problem, Unusable):
-            raise
-        raise _mistake(field, str(problem) or "is nested too deeply") from None
-    if (envelope.api_version, envelope.kind) != ("v1", "Pod"):
-        raise _mistake(
-            field, f"is {envelope.api_version[:80] or 'of no apiVersion'} {envelope.kind[:80] or 'of no kind'}"
-        )
-    pod = _decoded(field, Pod, raw)
-    if not pod.metadata.name:
-        raise _mistake(f"{field}.metadata.name", "is empty")
+    if bytes(raw).startswith(b'"'):
+        return Draft(known_pod(view, field, _read(field, _key, raw)), ())
+    pod: Pod = _manifested(field, raw, "v1", _PODS)
     meta = pod.metadata
     namespace = meta.namespace or "default"
     new = ObjectMeta(name=meta.name, namespace=namespace, uid=f"asked {number}", labels=meta.labels)
