@@ -21,10 +21,10 @@ from app.api.core import Pod
 from app.api.errors import ApiError
 from app.scheduling.disruptionbudgets import DisruptionBudgets
 from app.scheduling.inquiries import Inquiries
-from app.scheduling.nomination.candidates import Candidate, Candidates
 from app.scheduling.nomination.evictions import Evictions
 from app.scheduling.nomination.marks import Marks
 from app.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
+from app.scheduling.nomination.preemptors import Preemptor, Preemptors
 from app.scheduling.nomination.resumption import grace_seconds, resumption, seconds_left
 from app.scheduling.nomination.tending import Tending
 from app.scheduling.outcomes import PREEMPTIONS, NominationEnd, PreemptionResult
@@ -80,7 +80,7 @@ class Nominator:
             leading,
             self._ended,
         )
-        self._candidates = Candidates(view.clock, view.limits)
+        self._preemptors = Preemptors(view.clock, view.limits)
         self._restored = False
 
     @property
@@ -98,17 +98,17 @@ class Nominator:
         if probe or not listed or lowest is None or lowest >= pod.spec.priority:
             return
         if self._view.limits.may_clear_for(pod.spec.scheduler_name):
-            self._candidates.put(pod.metadata.uid, listed, self._wakeups.generation)
+            self._preemptors.put(pod.metadata.uid, listed, self._wakeups.generation)
 
     def left(self, pod_uid: str) -> None:
         """kube-scheduler has been told where it may make room for the pod: what comes of it shows on the pod soon."""
-        candidate = self._candidates.get(pod_uid)
-        if candidate is not None:
-            self._candidates.consider(candidate, again=True)
+        preemptor = self._preemptors.get(pod_uid)
+        if preemptor is not None:
+            self._preemptors.consider(preemptor, again=True)
 
     def withdraw(self, pod_uid: str) -> None:
         """The pod fits somewhere, is bound, or is gone."""
-        self._candidates.drop(pod_uid)
+        self._preemptors.drop(pod_uid)
 
     def seen(self, pod: Pod) -> None:
         """A version of a pod. One that says it is nominated and is not: what we have written has arrived late."""
@@ -140,8 +140,8 @@ class Nominator:
         """Look after those that are nominated, then think about those that may be."""
         await self._tend()
         tended = self._view.clock.monotonic()
-        for candidate in self._candidates.due(self._view.pods):
-            await self._consider(candidate)
+        for preemptor in self._preemptors.due(self._view.pods):
+            await self._consider(preemptor)
             await asyncio.sleep(0)  # a decision that is known already takes no turn of its own
             if self._view.clock.monotonic() - tended >= 1.0:
                 await self._tend()
@@ -152,47 +152,47 @@ class Nominator:
             await self._tending.work()
             await self._marks.work()
 
-    async def _consider(self, candidate: Candidate) -> None:
-        view, uid = self._view, candidate.uid
+    async def _consider(self, preemptor: Preemptor) -> None:
+        view, uid = self._view, preemptor.uid
         pod = view.pods.get(uid)
         if pod is None or pod.spec.node_name or view.pods.leaving(uid):
-            self._candidates.drop(uid)
+            self._preemptors.drop(uid)
             return
         if uid in self._nominations or uid in view.binding or not self._leading():
             return
         terms = self.terms(pod)
-        found, _ = await self._inquiries.decide(pod, Search(terms, candidate.nodes(terms.stuck)).found)
+        found, _ = await self._inquiries.decide(pod, Search(terms, preemptor.nodes(terms.stuck)).found)
         again = isinstance(found, NoPreemption) and found.why in ("waits", "unknown", "fits", "nominated")
-        self._candidates.consider(candidate, again=again)
+        self._preemptors.consider(preemptor, again=again)
         if isinstance(found, NoPreemption):
             self._observer.count(PREEMPTIONS, _NO_RESULT.get(found.why, "hopeless"))
             if found.why == "hopeless" and terms.budgets:
-                await self._say_whom_budgets_keep(candidate, pod, terms)
+                await self._say_whom_budgets_keep(preemptor, pod, terms)
         elif view.limits.preemption == "advise":
             self._observer.count(PREEMPTIONS, "advised")
-            self._say(candidate, pod, "WouldPreempt", f"would preempt {found.text}")
+            self._say(preemptor, pod, "WouldPreempt", f"would preempt {found.text}")
         else:
-            await self._nominate(candidate, found)
+            await self._nominate(preemptor, found)
 
-    def _say(self, candidate: Candidate, pod: Pod, reason: str, note: str) -> None:
+    def _say(self, preemptor: Preemptor, pod: Pod, reason: str, note: str) -> None:
         """Once, until there is something else to say."""
-        if candidate.said != note:
-            candidate.said = note
+        if preemptor.said != note:
+            preemptor.said = note
             self._ports.record_event(
                 pod, "Normal" if reason == "WouldPreempt" else "Warning", reason, note, action="Preempting"
             )
 
-    async def _say_whom_budgets_keep(self, candidate: Candidate, pod: Pod, terms: Terms) -> None:
+    async def _say_whom_budgets_keep(self, preemptor: Preemptor, pod: Pod, terms: Terms) -> None:
         rules = msgspec.structs.replace(terms.rules, violate_budgets=True)
-        search = Search(msgspec.structs.replace(terms, rules=rules), candidate.nodes(terms.stuck))
+        search = Search(msgspec.structs.replace(terms, rules=rules), preemptor.nodes(terms.stuck))
         found, _ = await self._inquiries.decide(pod, search.found)
         if isinstance(found, Preemption):
             note = f"a PodDisruptionBudget forbids to preempt {found.text}"
-            self._say(candidate, pod, "PreemptionForbidden", note)
+            self._say(preemptor, pod, "PreemptionForbidden", note)
 
     # --- to act -----------------------------------------------------------------------------------------------------
 
-    async def _nominate(self, candidate: Candidate, found: Preemption) -> None:
+    async def _nominate(self, preemptor: Preemptor, found: Preemption) -> None:
         """Keep the devices, make sure that all victims may go, store the nomination, tell them to go."""
         nomination = self._nomination(found)
         pod, victims = nomination.pod, [victim.pod for victim in found.victims]
@@ -201,7 +201,7 @@ class Nominator:
             kept = await self._evictions.forbidden(victims)
             if kept is not None:
                 note = f"a PodDisruptionBudget forbids to evict pod {kept.metadata.key} on node {found.node}"
-                self._say(candidate, pod, "PreemptionForbidden", note)
+                self._say(preemptor, pod, "PreemptionForbidden", note)
                 self._abandon(nomination, "forbidden")
                 return
             if not self._leading():
@@ -216,7 +216,7 @@ class Nominator:
         log.info("nominated", pod=pod.metadata.key, node=found.node, victims=[v.metadata.key for v in victims])
         note = f"preempting {found.text}"
         self._ports.record_event(pod, "Normal", "Preempting", note, action="Preempting")
-        await self._tending.begin(nomination, victims, sorted(candidate.names))
+        await self._tending.begin(nomination, victims, sorted(preemptor.names))
 
     def _nomination(self, found: Preemption) -> Nomination:
         limits = self._view.limits
@@ -241,9 +241,9 @@ class Nominator:
             self._marks.erase(uid, nomination.node)
 
     def _ended(self, nomination: Nomination, how: NominationEnd) -> None:
-        candidate = self._candidates.get(nomination.pod.metadata.uid)
-        if candidate is not None and how == "stuck":
-            candidate.avoid[nomination.node] = nomination.victims
+        preemptor = self._preemptors.get(nomination.pod.metadata.uid)
+        if preemptor is not None and how == "stuck":
+            preemptor.avoid[nomination.node] = nomination.victims
 
     # --- after a restart --------------------------------------------------------------------------------------------
 

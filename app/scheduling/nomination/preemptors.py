@@ -16,7 +16,7 @@ from app.scheduling.ports import Clock
 from app.scheduling.view import KnownPods
 
 
-class Candidate(msgspec.Struct):
+class Preemptor(msgspec.Struct):
     """A pod by UID, and the nodes where it lacks nothing but devices. `said`: what people were told last."""
 
     uid: str
@@ -38,13 +38,13 @@ class Candidate(msgspec.Struct):
         return sorted(self.names - self.avoid.keys())
 
 
-class Candidates:
+class Preemptors:
     """By UID of the pod."""
 
     def __init__(self, clock: Clock, limits: Limits) -> None:
         self._clock = clock
         self._limits = limits
-        self._known: LRUCache[str, Candidate] = LRUCache(limits.remembered_pods)
+        self._known: LRUCache[str, Preemptor] = LRUCache(limits.remembered_pods)
         self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(64)
 
     def put(self, uid: str, names: Iterable[str], generation: int) -> None:
@@ -53,39 +53,39 @@ class Candidates:
         listed = self._lists.setdefault(listed, listed)
         known = self._known.get(uid)
         if known is None:
-            self._known[uid] = Candidate(uid, listed, self._clock.monotonic(), generation)
+            self._known[uid] = Preemptor(uid, listed, self._clock.monotonic(), generation)
         else:
             known.names, known.generation = listed, generation
 
-    def get(self, uid: str) -> Candidate | None:
+    def get(self, uid: str) -> Preemptor | None:
         return self._known.get(uid)
 
     def drop(self, uid: str) -> None:
         """The pod fits, is bound, or is gone."""
         self._known.pop(uid, None)
 
-    def due(self, pods: KnownPods) -> list[Candidate]:
+    def due(self, pods: KnownPods) -> list[Preemptor]:
         """Those to think about now."""
-        found = [candidate for candidate in list(self._known.values()) if self._is_due(candidate)]
-        return sorted(found, key=lambda candidate: (-_priority(candidate, pods), candidate.since, candidate.uid))
+        found = [preemptor for preemptor in list(self._known.values()) if self._is_due(preemptor)]
+        return sorted(found, key=lambda preemptor: (-_priority(preemptor, pods), preemptor.since, preemptor.uid))
 
-    def _is_due(self, candidate: Candidate) -> bool:
-        if candidate.considered < 0:
+    def _is_due(self, preemptor: Preemptor) -> bool:
+        if preemptor.considered < 0:
             return True
-        age = self._clock.monotonic() - candidate.at
+        age = self._clock.monotonic() - preemptor.at
         if age >= self._limits.again_most_seconds:
             return True
-        return age >= self._limits.again_seconds and candidate.generation > candidate.considered
+        return age >= self._limits.again_seconds and preemptor.generation > preemptor.considered
 
-    def consider(self, candidate: Candidate, *, again: bool = False) -> None:
+    def consider(self, preemptor: Preemptor, *, again: bool = False) -> None:
         """It is thought about now; `again`: and in `again_seconds` once more, whatever happens."""
-        candidate.considered = candidate.generation - again
-        candidate.at = self._clock.monotonic()
+        preemptor.considered = preemptor.generation - again
+        preemptor.at = self._clock.monotonic()
 
     def __len__(self) -> int:
         return len(self._known)
 
 
-def _priority(candidate: Candidate, pods: KnownPods) -> int:
-    pod = pods.get(candidate.uid)
+def _priority(preemptor: Preemptor, pods: KnownPods) -> int:
+    pod = pods.get(preemptor.uid)
     return pod.spec.priority if pod is not None else 0

@@ -148,8 +148,10 @@ def is_stuck(view: View, terms: Terms, pod: Pod) -> bool:
     """True when the pod should be gone for long, and is not: on a node that is down, for example. Nothing is expected
     of it any more. A finished pod needs no devices, even if it stays.
     """
-    if pod.finished or pod.metadata.uid in terms.stuck:
-        return not pod.finished
+    if pod.finished:
+        return False
+    if pod.metadata.uid in terms.stuck:
+        return True
     due = parse_time(pod.metadata.deletion_timestamp or "")  # the end of its grace period
     if due is None:
         return False
