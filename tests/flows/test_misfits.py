@@ -15,6 +15,7 @@ from app.scheduling.diagnosis.report import Change, Diagnosis, Remedy
 from tests.support.diagnosis.hardware import cluster as hardware
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
 from tests.support.diagnosis.scene import apply, apply_to_node
+from tests.support.embedded.manifests import with_classes
 from tests.support.flows.flow import Flow, flowing
 from tests.support.patience import until
 
@@ -51,10 +52,10 @@ async def _remedied(flow: Flow, misfit: Misfit, namespace: str) -> None:
     """The misfit waits, and what its diagnosis says that helps is done."""
     cluster = flow.cluster
     await cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}])
-    await cluster.apply(misfit.before(namespace))
+    await cluster.apply(with_classes(misfit.before(namespace)))
     names = [holder.name for holder in misfit.holders]
     await cluster.wait_until(lambda: cluster.running(namespace, *names), what=f"{misfit.name}: {names} running")
-    documents = misfit.after(namespace)
+    documents = with_classes(misfit.after(namespace))
     await cluster.apply(documents)
     found = await until(lambda: _diagnosed(flow, namespace, misfit), f"the diagnosis of {misfit.name}")
     assert found is not None

@@ -13,6 +13,7 @@ from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
 from app.kube.resources import PODS
 from app.scheduling.nomination.nominations import MARK
+from tests.support.embedded.manifests import with_classes
 from tests.support.flows.flow import Flow
 
 Make = Callable[..., dict[str, Any]]
@@ -60,7 +61,7 @@ def counted(flow: Flow, metric: str, result: str) -> float:
 
 async def test_an_important_pod_gets_the_device_of_another_one(flow: Flow, claim: Make, pod: Make) -> None:
     await filled(flow, claim, pod)
-    await flow.cluster.apply([important(pod)])
+    await flow.cluster.apply(with_classes([important(pod)]))
     await flow.cluster.wait_until(lambda: flow.cluster.running("default", "p"))
     assert len(left(flow) & {"a", "b"}) == 1
     await flow.cluster.wait_until(lambda: MARK not in flow.pod("default", "p").metadata.annotations)
@@ -73,7 +74,7 @@ async def test_a_budget_is_followed_and_respected(flow: Flow, claim: Make, pod: 
     await flow.cluster.apply(
         [{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec}]
     )
-    await flow.cluster.apply([important(pod)])
+    await flow.cluster.apply(with_classes([important(pod)]))
     await flow.cluster.wait_until(lambda: flow.reason("default", "p")[0] == "Unschedulable")
     await flow.cluster.wait_until(lambda: counted(flow, "dra_extender_preemptions_total", "hopeless") > 0)
     assert left(flow) == {"a", "b", "p"}
@@ -90,7 +91,7 @@ async def test_a_restart_in_the_middle_loses_nothing(flow: Flow, claim: Make, po
     await filled(flow, claim, pod)
     for name in ("a", "b"):
         await keep(flow, name, "example.com/keep")
-    await cluster.apply([important(pod), important(pod, "low", 0)])
+    await cluster.apply(with_classes([important(pod), important(pod, "low", 0)]))
     await cluster.wait_until(lambda: MARK in flow.pod("default", "p").metadata.annotations)
     await flow.kill()
     await flow.start(preemption="on")

@@ -89,6 +89,11 @@ def duplicate(field: str, value: object) -> Problem:
     return Problem(field, "FieldValueDuplicate", f"Duplicate value: {_shown(value)}")
 
 
+def missing(field: str, name: str) -> Problem:
+    """A name that stands for nothing."""
+    return Problem(field, "FieldValueNotFound", f"Not found: {_shown(name)}")
+
+
 def unsupported(field: str, value: object, choices: Iterable[str]) -> Problem:
     listed = ", ".join(f'"{choice}"' for choice in choices)
     return Problem(field, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {listed}")

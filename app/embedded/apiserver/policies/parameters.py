@@ -5,7 +5,7 @@ Rules: Kubernetes 1.36, apiserver/pkg/admission/plugin/policy/generic/policy_dis
 
 from __future__ import annotations
 
-from app.embedded.apiserver.policies.matching import selects
+from app.embedded.apiserver.labelselectors import selects
 from app.embedded.apiserver.registry import Registry, Resource
 from app.embedded.apiserver.statuses import JSON
 from app.embedded.apiserver.storage import Storage, Stored

@@ -14,7 +14,7 @@ from app.embedded.apiserver import names
 from app.embedded.apiserver.policies.compiled import compile_policy
 from app.embedded.apiserver.statuses import JSON, Problem, duplicate, forbidden, invalid_value, required, unsupported
 from app.embedded.apiserver.strategy import Context
-from app.embedded.apiserver.validation.parts import requirement_problems
+from app.embedded.apiserver.validation.selectors import label_selector_problems
 
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
@@ -75,22 +75,10 @@ def match_problems(resources: JSON, at: str) -> list[Problem]:
     """Problems of MatchResources: rules, selectors and how versions match."""
     found = _choice(resources.get("matchPolicy"), f"{at}.matchPolicy", ("Equivalent", "Exact"))
     for part in ("namespaceSelector", "objectSelector"):
-        found += selector_problems(resources.get(part) or {}, f"{at}.{part}")
+        found += label_selector_problems(resources.get(part), f"{at}.{part}")
     for part in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(resources.get(part) or ()):
             found += _rule_problems(rule, f"{at}.{part}[{index}]")
-    return found
-
-
-def selector_problems(selector: JSON, at: str) -> list[Problem]:
-    """Problems of a label selector."""
-    found = names.label_problems(selector.get("matchLabels") or {}, f"{at}.matchLabels")
-    for index, requirement in enumerate(selector.get("matchExpressions") or ()):
-        where, operator = f"{at}.matchExpressions[{index}]", requirement.get("operator", "")
-        if operator in ("Gt", "Lt"):
-            found.append(invalid_value(f"{where}.operator", operator, "not a valid selector operator"))
-        else:
-            found += requirement_problems(requirement, where, labels=True)
     return found
 
 
@@ -174,7 +162,7 @@ def _param_ref_problems(reference: JSON, at: str) -> list[Problem]:
         found += [forbidden(f"{at}.name", both), forbidden(f"{at}.selector", both)]
     elif not reference.get("name") and reference.get("selector") is None:
         found.append(required(at, "one of name or selector must be specified"))
-    found += selector_problems(reference.get("selector") or {}, f"{at}.selector")
+    found += label_selector_problems(reference.get("selector"), f"{at}.selector")
     action = reference.get("parameterNotFoundAction")
     if not action:
         return [*found, required(f"{at}.parameterNotFoundAction")]

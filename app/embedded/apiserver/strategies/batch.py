@@ -13,9 +13,11 @@ from typing import Final
 
 from app.embedded.apiserver import names
 from app.embedded.apiserver.statuses import JSON, Problem, forbidden, immutable, invalid_value, required, unsupported
-from app.embedded.apiserver.strategies.pods import default_template
-from app.embedded.apiserver.strategies.workloads import negative_problems, template_problems
+from app.embedded.apiserver.strategies.poddefaults import fill_template
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
+from app.embedded.apiserver.validation import pods, workloads
+from app.embedded.apiserver.validation.parts import negative_problems
+from app.embedded.apiserver.validation.selectors import label_selector_problems
 
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
 _JOB_NAME_LABELS: Final = ("job-name", "batch.kubernetes.io/job-name")
@@ -36,7 +38,7 @@ class Jobs(Strategy):
     def default(self, new: JSON, context: Context) -> None:
         spec = new.setdefault("spec", {})
         template = spec.setdefault("template", {})
-        default_template(template.setdefault("spec", {}))
+        fill_template(template.setdefault("spec", {}))
         if "parallelism" not in spec:
             spec.setdefault("completions", 1)
         spec.setdefault("parallelism", 1)
@@ -65,7 +67,8 @@ class Jobs(Strategy):
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         spec = new["spec"]
-        problems = negative_problems(spec, *_NUMBERS) + _mode_problems(new) + _label_conflicts(new)
+        problems = negative_problems(spec, "spec", _NUMBERS) + _mode_problems(new) + _label_conflicts(new)
+        problems += pods.template_problems(spec["template"], "spec.template")
         policy = spec["template"]["spec"]["restartPolicy"]
         if policy == "Always":
             problems.append(required("spec.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"'))
@@ -73,7 +76,8 @@ class Jobs(Strategy):
             problems.append(unsupported("spec.template.spec.restartPolicy", policy, ("OnFailure", "Never")))
         if not spec.get("selector"):
             problems.append(required("spec.selector"))
-        return problems + template_problems(spec) + _not_run(spec)
+        wrong = label_selector_problems(spec.get("selector"), "spec.selector")
+        return problems + wrong + workloads.label_problems(spec, wrong) + _not_run(spec)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         problems = self.validate_create(new, context)
@@ -84,10 +88,10 @@ class Jobs(Strategy):
 
 
 def _select_own_pods(job: JSON) -> None:
-    """Labels of the template and a selector that no other Job has."""
+    """Labels of the template and a selector that no other Job has. A Job without labels gets those of its template."""
     metadata, spec = job["metadata"], job["spec"]
     labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
-    inherited = bool(labels) and metadata.get("labels") == labels
+    inherited = metadata.get("labels", {}) == labels
     for label in _JOB_NAME_LABELS:
         labels.setdefault(label, metadata["name"])
     for label in _UID_LABELS:

@@ -237,6 +237,8 @@ class PriorityClasses(Strategy):
 
     def default(self, new: JSON, context: Context) -> None:
         new.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        if not new.get("globalDefault"):
+            new.pop("globalDefault", None)
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         return [] if "value" in new else [required("value")]

@@ -4,36 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from app.embedded.apiserver.statuses import JSON, Problem, forbidden, immutable, invalid_value, required, unsupported
-from app.embedded.apiserver.strategies.pods import default_template
+from app.embedded.apiserver.statuses import JSON, Problem, immutable
+from app.embedded.apiserver.strategies.poddefaults import fill_template
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
-from app.embedded.apiserver.validation import pods
+from app.embedded.apiserver.validation import workloads
 
 GENERATION: Final = "deprecated.daemonset.template.generation"
 """Counts the templates that a DaemonSet has had."""
-
-
-def label_problems(spec: JSON) -> list[Problem]:
-    """Of a selector that does not choose the pods of its own template."""
-    labels = spec.get("template", {}).get("metadata", {}).get("labels", {})
-    wanted = (spec.get("selector") or {}).get("matchLabels", {})
-    if all(labels.get(key) == value for key, value in wanted.items()):
-        return []
-    return [invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")]
-
-
-def template_problems(spec: JSON) -> list[Problem]:
-    """Of the pods that a set would make."""
-    return label_problems(spec) + pods.spec_problems(spec["template"]["spec"], "spec.template.spec")
-
-
-def negative_problems(spec: JSON, *names: str) -> list[Problem]:
-    """Of numbers in a spec that must not be below zero."""
-    return [
-        invalid_value(f"spec.{name}", spec[name], "must be greater than or equal to 0")
-        for name in names
-        if spec.get(name, 0) < 0
-    ]
 
 
 class ReplicaSets(Strategy):
@@ -44,7 +21,7 @@ class ReplicaSets(Strategy):
     def default(self, new: JSON, context: Context) -> None:
         spec = new.setdefault("spec", {})
         spec.setdefault("replicas", 1)
-        default_template(spec.setdefault("template", {}).setdefault("spec", {}))
+        fill_template(spec.setdefault("template", {}).setdefault("spec", {}))
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         new["status"] = {"replicas": 0}
@@ -53,15 +30,7 @@ class ReplicaSets(Strategy):
         keep_status(new, old)
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        spec = new["spec"]
-        problems = negative_problems(spec, "replicas")
-        if not spec.get("selector"):
-            problems.append(required("spec.selector"))
-        problems += template_problems(spec)
-        policy = spec["template"]["spec"]["restartPolicy"]
-        if policy != "Always":
-            problems.append(unsupported("spec.template.spec.restartPolicy", policy, ("Always",)))
-        return problems
+        return workloads.replica_set_problems(new["spec"])
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         problems = self.validate_create(new, context)
@@ -75,6 +44,9 @@ class Deployments(ReplicaSets):
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         new["status"] = {}
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        return workloads.deployment_problems(new["spec"])
 
     def default(self, new: JSON, context: Context) -> None:
         super().default(new, context)
@@ -95,7 +67,7 @@ class DaemonSets(Strategy):
 
     def default(self, new: JSON, context: Context) -> None:
         spec = new.setdefault("spec", {})
-        default_template(spec.setdefault("template", {}).setdefault("spec", {}))
+        fill_template(spec.setdefault("template", {}).setdefault("spec", {}))
         spec.setdefault("revisionHistoryLimit", 10)
         strategy = spec.setdefault("updateStrategy", {})
         if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
@@ -115,15 +87,7 @@ class DaemonSets(Strategy):
         new["metadata"].setdefault("annotations", {})[GENERATION] = str(count if same else count + 1)
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        spec, template = new["spec"], new["spec"]["template"]["spec"]
-        problems = [] if spec.get("selector") else [required("spec.selector")]
-        problems += template_problems(spec)
-        if template["restartPolicy"] != "Always":
-            problems.append(unsupported("spec.template.spec.restartPolicy", template["restartPolicy"], ("Always",)))
-        if "activeDeadlineSeconds" in template:
-            why = "activeDeadlineSeconds in DaemonSet is not Supported"
-            problems.append(forbidden("spec.template.spec.activeDeadlineSeconds", why))
-        return problems + negative_problems(spec, "minReadySeconds", "revisionHistoryLimit")
+        return workloads.daemon_set_problems(new["spec"])
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         problems = self.validate_create(new, context)

@@ -25,13 +25,13 @@ from app.embedded.apiserver.statuses import (
     unsupported,
 )
 from app.embedded.apiserver.strategy import Context
+from app.embedded.apiserver.validation import nodeselectors
 from app.embedded.apiserver.validation.admin import result_problems
 from app.embedded.apiserver.validation.parts import (
     MOST_CONFIGS,
     condition_problems,
     driver_problems,
     name_problems,
-    node_selector_problems,
     opaque_problems,
     pool_problems,
     qualified_problems,
@@ -238,7 +238,7 @@ def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> lis
         problems += _reference_problems(config.get("requests") or (), f"{where}.requests", known)
         problems += opaque_problems(config, where)
     if allocation.get("nodeSelector") is not None:
-        problems += node_selector_problems(allocation["nodeSelector"], f"{at}.nodeSelector")
+        problems += nodeselectors.problems(allocation["nodeSelector"], f"{at}.nodeSelector")
     return problems
 
 

@@ -1,138 +1,193 @@
-"""Field errors of containers: what they are called, run, use and ask for.
+"""Field errors of containers: what they are called, run, offer and may do.
 
-Rules: Kubernetes 1.36, pkg/apis/core/validation/validation.go and pkg/apis/core/v1/helper/helpers.go. Ports, probes,
-variables and security are not looked at.
+Promises: problems come in the order of a real API server: of one container after the other, then of names and ports
+that two of them share. What containers ask for, mount and read is judged by the modules called so.
+
+Rules: Kubernetes 1.36, pkg/apis/core/validation/validation.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from app.api.quantity import Quantity
 from app.embedded.apiserver import names
-from app.embedded.apiserver.statuses import JSON, Problem, duplicate, forbidden, invalid_value, required
+from app.embedded.apiserver.statuses import (
+    JSON,
+    Problem,
+    duplicate,
+    forbidden,
+    invalid_value,
+    missing,
+    required,
+    unsupported,
+)
+from app.embedded.apiserver.validation import amounts, environment, mounts, probes, restarts, security
 from app.embedded.apiserver.validation.parts import required_name_problems
+from app.embedded.apiserver.validation.volumes import PULL_POLICIES
 
-_STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
-_HUGE: Final = "hugepages-"
+_MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
+_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_ONLY_SIDECARS: Final = "may not be set for init containers without restartPolicy=Always"
+_NOT_EPHEMERAL: Final = (
+    "ports",
+    "resources",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle",
+    "resizePolicy",
+    "restartPolicy",
+    "restartPolicyRules",
+)
 
 
-def problems(container: JSON, at: str, claims: Sequence[str], volumes: Collection[str]) -> list[Problem]:
-    """Of a container of a pod whose claims and volumes are called so."""
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the rules of a container read of its pod: the names of claims, the volumes that can be mounted, the
+    seconds it gets to stop, the restart policy, and whether it has users of its own."""
+
+    claims: Sequence[str]
+    volumes: Mapping[str, JSON]
+    grace: int
+    restart_policy: str
+    own_users: bool
+
+
+def regular_problems(containers: Sequence[JSON], at: str, pod: Surroundings) -> list[Problem]:
+    """Of `containers`."""
+    if not containers:
+        return [required(at)]
+    found: list[Problem] = []
+    taken: set[str] = set()
+    for index, container in enumerate(containers):
+        where, name = f"{at}[{index}]", container.get("name", "")
+        found += _common_problems(container, where, pod)
+        if name in taken:
+            found.append(duplicate(f"{where}.name", name))
+        taken.add(name)
+        found += probes.problems(container, where, pod.grace)
+        found += restarts.problems(container, where)
+    return found + _host_port_problems(containers, at)
+
+
+def initial_problems(containers: Iterable[JSON], at: str, regular: Iterable[JSON], pod: Surroundings) -> list[Problem]:
+    """Of `initContainers`, which share their names with the regular ones."""
+    found: list[Problem] = []
+    taken = {container.get("name", "") for container in regular}
+    for index, container in enumerate(containers):
+        where, name = f"{at}[{index}]", container.get("name", "")
+        found += _common_problems(container, where, pod)
+        found += restarts.problems(container, where)
+        if name in taken:
+            found.append(duplicate(f"{where}.name", name))
+        if name:
+            taken.add(name)
+        found += _host_port_problems([container], at)
+        sidecar = container.get("restartPolicy") == "Always"
+        if sidecar:
+            found += probes.problems(container, where, pod.grace)
+        else:
+            found += [
+                forbidden(f"{where}.{part}", _ONLY_SIDECARS)
+                for part in ("lifecycle", *probes.PROBES)
+                if part in container
+            ]
+            found += restarts.initial_resize_problems(container, where)
+    return found
+
+
+def ephemeral_problems(
+    containers: Iterable[JSON], at: str, others: Collection[str], pod: Surroundings
+) -> list[Problem]:
+    """Of `ephemeralContainers`, beside `others` by name."""
+    found: list[Problem] = []
+    taken = set(others)
+    why = "cannot be set for an Ephemeral Container"
+    for index, container in enumerate(containers):
+        where, name = f"{at}[{index}]", container.get("name", "")
+        found += _common_problems(container, where, pod) + space_problems([container], at)
+        if name in taken:
+            found.append(duplicate(f"{where}.name", name))
+        taken.add(name)
+        target = container.get("targetContainerName")
+        if target and target not in others:
+            found.append(missing(f"{where}.targetContainerName", target))
+        found += [forbidden(f"{where}.{part}", why) for part in _NOT_EPHEMERAL if container.get(part)]
+        for number, mount in enumerate(container.get("volumeMounts") or ()):
+            for part in ("subPath", "subPathExpr"):
+                if mount.get(part):
+                    found.append(forbidden(f"{where}.volumeMounts[{number}].{part}", why))
+    return found
+
+
+def space_problems(containers: Iterable[JSON], at: str) -> list[Problem]:
+    """Of images with blanks around them, which templates may have and pods may not."""
+    detail = "must not have leading or trailing whitespace"
+    return [
+        invalid_value(f"{at}[{index}].image", image, detail)
+        for index, container in enumerate(containers)
+        if (image := container.get("image", "")) != image.strip()
+    ]
+
+
+def _common_problems(container: JSON, at: str, pod: Surroundings) -> list[Problem]:
     found = required_name_problems(container.get("name"), f"{at}.name", names.dns_label)
     if not container.get("image"):
         found.append(required(f"{at}.image"))
-    for index, mount in enumerate(container.get("volumeMounts") or ()):
-        found += _mount_problems(mount, f"{at}.volumeMounts[{index}]", volumes)
-    resources = container.get("resources", {})
-    found += _amount_problems(resources, f"{at}.resources")
-    return found + _use_problems(resources.get("claims") or (), f"{at}.resources.claims", claims)
-
-
-def _mount_problems(mount: JSON, at: str, volumes: Collection[str]) -> list[Problem]:
-    name = mount.get("name", "")
-    if not name:
-        found = [required(f"{at}.name")]
-    else:
-        found = [] if name in volumes else [Problem(f"{at}.name", "FieldValueNotFound", f'Not found: "{name}"')]
-    return found if mount.get("mountPath") else [*found, required(f"{at}.mountPath")]
-
-
-# what is asked for
-
-
-def _amount_problems(resources: JSON, at: str) -> list[Problem]:
-    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    found = [problem for name in sorted(limits) for problem in _one_problems(name, limits[name], f"{at}.limits")]
-    for name in sorted(requests):
-        found += _one_problems(name, requests[name], f"{at}.requests")
-        found += _relation_problems(name, requests[name], limits.get(name), at)
-    asked = {*limits, *requests}
-    if any(name.startswith(_HUGE) for name in asked) and not asked & {"cpu", "memory"}:
-        found.append(forbidden(at, "HugePages require cpu or memory"))
+    policy = container["terminationMessagePolicy"]
+    if policy not in _MESSAGE_POLICIES:
+        found.append(unsupported(f"{at}.terminationMessagePolicy", policy, _MESSAGE_POLICIES))
+    if "ports" in container:
+        found += _ports_problems(container["ports"], f"{at}.ports")
+    if "env" in container:
+        found += environment.variable_problems(container["env"], f"{at}.env")
+    if "envFrom" in container:
+        found += environment.group_problems(container["envFrom"], f"{at}.envFrom")
+    found += mounts.problems(container, at, pod.volumes)
+    if container["imagePullPolicy"] not in PULL_POLICIES:
+        found.append(unsupported(f"{at}.imagePullPolicy", container["imagePullPolicy"], PULL_POLICIES))
+    found += amounts.problems(container["resources"], f"{at}.resources", pod.claims)
+    if "resizePolicy" in container:
+        found += restarts.resize_problems(container["resizePolicy"], f"{at}.resizePolicy", pod.restart_policy)
+    if "securityContext" in container:
+        context, where = container["securityContext"], f"{at}.securityContext"
+        found += security.container_problems(context, where, own_users=pod.own_users)
     return found
 
 
-def _one_problems(name: str, amount: str, at: str) -> list[Problem]:
-    where = f"{at}[{name}]"
-    found = _resource_name_problems(name, where)
-    quantity = Quantity.parse(amount)
-    if quantity.nano < 0:
-        found.append(invalid_value(where, amount, "must be greater than or equal to 0"))
-    if _is_extended(name) and quantity.nano % 10**9:
-        found.append(invalid_value(where, amount, "must be an integer"))
-    return found
-
-
-def _resource_name_problems(name: str, where: str) -> list[Problem]:
-    wrong = names.qualified_name(name)
-    found = [invalid_value(where, name, wrong)] if wrong else []
-    if not found and "/" not in name and name not in _STANDARD and not name.startswith(_HUGE):
-        details = ("must be a standard resource type or fully qualified", "must be a standard resource for containers")
-        return [invalid_value(where, name, detail) for detail in details]
-    if not _is_native(name) and not _is_extended(name):
-        found.append(invalid_value(where, name, "doesn't follow extended resource name standard"))
-    return found
-
-
-def _relation_problems(name: str, amount: str, limit: str | None, at: str) -> list[Problem]:
-    """Of a request beside its limit; a node has no more of extended resources than it gives away."""
-    divisible = _is_native(name) and not name.startswith(_HUGE)
-    if limit is None:
-        detail = "Limit must be set for non overcommitable resources"
-        return [] if divisible else [required(f"{at}.limits", detail)]
-    asked, most = Quantity.parse(amount).nano, Quantity.parse(limit).nano
-    if not divisible and asked != most:
-        return [invalid_value(f"{at}.requests", amount, f"must be equal to {name} limit of {limit}")]
-    if asked > most:
-        return [invalid_value(f"{at}.requests", amount, f"must be less than or equal to {name} limit of {limit}")]
-    return []
-
-
-def _is_native(name: str) -> bool:
-    return "/" not in name or "kubernetes.io/" in name
-
-
-def _is_extended(name: str) -> bool:
-    return not _is_native(name) and not name.startswith("requests.") and not names.qualified_name(f"requests.{name}")
-
-
-# what is used
-
-
-def _use_problems(uses: Sequence[JSON], at: str, claims: Sequence[str]) -> list[Problem]:
-    """A claim is used as a whole, once, or by requests."""
+def _ports_problems(ports: Iterable[JSON], at: str) -> list[Problem]:
     found: list[Problem] = []
-    seen: set[str] = set()
-    for index, use in enumerate(uses):
-        where, name, request = f"{at}[{index}]", use.get("name", ""), use.get("request", "")
-        if not name:
-            found.append(required(where))
-            continue
-        found += _repeated(name, request, where, seen)
-        if name not in claims:
-            found.append(_not_found(name, where, claims))
+    taken: set[str] = set()
+    for index, port in enumerate(ports):
+        where, name, number = f"{at}[{index}]", port.get("name"), port.get("containerPort")
+        if name and (wrong := names.port_name(name)):
+            found += [invalid_value(f"{where}.name", name, detail) for detail in wrong]
+        elif name in taken:
+            found.append(duplicate(f"{where}.name", name))
+        elif name:
+            taken.add(name)
+        found += (
+            probes.number_problems(number, f"{where}.containerPort") if number else [required(f"{where}.containerPort")]
+        )
+        if port.get("hostPort"):
+            found += probes.number_problems(port["hostPort"], f"{where}.hostPort")
+        if port["protocol"] not in _PROTOCOLS:
+            found.append(unsupported(f"{where}.protocol", port["protocol"], _PROTOCOLS))
     return found
 
 
-def _repeated(name: str, request: str, where: str, seen: set[str]) -> list[Problem]:
-    if name in seen:
-        return [duplicate(where, name)]
-    found, key = [], name
-    if request:
-        key = f"{name}/{request}"
-        if wrong := names.dns_label(request):
-            found.append(invalid_value(f"{where}.request", request, wrong))
-    if key in seen:
-        found.append(duplicate(where, key))
-    elif not request:
-        found += [duplicate(where, name) for other in seen if other.partition("/")[0] == name]
-    seen.add(key)
+def _host_port_problems(containers: Iterable[JSON], at: str) -> list[Problem]:
+    """Ports of the node that two containers want."""
+    found: list[Problem] = []
+    taken: set[str] = set()
+    for index, container in enumerate(containers):
+        for number, port in enumerate(container.get("ports") or ()):
+            if not port.get("hostPort"):
+                continue
+            key = f"{port['protocol']}/{port.get('hostIP', '')}/{port['hostPort']}"
+            if key in taken:
+                found.append(duplicate(f"{at}[{index}].ports[{number}].hostPort", key))
+            taken.add(key)
     return found
-
-
-def _not_found(name: str, where: str, claims: Sequence[str]) -> Problem:
-    listed = f": {', '.join(sorted(set(claims)))}" if claims else " which is empty"
-    detail = f"must be one of the names in pod.spec.resourceClaims{listed}"
-    return Problem(where, "FieldValueNotFound", f'Not found: "{name}": {detail}')

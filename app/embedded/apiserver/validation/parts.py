@@ -1,4 +1,4 @@
-"""Checks shared by claims, classes and slices: names, selectors, configurations, tolerations, node selectors.
+"""Checks shared by claims, classes and slices: names, selectors, configurations, tolerations.
 
 Each function returns the problems of one part found at the field path `at`.
 """
@@ -15,7 +15,6 @@ from app.embedded.apiserver.statuses import (
     JSON,
     Problem,
     duplicate,
-    forbidden,
     invalid_value,
     required,
     too_long,
@@ -186,53 +185,13 @@ def taint_problems(taint: JSON, at: str) -> list[Problem]:
     return problems
 
 
-def node_selector_problems(selector: JSON, at: str, *, exactly_one: bool = False) -> list[Problem]:
-    terms = selector.get("nodeSelectorTerms") or ()
-    if not terms:
-        problems = [required(f"{at}.nodeSelectorTerms", "must have at least one node selector term")]
-        if exactly_one:
-            problems.append(invalid_value(f"{at}.nodeSelectorTerms", None, "must have exactly one node selector term"))
-        return problems
-    if exactly_one and len(terms) != 1:
-        detail = "must have exactly one node selector term"
-        return [invalid_value(f"{at}.nodeSelectorTerms", terms, detail)]
-    problems = []
-    for index, term in enumerate(terms):
-        where = f"{at}.nodeSelectorTerms[{index}]"
-        for part, labels in (("matchExpressions", True), ("matchFields", False)):
-            for number, requirement in enumerate(term.get(part) or ()):
-                problems += requirement_problems(requirement, f"{where}.{part}[{number}]", labels)
-    return problems
-
-
-def requirement_problems(requirement: JSON, at: str, labels: bool) -> list[Problem]:
-    """One requirement of a node selector: of labels, or of fields."""
-    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
-    problems: list[Problem] = []
-    if operator in ("In", "NotIn"):
-        if not values:
-            problems.append(required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif not labels and len(values) != 1:
-            problems.append(
-                required(
-                    f"{at}.values", "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
-                )
-            )
-    elif operator in ("Exists", "DoesNotExist") and labels:
-        if values:
-            problems.append(
-                forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-            )
-    elif operator in ("Gt", "Lt") and labels:
-        if len(values) != 1:
-            problems.append(required(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
-    else:
-        problems.append(invalid_value(f"{at}.operator", operator, "not a valid selector operator"))
-    if labels and (wrong := names.qualified_name(requirement.get("key", ""))):
-        problems.append(invalid_value(f"{at}.key", requirement.get("key", ""), wrong))
-    if not labels and requirement.get("key") != "metadata.name":
-        problems.append(invalid_value(f"{at}.key", requirement.get("key", ""), "not a valid field selector key"))
-    return problems
+def negative_problems(part: JSON, at: str, fields: Iterable[str]) -> list[Problem]:
+    """Numbers that must not be below zero."""
+    return [
+        invalid_value(f"{at}.{name}", part[name], "must be greater than or equal to 0")
+        for name in fields
+        if part.get(name, 0) < 0
+    ]
 
 
 def condition_problems(conditions: Sequence[JSON], at: str, most: int) -> list[Problem]:

@@ -18,12 +18,12 @@ from app.embedded.apiserver.statuses import (
     too_long,
     too_many,
 )
+from app.embedded.apiserver.validation import nodeselectors
 from app.embedded.apiserver.validation.capacity import policy_problems
 from app.embedded.apiserver.validation.claims import binding_condition_problems
 from app.embedded.apiserver.validation.parts import (
     driver_problems,
     name_problems,
-    node_selector_problems,
     pool_problems,
     qualified_problems,
     required_name_problems,
@@ -103,7 +103,7 @@ def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_t
     elif part.get("nodeName") and (wrong := names.dns_subdomain(part["nodeName"])):
         found.append(invalid_value(f"{at}.nodeName", part["nodeName"], wrong))
     if part.get("nodeSelector") is not None:
-        found += node_selector_problems(part["nodeSelector"], f"{at}.nodeSelector", exactly_one=exactly_one_term)
+        found += nodeselectors.problems(part["nodeSelector"], f"{at}.nodeSelector", exactly_one=exactly_one_term)
     found += [
         invalid_value(f"{at}.{flag}", False, "must be either unset or set to true")
         for flag in ("allNodes", "perDeviceNodeSelection")
