@@ -1,157 +1,16 @@
-"""DaemonSets: a pod on every node that fits, tied to its node; a new template replaces pods as the strategy says.
+"""DaemonSets: a pod on every node that fits; a new template replaces pods as the strategy says.
 
-Promises: never two pods of one template on a node for longer than a look; pods that failed are made again; pods on
-nodes that do not fit any more go. `maxSurge` is not imitated, and there are no ControllerRevisions: `kubectl rollout
-history` and `undo` find nothing.
-
-Rules: Kubernetes 1.36, pkg/controller/daemon (daemon_controller.go, update.go, util/daemonset_util.go).
+The rules are in `daemonrules`. There are no ControllerRevisions: `kubectl rollout history` and `undo` find nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
-
-import msgspec
-
-from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from app.api.decoding import decode
-from app.embedded.controllers.podowners import PodController, pod_of
-from app.embedded.controllers.rollouts import amount, mark_of
+from app.embedded.controllers import daemonrules
+from app.embedded.controllers.podowners import PodController
 from app.embedded.informer import Informer
-from app.embedded.objects import DaemonSet, FullNode, FullPod, FullPodSpec, PodTemplate
-from app.embedded.scheduler.fit import selected as is_selected
-from app.embedded.scheduler.fit import untolerated
+from app.embedded.objects import DaemonSet, FullNode, FullPod
 from app.kube.client import KubeClient
 from app.kube.events import EventRecorder
-
-HASH_LABEL: Final = "controller-revision-hash"
-_TOLERATED: Final = {
-    "not-ready": "NoExecute",
-    "unreachable": "NoExecute",
-    "disk-pressure": "NoSchedule",
-    "memory-pressure": "NoSchedule",
-    "pid-pressure": "NoSchedule",
-    "unschedulable": "NoSchedule",
-}
-
-
-# --- what is to be done: pure
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """The nodes that get a pod, and the pods that go."""
-
-    create: tuple[str, ...]
-    delete: tuple[FullPod, ...]
-
-
-def node_of(pod: FullPod) -> str:
-    """The node that the pod is bound to, or else tied to; empty for pods that are not a daemon's."""
-    if pod.spec.node_name:
-        return pod.spec.node_name
-    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    terms = required.node_selector_terms if required is not None else ()
-    fields = terms[0].match_fields if terms else ()
-    return fields[0].values[0] if fields and fields[0].values else ""
-
-
-def fits(owner: DaemonSet, node: FullNode) -> tuple[bool, bool]:
-    """(a pod is to run there, one that runs may stay): labels count for both, NoSchedule taints for the first only."""
-    pod = FullPod(owner.metadata, decode(FullPodSpec, pod_spec(owner.spec.template)))
-    name = pod.spec.node_name
-    if not is_selected(pod, node) or (name and name != node.name):
-        return False, False
-    taints = untolerated(pod, node.spec.taints)
-    return not taints, all(taint.effect != "NoExecute" for taint in taints)
-
-
-def plan(owner: DaemonSet, nodes: Mapping[str, FullNode], pods: Sequence[FullPod]) -> Plan:
-    """What brings the pods nearer to one on every node that fits."""
-    standing = {name: fits(owner, node) for name, node in nodes.items()}
-    here: dict[str, list[FullPod]] = {}
-    gone: list[FullPod] = []
-    for pod in pods:
-        if pod.metadata.deletion_timestamp is None and (
-            pod.finished or not standing.get(node_of(pod), (False,) * 2)[1]
-        ):
-            gone.append(pod)
-        else:
-            here.setdefault(node_of(pod), []).append(pod)
-    create = [name for name, (wanted, _) in standing.items() if wanted and not here.get(name)]
-    kept: list[FullPod] = []
-    for found in here.values():
-        alive = sorted((pod for pod in found if pod.metadata.deletion_timestamp is None), key=_seniority)
-        kept += alive[:1]
-        gone += alive[1:]
-    wanted = sum(1 for should, _ in standing.values() if should)
-    return Plan(tuple(create), (*gone, *_outdated(owner, kept, wanted)))
-
-
-def _seniority(pod: FullPod) -> tuple[bool, int]:
-    return not pod.spec.node_name, pod.metadata.version
-
-
-def _outdated(owner: DaemonSet, kept: Iterable[FullPod], wanted: int) -> list[FullPod]:
-    """Pods of older templates that may go now: those that do not run, and as many of the others as may be missing."""
-    strategy = owner.spec.update_strategy
-    if strategy.type != "RollingUpdate":
-        return []
-    mark = mark_of(owner.spec.template)
-    running = [pod for pod in kept if pod.status.phase == "Running"]
-    old = [pod for pod in kept if pod.metadata.labels.get(HASH_LABEL) != mark]
-    spare = max(amount(strategy.rolling_update.max_unavailable, wanted, up=True), 1) - (wanted - len(running))
-    idle = [pod for pod in old if pod.status.phase != "Running"]
-    return idle + [pod for pod in old if pod.status.phase == "Running"][: max(spare, 0)]
-
-
-def pod_spec(template: PodTemplate, node: str = "") -> bytes:
-    """The template's spec with the tolerations of daemons, tied to the node when one is named."""
-    spec: dict[str, Any] = msgspec.json.decode(template.spec)
-    tolerations = spec.setdefault("tolerations", [])
-    for trouble, effect in _TOLERATED.items():
-        added = {"key": f"node.kubernetes.io/{trouble}", "operator": "Exists", "effect": effect}
-        if added not in tolerations:
-            tolerations.append(added)
-    if node:
-        tied = NodeSelector(
-            (NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "In", (node,)),)),)
-        )
-        affinity = spec.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = msgspec.to_builtins(tied)
-    return msgspec.json.encode(spec)
-
-
-def daemon(owner: DaemonSet, node: str) -> dict[str, Any]:
-    """The pod for one node, ready to be encoded."""
-    template = owner.spec.template
-    labels = template.metadata.labels | {HASH_LABEL: mark_of(template)}
-    metadata = {"labels": labels, "annotations": dict(template.metadata.annotations)}
-    spec = msgspec.Raw(pod_spec(template, node))
-    return pod_of("DaemonSet", owner.metadata, {"metadata": metadata, "spec": spec})
-
-
-def status(owner: DaemonSet, nodes: Mapping[str, FullNode], pods: Sequence[FullPod]) -> dict[str, Any]:
-    """The status of the set for these nodes and pods."""
-    wanted = {name for name, node in nodes.items() if fits(owner, node)[0]}
-    alive = [pod for pod in pods if pod.metadata.deletion_timestamp is None and not pod.finished]
-    placed = [pod for pod in alive if node_of(pod) in wanted]
-    ready = sum(1 for pod in placed if pod.status.phase == "Running")
-    mark = mark_of(owner.spec.template)
-    return {
-        "observedGeneration": owner.metadata.generation,
-        "desiredNumberScheduled": len(wanted),
-        "currentNumberScheduled": len({node_of(pod) for pod in placed}),
-        "updatedNumberScheduled": sum(1 for pod in placed if pod.metadata.labels.get(HASH_LABEL) == mark),
-        "numberReady": ready,
-        "numberAvailable": ready,
-        "numberUnavailable": len(wanted) - ready,
-        "numberMisscheduled": sum(1 for pod in alive if pod.spec.node_name and node_of(pod) not in wanted),
-    }
-
-
-# --- doing it
 
 
 class DaemonController(PodController[DaemonSet]):
@@ -181,9 +40,9 @@ class DaemonController(PodController[DaemonSet]):
             self.queue.add(key)
 
     async def sync(self, owner: DaemonSet) -> None:
-        todo = plan(owner, self._nodes.objects, self.pods_of(owner))
+        todo = daemonrules.plan(owner, self._nodes.objects, self.pods_of(owner))
         for node in todo.create:
-            await self.create(owner, daemon(owner, node))
+            await self.create(owner, daemonrules.daemon(owner, node))
         for pod in todo.delete:
             await self.delete(pod)
-        await self.report(owner, status(owner, self._nodes.objects, self.pods_of(owner)))
+        await self.report(owner, daemonrules.status(owner, self._nodes.objects, self.pods_of(owner)))

@@ -18,6 +18,7 @@ import msgspec
 from app.api.meta import Condition
 from app.api.times import format_time, parse_time
 from app.embedded.controllers import jobindexes
+from app.embedded.controllers.podrules import deletion_order
 from app.embedded.objects import FullPod, Job, JobStatus, UncountedPods
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
@@ -234,7 +235,7 @@ def _suspended(job: Job, status: JobStatus, now: datetime) -> tuple[JobStatus, t
 def _manage(job: Job, made: Plan, count: Count, pods: Sequence[FullPod], now: datetime, first_pause: float) -> Plan:
     """As many pods as are wanted: fewer at once, more when the last failure is long enough ago."""
     spec, replace = job.spec, msgspec.structs.replace
-    active = sorted(count.active, key=_worth)
+    active = sorted(count.active, key=deletion_order)
     if spec.suspend:
         return replace(made, drop=tuple(active), status=_sized(made.status, count, active))
     if spec.completions is None:
@@ -250,11 +251,6 @@ def _manage(job: Job, made: Plan, count: Count, pods: Sequence[FullPod], now: da
     if left:
         return replace(made, again=left if made.again is None else min(left, made.again))
     return replace(made, create=_new(job, count, missing))
-
-
-def _worth(pod: FullPod) -> tuple[bool, bool, int]:
-    """Not bound, then not running, then the newest go first."""
-    return bool(pod.spec.node_name), pod.status.phase == "Running", -pod.metadata.version
 
 
 def _new(job: Job, count: Count, missing: int) -> tuple[int | None, ...]:

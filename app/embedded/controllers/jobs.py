@@ -16,7 +16,8 @@ from app.api.decoding import encode
 from app.api.errors import ConflictError, NotFoundError
 from app.embedded.controllers import jobindexes, jobrules
 from app.embedded.controllers.jobrules import TRACKING, Plan
-from app.embedded.controllers.podowners import PodController, pod_of
+from app.embedded.controllers.podowners import PodController
+from app.embedded.controllers.podrules import pod_of
 from app.embedded.informer import Informer
 from app.embedded.objects import FullPod, Job
 from app.embedded.workqueue import WorkQueue

@@ -17,7 +17,7 @@ from app.api.decoding import encode
 from app.api.errors import ApiError, ConflictError, NotFoundError
 from app.api.meta import ObjectMeta
 from app.embedded.informer import Informer
-from app.embedded.objects import FullPod, controlled_by
+from app.embedded.objects import FullPod
 from app.embedded.workqueue import WorkQueue
 from app.kube.client import KubeClient
 from app.kube.events import EventRecorder, Occurrence
@@ -123,18 +123,3 @@ class PodController(ABC, Generic[T]):
         except NotFoundError:
             return
         self._reported[owner.metadata.uid] = status
-
-
-def pod_of(kind: str, owner: ObjectMeta, template: Mapping[str, Any], api_version: str = "apps/v1") -> dict[str, Any]:
-    """A pod made from a template (`metadata` and `spec`) by its controller, ready to be encoded."""
-    metadata = {
-        "generateName": f"{owner.name}-",
-        "namespace": owner.namespace,
-        "ownerReferences": [controlled_by(kind, owner, api_version)],
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata | template["metadata"],
-        "spec": template["spec"],
-    }

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from app.embedded.controllers.podowners import PodController, pod_of
+from app.embedded.controllers.podowners import PodController
+from app.embedded.controllers.podrules import active, deletion_order, pod_of
 from app.embedded.objects import FullPod, ReplicaSet
 
 
@@ -22,16 +23,12 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(owner: ReplicaSet, pods: Sequence[FullPod]) -> Plan:
-    """Compare wanted with existing pods; those that are worth least go first: not bound, then not running, newest."""
-    alive = [pod for pod in pods if pod.metadata.deletion_timestamp is None and not pod.finished]
+    """Compare wanted with existing pods; in a surplus those go that are worth least."""
+    alive = active(pods)
     surplus = len(alive) - owner.spec.replicas
     if surplus <= 0:
         return Plan(-surplus, ())
-    worth = sorted(
-        alive,
-        key=lambda pod: (bool(pod.spec.node_name), pod.status.phase == "Running", -pod.metadata.version),
-    )
-    return Plan(0, tuple(worth[:surplus]))
+    return Plan(0, tuple(sorted(alive, key=deletion_order)[:surplus]))
 
 
 def replica(owner: ReplicaSet) -> dict[str, Any]:
@@ -43,7 +40,7 @@ def replica(owner: ReplicaSet) -> dict[str, Any]:
 
 def status(owner: ReplicaSet, pods: Sequence[FullPod]) -> dict[str, Any]:
     """The status of the set for these pods."""
-    alive = [pod for pod in pods if pod.metadata.deletion_timestamp is None and not pod.finished]
+    alive = active(pods)
     ready = sum(1 for pod in alive if pod.status.phase == "Running")
     return {
         "observedGeneration": owner.metadata.generation,

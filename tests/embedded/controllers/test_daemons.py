@@ -11,9 +11,9 @@ import pytest
 from app.api.decoding import convert
 from app.embedded import driverpods
 from app.embedded.cluster import EmbeddedCluster
-from app.embedded.controllers import daemons
-from app.embedded.controllers.daemons import HASH_LABEL
-from app.embedded.controllers.rollouts import mark_of
+from app.embedded.controllers import daemonrules
+from app.embedded.controllers.daemonrules import REVISION_LABEL
+from app.embedded.controllers.podrules import template_hash
 from app.embedded.objects import DaemonSet, FullNode, FullPod
 from app.embedded.scheduler import SchedulerConfig
 
@@ -47,14 +47,14 @@ def node(name: str, effect: str = "", **labels: str) -> FullNode:
 
 
 def pod(name: str, where: str, phase: str = "Running", image: str = "new", *, version: int = 1, **meta: Any) -> FullPod:
-    labels = {HASH_LABEL: mark_of(owner(image=image).spec.template)}
+    labels = {REVISION_LABEL: template_hash(owner(image=image).spec.template)}
     metadata = {"name": name, "resourceVersion": str(version), "labels": labels, **meta}
     return convert(FullPod, {"metadata": metadata, "spec": {"nodeName": where}, "status": {"phase": phase}})
 
 
 def tied(name: str, where: str) -> FullPod:
     """Not bound yet."""
-    made = daemons.daemon(owner(), where)
+    made = daemonrules.daemon(owner(), where)
     made["spec"] = msgspec.json.decode(made["spec"])
     return convert(FullPod, made | {"metadata": made["metadata"] | {"name": name}})
 
@@ -87,7 +87,7 @@ GONE = "2026-01-01T00:00:00Z"
 def test_every_node_that_fits_has_one_pod(
     nodes: Sequence[FullNode], pods: Sequence[FullPod], spec: Json, create: list[str], delete: list[str]
 ) -> None:
-    plan = daemons.plan(owner(**spec), {each.name: each for each in nodes}, pods)
+    plan = daemonrules.plan(owner(**spec), {each.name: each for each in nodes}, pods)
     assert (list(plan.create), [gone.metadata.name for gone in plan.delete]) == (create, delete)
 
 
@@ -116,14 +116,14 @@ def test_a_new_template_replaces_no_more_pods_at_once_than_may_be_missing(
     pods: Sequence[FullPod], strategy: Json, delete: list[str]
 ) -> None:
     nodes = {name: node(name) for name in "abc"}
-    plan = daemons.plan(owner(strategy=strategy), nodes, pods)
+    plan = daemonrules.plan(owner(strategy=strategy), nodes, pods)
     assert [gone.metadata.name for gone in plan.delete] == delete
 
 
 def test_pods_are_tied_to_their_node_whatever_else_the_template_wishes() -> None:
     wish = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": wish}}
-    spec = msgspec.json.decode(daemons.pod_spec(owner(affinity=affinity).spec.template, "a"))
+    spec = msgspec.json.decode(daemonrules.pod_spec(owner(affinity=affinity).spec.template, "a"))
     field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required == {"nodeSelectorTerms": [{"matchFields": [field]}]}
