@@ -12,15 +12,19 @@ help: ## This list
 
 # What the demo needs, and what development needs. Each is installed once, from its lock file.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Without Debian's python3-venv a folder is left that has a python and no pip: it is made again then.
+ENVIRONMENT = test -x $(BIN)/pip || { $(PYTHON) -c '$(OLD)' && $(PYTHON) -m venv $(VENV); }
+OLD = import sys; sys.version_info >= (3, 11) or sys.exit("$(PYTHON) is Python %d.%d, and 3.11 or newer is needed: \
+	name another one, as in make demo PYTHON=python3.11" % sys.version_info[:2])
 $(VENV)/demo.stamp: requirements/demo.lock requirements/build.lock pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(ENVIRONMENT)
 	@echo "installing the locked dependencies into $(VENV) (once) ..."
 	@$(INSTALL) --require-hashes -r requirements/demo.lock -r requirements/build.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/dev.stamp: requirements/dev.lock pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(ENVIRONMENT)
 	@echo "installing the locked development dependencies into $(VENV) (once) ..."
 	@$(INSTALL) --require-hashes -r requirements/dev.lock
 	@$(INSTALL) --no-deps --no-build-isolation --editable .

@@ -44,7 +44,8 @@ class Companion:
             code = await self._live()
             self._quick_ends = self._quick_ends + 1 if loop.time() - started < _AT_ONCE else 0
             pause = _PAUSES[min(self._quick_ends, len(_PAUSES) - 1)]
-            self._on_change(f"the service ended ({ending(code)}); starting it again in {pause:g} s")
+            log = f"; its log is {self._log}" if code > 0 else ""
+            self._on_change(f"the service ended ({ending(code)}){log}; starting it again in {pause:g} s")
             await asyncio.sleep(pause)
 
     async def _live(self) -> int:

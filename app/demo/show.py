@@ -6,20 +6,13 @@ The service is a child process on purpose: kill it, and see that nothing is lost
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import itertools
-import os
 import signal
-import socket
 import sys
-import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import aiohttp
 import msgspec
@@ -30,12 +23,12 @@ from app.demo import board
 from app.demo.board import Header, Row
 from app.demo.companion import Companion
 from app.demo.language import POLICIES, selector_problem
+from app.demo.places import api_port, claimed, service_port
 from app.demo.tour import NODES, Tour
 from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from app.embedded.manifests import FIRST_SAMPLES, samples
 from app.plurals import counted
 
-_USUAL_PORT = 8888
 _FRAME = 0.25
 """Seconds between looks at the cluster."""
 _PLAIN_WIDTH = 160
@@ -93,12 +86,13 @@ class Show:
         """The exit status."""
         options = self._options
         started = time.monotonic()
+        api = api_port(options.port)
         with claimed(options.directory) as directory, service_port(options.service_port) as port:
             async with EmbeddedCluster(
                 options.nodes,
                 options.devices,
                 installed=options.devices > 0,
-                port=options.port,
+                port=api,
                 check_cel=selector_problem,
                 language=POLICIES,
             ) as cluster:
@@ -306,55 +300,6 @@ async def _ready(url: str, timeout: float) -> None:
             except (aiohttp.ClientError, TimeoutError):
                 pass
             await asyncio.sleep(_FRAME / 2)
-
-
-@contextmanager
-def service_port(wanted: int) -> Iterator[int]:
-    """The wanted port; without a wish the usual one, or any when that is taken. Two demos do not get the same."""
-    with (Path(tempfile.gettempdir()) / f"dra-extender-demo-{os.getuid()}.lock").open("a") as lock:
-        yield wanted or (_USUAL_PORT if _locked(lock) and _is_free(_USUAL_PORT) else _any_port())
-
-
-def _any_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        number: int = probe.getsockname()[1]
-        return number
-
-
-def _is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
-
-
-def _locked(file: IO[str]) -> bool:
-    """True when nobody else has the lock; it ends with the file."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-@contextmanager
-def claimed(wanted: Path) -> Iterator[Path]:
-    """The directory, empty of what an earlier demo left; one with a number after its name while another demo runs in
-    it. What leads to the cluster is gone afterwards, as the cluster is.
-    """
-    for number in itertools.count(1):
-        directory = wanted if number == 1 else wanted.with_name(f"{wanted.name}-{number}")
-        directory.mkdir(parents=True, exist_ok=True)
-        with (directory / "lock").open("w") as lock:
-            if not _locked(lock):
-                continue
-            (directory / "service.log").unlink(missing_ok=True)
-            try:
-                yield directory
-            finally:
-                (directory / "kubeconfig").unlink(missing_ok=True)
-            return
 
 
 def _explanations(cluster: EmbeddedCluster) -> dict[str, str]:

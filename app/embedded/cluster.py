@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -126,8 +127,9 @@ class EmbeddedCluster:
         store = self.server.store
         drivers = CLASSES if self._nics else CLASSES[:1]
         store.create_all(_device_class(name) for name in drivers if self._installed)
+        now = datetime.now(UTC)
         for index in range(self._nodes):
-            stored = store.create_stored(hardware.node(index)).object
+            stored = store.create_stored(hardware.node(index, now)).object
             owner = {
                 "apiVersion": "v1",
                 "kind": "Node",
@@ -260,7 +262,7 @@ class EmbeddedCluster:
 
     async def add_node(self, index: int, *, devices: int | None = None) -> str:
         """Add the node with this number (from 0) over HTTP, its GPUs afterwards as in life; returns its name."""
-        await self.client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index)))
+        await self.client.create("/api/v1/nodes", msgspec.json.encode(hardware.node(index, datetime.now(UTC))))
         count = self._devices if devices is None else devices
         if count:
             await self.driver.publish(hardware.gpus(index, count))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from app.api.resource import (
     ResourceSlice,
     ResourceSliceSpec,
 )
+from app.api.times import format_time
 
 GPU_DRIVER = "gpu.example.com"
 NIC_DRIVER = "nic.example.com"
@@ -57,8 +59,9 @@ def node_name(index: int) -> str:
     return f"node-{index + 1}"
 
 
-def node(index: int) -> dict[str, Any]:
-    """A node that is ready and has room for pods."""
+def node(index: int, since: datetime | None = None) -> dict[str, Any]:
+    """A node that is ready, if it says so since then, and has room for pods."""
+    times = dict.fromkeys(("lastHeartbeatTime", "lastTransitionTime"), format_time(since)) if since else {}
     name = node_name(index)
     amounts = {"cpu": "64", "memory": "256Gi", "pods": "110", "ephemeral-storage": "500Gi"}
     return {
@@ -83,6 +86,7 @@ def node(index: int) -> dict[str, Any]:
                     "status": "True",
                     "reason": "KubeletReady",
                     "message": "kubelet is posting ready status",
+                    **times,
                 }
             ],
             "nodeInfo": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from app.demo.show import claimed, service_port
+from app.demo.places import api_port, claimed, service_port
 from tests.support.patience import LONGEST
 
 pytestmark = pytest.mark.slow
@@ -73,6 +74,23 @@ def test_once_fails_when_pods_stay_without_their_devices(tmp_path: Path) -> None
 def test_two_demos_at_once_do_not_get_the_same_port() -> None:
     with service_port(0) as first, service_port(0) as second, service_port(7777) as wanted:
         assert len({first, second}) == 2 and wanted == 7777
+
+
+def test_a_port_that_is_taken_is_refused_by_the_name_of_its_option() -> None:
+    """Whoever listens there may be the service of another demo, and would bind pods that it does not know."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        with pytest.raises(OSError, match=f"^--service-port {taken}: Address already in use; name another port"):
+            service_port(taken).__enter__()
+        with pytest.raises(OSError, match=f"^--port {taken}: Address already in use; name another port"):
+            api_port(taken)
+    assert api_port(0) == 0
+
+
+def test_a_directory_that_cannot_be_written_is_refused_with_the_option(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"file cannot be written: File exists; name another with --directory$"):
+        claimed(tmp_path / "file").__enter__()
 
 
 @pytest.fixture

@@ -48,6 +48,14 @@ async def test_what_the_process_writes_is_in_the_log(tmp_path: Path) -> None:
     assert companion.tail() == ["up"]
 
 
+async def test_a_process_that_fails_is_told_with_its_log(tmp_path: Path) -> None:
+    told: list[str] = []
+    running = asyncio.create_task(Companion((sys.executable, "-c", "exit(3)"), tmp_path / "log", told.append).run())
+    await until(lambda: len(told) > 1)
+    running.cancel()
+    assert told[1] == f"the service ended (exit status 3); its log is {tmp_path / 'log'}; starting it again in 1 s"
+
+
 @pytest.mark.parametrize(("code", "words"), [(0, "exit status 0"), (3, "exit status 3"), (-9, "killed by SIGKILL")])
 def test_endings_are_told_in_words(code: int, words: str) -> None:
     assert ending(code) == words

@@ -104,6 +104,22 @@ def test_slices_survive_the_way_to_v1beta1_and_back() -> None:
     assert {**there_and_back.to_stored(beta), "apiVersion": original["apiVersion"]} == original
 
 
+async def test_times_that_an_event_does_not_tell_are_null_for_kubectl_sorts_by_what_is_there(client: Client) -> None:
+    here = "/apis/events.k8s.io/v1/namespaces/default/events"
+    told = {"name": "e", "namespace": "default"}
+    regarding = {"kind": "Pod", "namespace": "default", "name": "p", "apiVersion": "v1"}
+    body = {
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": told, "regarding": regarding, "note": "Once",
+        "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": "example.com/test",
+        "reportingInstance": "t-1", "action": "Binding", "reason": "Tried", "type": "Normal",
+    }  # fmt: skip
+    created = await client.post(here, body)
+    assert (created["deprecatedFirstTimestamp"], created["deprecatedLastTimestamp"]) == (None, None)
+    core = await client.get("/api/v1/namespaces/default/events/e")
+    assert (core["firstTimestamp"], core["lastTimestamp"]) == (None, None)
+    assert core["eventTime"] == body["eventTime"]
+
+
 def test_events_survive_the_way_to_the_events_group_and_back() -> None:
     event = {"apiVersion": "v1", "kind": "Event", "involvedObject": {"kind": "Pod"}, "message": "m", "count": 2}
     other = conversion.EVENTS.from_stored(event)

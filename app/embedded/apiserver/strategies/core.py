@@ -131,6 +131,9 @@ class Events(Strategy):
     )
 
     def default(self, new: JSON, context: Context) -> None:
+        """A time that is not told is null, as it is written in Go: kubectl sorts by fields that are there."""
+        for time in ("eventTime", "firstTimestamp", "lastTimestamp"):
+            new.setdefault(time, None)
         new.setdefault("source", {})
         new.setdefault("reportingComponent", "")
         new.setdefault("reportingInstance", "")
