@@ -1,1 +1,1 @@
-"""Validating admission policies: which are accepted, and what they make of a request."""
+"""Validating admission policies: compiled, matched with requests, and enforced."""

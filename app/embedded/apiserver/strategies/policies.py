@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.embedded.apiserver.policies import rules
 from app.embedded.apiserver.statuses import JSON, Problem, forbidden
 from app.embedded.apiserver.strategies.core import Plain
 from app.embedded.apiserver.strategy import Context, Strategy
+from app.embedded.apiserver.validation.policies import binding_problems, policy_problems
 
 
 def default_match(resources: JSON) -> None:
@@ -33,7 +33,7 @@ class Policies(Plain):
         new["status"] = {}
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        return rules.policy_problems(new["spec"], context)
+        return policy_problems(new["spec"], context)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         return self.validate_create(new, context)
@@ -50,7 +50,7 @@ class PolicyBindings(Plain):
             default_match(new["spec"]["matchResources"])
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        return rules.binding_problems(new["spec"])
+        return binding_problems(new["spec"])
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         return self.validate_create(new, context)
