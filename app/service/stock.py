@@ -1,9 +1,9 @@
 """What monitoring reads of devices and of pods that wait for them: counted in the background, ready at every scrape.
 
 Promises: nothing of it is in the way of a verb: it is counted in small steps, between which everything else goes on,
-and for a small share of the time only. A scrape reads what was counted last: it costs as much as there are series,
-whatever the cluster's size. Names of drivers, classes and capacities are labels, and their number is bounded: the rest
-is summed up as "other".
+and for a small share of the time only, so a small cluster is counted more often than a large one. A scrape reads what
+was counted last: it costs as much as there are series, whatever the cluster's size. Names of drivers, classes and
+capacities are labels, and their number is bounded: the rest is summed up as "other".
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from app.scheduling.pace import Steps
 from app.scheduling.view import View
 from app.unexpected import unexpected
 
-PERIOD: Final = 15.0
+_SHORTEST: Final = 1.0
 """Seconds between two counts at least."""
+_USUAL: Final = 15.0
+"""Seconds between two counts where shorter pauses would cost more than one part in `_UNNOTICED`."""
+_UNNOTICED: Final = 200
 _SHARE: Final = 20
-"""The pause is at least so many times as long as the last count took."""
+"""Counting takes at most one part in so many of the time, however large the cluster is."""
 MOST_DRIVERS: Final = 20
 MOST_CLASSES: Final = 50
 MOST_CAPACITIES: Final = 20
@@ -33,6 +36,11 @@ MOST_CAPACITIES: Final = 20
 _PODS: Final = 500
 """Looked at in one step."""
 _NANO: Final = 10**9
+
+
+def pause(cost: float) -> float:
+    """Seconds from a count that took so many seconds of CPU time to the next one."""
+    return max(_SHORTEST, min(_USUAL, _UNNOTICED * cost), _SHARE * cost)
 
 
 class Labels:
@@ -56,7 +64,10 @@ class Labels:
 
 
 class StockReadings:
-    """`refused`: UIDs of the pods that wait. `rule`: the one that refuses a pod, by UID, where that was found out."""
+    """`refused`: UIDs of the pods that wait. `rule`: the one that refuses a pod, by UID, where that was found out.
+
+    `clock`: of the CPU time of this thread. By another one, counts would be the rarer the busier the machine is.
+    """
 
     def __init__(
         self,
@@ -64,7 +75,7 @@ class StockReadings:
         refused: Callable[[], Iterable[str]],
         rule: Callable[[str], BindingRule],
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self._view = view
         self._refused = refused
@@ -78,18 +89,22 @@ class StockReadings:
     async def run(self) -> None:
         """Count again and again, until cancelled."""
         while True:
-            started = self._clock()
+            seconds = _USUAL
             try:
-                await self.count()
+                seconds = pause(await self.count())
             except Exception as problem:
                 unexpected("metrics", problem)
-            await asyncio.sleep(max(PERIOD, _SHARE * (self._clock() - started)))
+            await asyncio.sleep(seconds)
 
-    async def count(self) -> None:
-        """Count everything once."""
-        steps = self.counting()
-        while next(steps, _ENDED) is not _ENDED:
+    async def count(self) -> float:
+        """Count everything once. The seconds of CPU time that it took, without what others did between its steps."""
+        steps, cost, left = self.counting(), 0.0, True
+        while left:
+            started = self._clock()
+            left = next(steps, _ENDED) is not _ENDED
+            cost += self._clock() - started
             await asyncio.sleep(0)
+        return cost
 
     def counting(self) -> Steps[None]:
         """As `count`, a step at a time."""

@@ -131,6 +131,20 @@ def test_neither_a_scrape_nor_a_step_costs_more_in_a_large_cluster() -> None:
     assert largest_step(many) < 10_000
 
 
+@pytest.mark.parametrize(
+    ("cost", "seconds"), [(0.0, 1.0), (0.002, 1.0), (0.02, 4.0), (0.2, 15.0), (0.7, 15.0), (2.0, 40.0)]
+)
+def test_the_smaller_the_cluster_the_more_often_it_is_counted(cost: float, seconds: float) -> None:
+    assert stock.pause(cost) == seconds
+
+
+async def test_a_count_costs_what_its_own_steps_take() -> None:
+    ticks = iter(range(1_000))
+    found = StockReadings(large(5), lambda: (), lambda uid: "", clock=lambda: next(ticks))
+    steps = sum(1 for _ in found.counting()) + 1
+    assert await found.count() == steps, "one tick from the beginning of a step to its end, none between steps"
+
+
 async def test_counting_lets_others_go_on() -> None:
     view, turns = large(5), 0
 
