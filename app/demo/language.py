@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 from app.cel import CelCompileError, CelRuntimeError, compile_selector, types
 from app.cel.expressions import Bindings, Expression
@@ -23,13 +23,24 @@ def selector_problem(expression: str) -> str | None:
 _WANTED: Final = {"bool": types.BOOL, "string": types.STRING, "anything": None}
 
 
+def _compiled(expression: language.Expression) -> Expression:
+    """An expression of ours: the API server hands back what `compile` has made, and makes none by itself. Raises
+    TypeError.
+    """
+    if not isinstance(expression, Expression):
+        raise TypeError(f"{type(expression).__name__} is of another language")
+    return expression
+
+
 class _Bound:
+    """One evaluation of a policy."""
+
     def __init__(self, bindings: Bindings) -> None:
         self._bindings = bindings
 
     def value(self, expression: language.Expression) -> object:
         try:
-            return cast("Expression", expression).evaluate(self._bindings)
+            return _compiled(expression).evaluate(self._bindings)
         except CelRuntimeError as problem:
             raise language.FailedExpression(problem.message) from None
 
@@ -50,14 +61,14 @@ class PolicyLanguage:
             roots["params"] = types.DYN
         if variables is not None:
             roots["variables"] = VARIABLES
-            structs[VARIABLES.name] = {name: cast("Expression", each).type for name, each in variables.items()}
+            structs[VARIABLES.name] = {name: _compiled(each).type for name, each in variables.items()}
         try:
             return Expression(text, roots, structs, _WANTED[wanted])
         except CelCompileError as problem:
             raise language.WrongExpression(problem.official()) from None
 
     def bind(self, values: Mapping[str, object], variables: Mapping[str, language.Expression]) -> _Bound:
-        return _Bound(Bindings(values, cast("Mapping[str, Expression]", variables)))
+        return _Bound(Bindings(values, {name: _compiled(each) for name, each in variables.items()}))
 
 
 POLICIES: Final = PolicyLanguage()
