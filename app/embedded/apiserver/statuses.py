@@ -6,7 +6,7 @@ functions build the usual ones; `Problem` is one field error and `invalid` gathe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -71,6 +71,11 @@ def _shown(value: object) -> str:
     if value is None:
         return "null"
     return orjson.dumps(value).decode()
+
+
+def internal(part: JSON, fields: Mapping[str, object]) -> JSON:
+    """A struct as Kubernetes prints it in field errors: its `fields`, with these values where nothing is said."""
+    return {f"{name[0].upper()}{name[1:]}": part.get(name, nothing) for name, nothing in fields.items()}
 
 
 def invalid_value(field: str, value: object, detail: str) -> Problem:

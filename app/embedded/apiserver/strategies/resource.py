@@ -43,7 +43,7 @@ class Claims(Strategy):
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         problems = admin_access_problems(new["spec"], new["metadata"]["namespace"], context, "spec.devices")
-        return problems or claims.spec_problems(new["spec"], "spec", context)
+        return problems + claims.spec_problems(new["spec"], "spec", context)
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
         keep_status(new, old)
@@ -103,7 +103,8 @@ class Templates(Strategy):
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         inner = new["spec"]["spec"]
         problems = admin_access_problems(inner, new["metadata"]["namespace"], context, "spec.devices")
-        return problems or templates.metadata_problems(new["spec"]) + claims.spec_problems(inner, "spec.spec", context)
+        problems += templates.metadata_problems(new["spec"])
+        return problems + claims.spec_problems(inner, "spec.spec", context)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         return [] if new["spec"] == old["spec"] else [immutable("spec", new["spec"])]

@@ -17,6 +17,23 @@ OF_PODS: Final = ("cpu", "memory")
 """What a pod can ask for as a whole, beside huge pages."""
 
 HUGE: Final = "hugepages-"
+_COUNTED: Final = frozenset(
+    (
+        *(f"{part}.{name}" for part in ("requests", "limits") for name in _STANDARD),
+        "pods",
+        "services",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "storage",
+        "requests.storage",
+        "services.nodeports",
+        "services.loadbalancers",
+    )
+)
+"""Short names of what quotas count and containers cannot ask for."""
 
 
 def problems(resources: JSON, at: str, claims: Sequence[str]) -> list[Problem]:
@@ -60,14 +77,22 @@ def _one_problems(name: str, amount: str, at: str, check_name: NameCheck) -> lis
 
 
 def _resource_name_problems(name: str, where: str) -> list[Problem]:
-    wrong = names.qualified_name(name)
-    found = [invalid_value(where, name, wrong)] if wrong else []
-    if not found and "/" not in name and name not in _STANDARD and not name.startswith(HUGE):
-        details = ("must be a standard resource type or fully qualified", "must be a standard resource for containers")
-        return [invalid_value(where, name, detail) for detail in details]
-    if not _is_native(name) and not _is_extended(name):
+    found = _form_problems(name, where)
+    if "/" not in name:
+        if name not in _STANDARD and not name.startswith(HUGE):
+            found.append(invalid_value(where, name, "must be a standard resource for containers"))
+    elif not _is_native(name) and not _is_extended(name):
         found.append(invalid_value(where, name, "doesn't follow extended resource name standard"))
     return found
+
+
+def _form_problems(name: str, where: str) -> list[Problem]:
+    """Of the name of any resource."""
+    if wrong := names.qualified_name(name):
+        return [invalid_value(where, name, wrong)]
+    if "/" in name or name in _STANDARD or name in _COUNTED or name.startswith((HUGE, f"requests.{HUGE}")):
+        return []
+    return [invalid_value(where, name, "must be a standard resource type or fully qualified")]
 
 
 def _relation_problems(name: str, amount: str, limit: str | None, at: str) -> list[Problem]:
@@ -158,9 +183,10 @@ def pod_problems(spec: JSON, at: str, claims: Sequence[str]) -> list[Problem]:
 
 
 def _pod_resource_problems(name: str, where: str) -> list[Problem]:
-    if wrong := names.qualified_name(name):
-        return [invalid_value(where, name, wrong)]
-    return [] if name in OF_PODS or name.startswith(HUGE) else [unsupported(where, name, sorted((*OF_PODS, HUGE)))]
+    found = _form_problems(name, where)
+    if found or name in OF_PODS or name.startswith(HUGE):
+        return found
+    return [unsupported(where, name, sorted((*OF_PODS, HUGE)))]
 
 
 def total_requested(spec: JSON, name: str) -> Quantity:

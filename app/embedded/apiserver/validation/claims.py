@@ -139,12 +139,21 @@ def _constraints_problems(constraints: Sequence[JSON], at: str, known: frozenset
 
 
 def _reference_problems(references: Sequence[str], at: str, known: frozenset[str]) -> list[Problem]:
+    return set_problems(
+        references, at, MOST_REQUESTS, lambda name: name, lambda name, where: _named_problems(name, where, known)
+    )
+
+
+def _named_problems(name: str, at: str, known: frozenset[str]) -> list[Problem]:
+    """Of a request by its name, or of a subrequest by both names."""
+    if name in known:
+        return []
+    parts = name.split("/")
+    found = (
+        [problem for part in parts for problem in name_problems(part, at, names.dns_label)] if len(parts) < 3 else []
+    )
     detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
-
-    def check(name: str, where: str) -> list[Problem]:
-        return [] if name in known else [invalid_value(where, name, detail)]
-
-    return set_problems(references, at, MOST_REQUESTS, lambda name: name, check)
+    return [*found, invalid_value(at, name, detail)]
 
 
 # status
@@ -243,11 +252,7 @@ def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> lis
 
 
 def _result_problems(result: JSON, at: str, known: frozenset[str]) -> list[Problem]:
-    request = result.get("request", "")
-    problems: list[Problem] = []
-    if request not in known:
-        detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
-        problems.append(invalid_value(f"{at}.request", request, detail))
+    problems = _named_problems(result.get("request", ""), f"{at}.request", known)
     problems += driver_problems(result.get("driver"), f"{at}.driver")
     problems += pool_problems(result.get("pool"), f"{at}.pool")
     problems += name_problems(result.get("device"), f"{at}.device", names.dns_label)

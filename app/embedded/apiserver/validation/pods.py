@@ -22,6 +22,7 @@ from app.embedded.apiserver.statuses import (
     Problem,
     duplicate,
     forbidden,
+    internal,
     invalid_value,
     missing,
     required,
@@ -113,13 +114,14 @@ def _name(entry: JSON) -> str:
 def _claim_problems(entry: JSON, at: str) -> list[Problem]:
     problems = required_name_problems(entry.get("name"), f"{at}.name", names.dns_label)
     sources = {part: entry[part] for part in ("resourceClaimName", "resourceClaimTemplateName") if part in entry}
+    shown = internal(entry, {"name": "", "resourceClaimName": None, "resourceClaimTemplateName": None})
     if not sources:
         problems.append(
-            invalid_value(at, entry, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+            invalid_value(at, shown, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
         )
     elif len(sources) > 1:
         detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-        problems.append(invalid_value(at, entry, detail))
+        problems.append(invalid_value(at, shown, detail))
     for part, name in sources.items():
         if wrong := names.dns_subdomain(name):
             problems.append(invalid_value(f"{at}.{part}", name, wrong))

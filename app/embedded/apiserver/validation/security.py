@@ -16,6 +16,7 @@ from app.embedded.apiserver.statuses import (
     Problem,
     duplicate,
     forbidden,
+    internal,
     invalid_value,
     required,
     too_long,
@@ -128,7 +129,8 @@ def _seccomp_problems(profile: JSON | None, at: str) -> list[Problem]:
         found.append(unsupported(f"{at}.type", kind, _PROFILES))
     if kind != "Localhost":
         detail = "can only be set when seccomp type is Localhost"
-        return found if file is None else [*found, invalid_value(f"{at}.localhostProfile", profile, detail)]
+        shown = internal(profile, {"type": "", "localhostProfile": None})
+        return found if file is None else [*found, invalid_value(f"{at}.localhostProfile", shown, detail)]
     if file is None:
         return [*found, required(f"{at}.localhostProfile", "must be set when seccomp type is Localhost")]
     return found + paths.relative_problems(file, f"{at}.localhostProfile")

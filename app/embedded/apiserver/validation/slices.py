@@ -92,7 +92,7 @@ _NOWHERE: Final = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "
     "in the ResourceSlice spec"
 )
-"""Of a device that says nothing of nodes."""
+"""Of a device that says nothing of nodes, or too much."""
 
 
 def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_term: bool) -> list[Problem]:
@@ -115,7 +115,8 @@ def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_t
         found.append(required(at, f"exactly one of {listed} is required" if exactly_one_term else _NOWHERE))
     elif len(said) > 1:
         chosen = "{" + ", ".join(f"`{place}`" for place in said) + "}"
-        found.append(invalid_value(at, chosen, f"exactly one of {listed} is required, but multiple fields are set"))
+        detail = f"exactly one of {listed} is required, but multiple fields are set" if exactly_one_term else _NOWHERE
+        found.append(invalid_value(at, chosen, detail))
     return found
 
 
@@ -223,9 +224,20 @@ def _attribute_problems(attribute: JSON, at: str) -> list[Problem]:
     said = [kind for kind in _KINDS if kind in attribute]
     if not said:
         return [invalid_value(at, "", "exactly one value must be specified")]
+    found = [problem for kind in said for problem in _value_problems(kind, attribute[kind], at)]
     if len(said) > 1:
-        return [invalid_value(at, attribute, "exactly one value must be specified")]
-    kind, value = said[0], attribute[said[0]]
+        shown = {_internal(kind): attribute.get(kind) for kind in _KINDS}
+        found.append(invalid_value(at, shown, "exactly one value must be specified"))
+    return found
+
+
+def _internal(kind: str) -> str:
+    """What Kubernetes itself calls a kind of attribute: `int` is IntValue, `ints` is IntValues."""
+    plural = "s" if kind.endswith("s") else ""
+    return f"{kind.removesuffix('s').capitalize()}Value{plural}"
+
+
+def _value_problems(kind: str, value: Any, at: str) -> list[Problem]:
     items: Sequence[Any] = value if isinstance(value, list) else (value,)
     found: list[Problem] = []
     for index, item in enumerate(items):

@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from app.embedded.apiserver import names
 from app.embedded.apiserver.statuses import JSON, Problem, forbidden
+
+_NOT_GIVEN: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+_CALLED: Final = {"uid": "uID"}
+"""What messages call a field, where that differs."""
 
 
 def metadata_problems(spec: JSON) -> list[Problem]:
@@ -12,5 +32,5 @@ def metadata_problems(spec: JSON) -> list[Problem]:
     found = names.label_problems(metadata.get("labels") or {}, f"{at}.labels")
     found += names.annotation_problems(metadata.get("annotations") or {}, f"{at}.annotations")
     return found + [
-        forbidden(f"{at}.{part}", "cannot be set") for part in metadata if part not in ("labels", "annotations")
+        forbidden(f"{at}.{_CALLED.get(part, part)}", "cannot be set") for part in _NOT_GIVEN if part in metadata
     ]
