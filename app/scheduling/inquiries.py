@@ -15,12 +15,10 @@ Promises
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from itertools import count, repeat
 from typing import Final, TypeVar
 
-import msgspec
 import structlog
 from cachetools import TTLCache
 
@@ -29,6 +27,7 @@ from app.allocation.lane import FREE, ROOM, SEARCHING, Answers, CountedLane, Exh
 from app.allocation.questions import Overrun, Question, kind_of
 from app.api.core import Pod
 from app.scheduling.claims import Refusal, find
+from app.scheduling.fairqueue import Asked, FairQueue
 from app.scheduling.outcomes import WORKER_ANSWERS
 from app.scheduling.ports import Observer, Workers
 from app.scheduling.view import View
@@ -55,80 +54,6 @@ MARGIN_SECONDS: Final = 1.0
 REMEMBERED_CONTENTS: Final = 10_000
 
 
-class _Asked(msgspec.Struct, frozen=True, eq=False):
-    """A question that waits for its turn. `content`: of the claims it is for."""
-
-    key: Hashable
-    question: Question
-    content: Hashable
-
-
-class Turns:
-    """The questions that wait, by namespace and claims, which take turns."""
-
-    def __init__(self) -> None:
-        self._size = 0
-        self._namespaces: dict[str, dict[Hashable, deque[_Asked]]] = {}
-        self._sizes: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return self._size
-
-    def put(self, namespace: str, asked: _Asked) -> None:
-        """At the end of what the claims have asked."""
-        self._namespaces.setdefault(namespace, {}).setdefault(asked.content, deque()).append(asked)
-        self._size += 1
-        self._sizes[namespace] = self._sizes.get(namespace, 0) + 1
-
-    def take(self) -> _Asked:
-        """The next question. Its namespace, and its claims in that, are last from now on."""
-        namespace, contents = next(iter(self._namespaces.items()))
-        content, questions = next(iter(contents.items()))
-        found = questions.popleft()
-        del self._namespaces[namespace], contents[content]
-        if questions:
-            contents[content] = questions
-        if contents:
-            self._namespaces[namespace] = contents
-        self._shrink(namespace, 1)
-        return found
-
-    def yielded(self, namespace: str, content: Hashable) -> _Asked | None:
-        """The question that gives way to one more of this content: the last of the content that waits with most, in
-        the namespace that does. None when that would be the content itself, or another that waits with no more.
-        """
-        crowded = max(self._sizes, key=self._sizes.__getitem__, default=namespace)
-        if self._sizes.get(crowded, 0) <= self._sizes.get(namespace, 0):
-            crowded = namespace
-        contents = self._namespaces.get(crowded, {})
-        longest = max(contents, key=lambda other: len(contents[other]), default=content)
-        if crowded == namespace and len(contents.get(longest, ())) <= len(contents.get(content, ())):
-            return None
-        found = contents[longest].pop()
-        if not contents[longest]:
-            del contents[longest]
-        if not contents:
-            del self._namespaces[crowded]
-        self._shrink(crowded, 1)
-        return found
-
-    def _shrink(self, namespace: str, by: int) -> None:
-        self._size -= by
-        self._sizes[namespace] -= by
-        if not self._sizes[namespace]:
-            del self._sizes[namespace]
-
-    def drop(self, content: Hashable) -> Iterable[_Asked]:
-        """Everything that claims of this content have asked."""
-        for namespace in list(self._namespaces):
-            questions = self._namespaces[namespace].pop(content, ())
-            if not self._namespaces[namespace]:
-                del self._namespaces[namespace]
-            if questions:
-                self._shrink(namespace, len(questions))
-            yield from questions
-
-
 class Inquiries:
     """One per service. Without `workers` everything is done at once, however long it takes. The state is as the pod has
     it: what is kept for others counts as taken.
@@ -141,7 +66,7 @@ class Inquiries:
         self._observer = observer
         limits, clock = view.limits, view.clock
         self._answers = Answers()
-        self._turns = Turns()
+        self._waiting = FairQueue()
         self._open: dict[Hashable, int] = {}
         """By content of claims: how many questions are open."""
         self._spent: TTLCache[Hashable, float] = TTLCache(
@@ -262,7 +187,7 @@ class Inquiries:
         self._wake_after(limits.worker_forgiving_seconds)
         if spent < limits.worker_claim_seconds:
             log.warning("some claims take too long and are given up for a while", seconds=spent + seconds)
-            for other in list(self._turns.drop(content)):
+            for other in list(self._waiting.drop(content)):
                 self._close(other)
 
     def _wake_after(self, seconds: float) -> None:
@@ -279,21 +204,21 @@ class Inquiries:
                 break
             self._answers.open.add(key)
             self._open[asker.content] = self._open.get(asker.content, 0) + 1
-            self._turns.put(asker.namespace, _Asked(key, question, asker.content))
+            self._waiting.put(asker.namespace, Asked(key, question, asker.content))
         self._work()
 
     def _has_room(self, asker: _Asker) -> bool:
         """Made where somebody else asks more."""
-        if len(self._turns) < MOST_QUESTIONS:
+        if len(self._waiting) < MOST_QUESTIONS:
             return True
-        yielded = self._turns.yielded(asker.namespace, asker.content)
+        yielded = self._waiting.yielded(asker.namespace, asker.content)
         if yielded is not None:
             self._forget(yielded)
         return yielded is not None
 
     def _work(self) -> None:
-        while self._workers is not None and len(self._turns) and len(self._working) < self._workers.capacity:
-            task = asyncio.create_task(self._answer(self._workers, self._turns.take()), name="question")
+        while self._workers is not None and len(self._waiting) and len(self._working) < self._workers.capacity:
+            task = asyncio.create_task(self._answer(self._workers, self._waiting.take()), name="question")
             self._working.add(task)
             task.add_done_callback(self._ended)
 
@@ -302,7 +227,7 @@ class Inquiries:
         if not task.cancelled():
             self._work()
 
-    async def _answer(self, workers: Workers, asked: _Asked) -> None:
+    async def _answer(self, workers: Workers, asked: Asked) -> None:
         try:
             reply = await workers.answer(asked.question)
         except Exception as problem:
@@ -319,14 +244,14 @@ class Inquiries:
         self._charge(asked.content, seconds)
         self._close(asked)
 
-    def _close(self, asked: _Asked) -> None:
+    def _close(self, asked: Asked) -> None:
         """The question is not open any more."""
         if self._forget(asked):
             self._wakeups.ended(AWAITED)
         self._news.set()
         self._news = asyncio.Event()
 
-    def _forget(self, asked: _Asked) -> bool:
+    def _forget(self, asked: Asked) -> bool:
         """True when it was the last open one of its claims."""
         self._answers.open.discard(asked.key)
         self._open[asked.content] -= 1
