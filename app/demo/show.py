@@ -33,7 +33,7 @@ _FRAME = 0.25
 """Seconds between looks at the cluster."""
 _PLAIN_WIDTH = 160
 _MOMENT = 2.0
-"""Seconds that a sample gets before the next one is applied."""
+"""Seconds for which a sample may be unsettled though nothing is left to do, before the next one is applied."""
 _CALM = 1.0
 """Seconds for which everything must stay settled before --once believes it."""
 
@@ -118,7 +118,7 @@ class Show:
             await companion.stop()
 
     async def _apply(self, cluster: EmbeddedCluster, service: str) -> None:
-        """The samples one after another, each when the one before is settled, or does not become so in a moment."""
+        """The samples one after another, in an order that counts however slow the machine is."""
         options = self._options
         size = f"{counted(options.nodes, 'node')} with {counted(options.devices, 'GPU')} each"
         self._note(f"embedded cluster of {size}: {cluster.url}")
@@ -128,12 +128,19 @@ class Show:
         for name in FIRST_SAMPLES if options.with_samples and not options.tour else ():
             self._note(f"applying {_short(samples() / name)}.yaml")
             await cluster.apply_samples(name)
-            deadline = time.monotonic() + _MOMENT
-            while time.monotonic() < deadline:
-                await asyncio.sleep(_FRAME / 5)
-                self._look(cluster)
-                if self._rows and all(row.settled for row in self._rows.values()):
-                    break
+            await self._settle(cluster)
+
+    async def _settle(self, cluster: EmbeddedCluster) -> None:
+        """Until all pods are settled, or some do not become so in a moment in which the cluster has nothing to do."""
+        idle_since: float | None = None
+        while idle_since is None or time.monotonic() - idle_since < _MOMENT:
+            revision = cluster.store.revision
+            await asyncio.sleep(_FRAME / 5)
+            self._look(cluster)
+            idle = cluster.store.revision == revision and cluster.settled()
+            if idle and all(row.settled for row in self._rows.values()):
+                return
+            idle_since = (idle_since or time.monotonic()) if idle else None
 
     # --- a tour
 

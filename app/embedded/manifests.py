@@ -22,10 +22,11 @@ FIELD_MANAGER = "kubectl"
 Manifest = dict[str, Any]
 
 FIRST_SAMPLES = (
-    "tutorial", "all", "shared", "deployment", "matched-pair", "prioritized", "placement", "preemption",
-    "preemption-urgent", "unschedulable",
+    "tutorial", "all", "shared", "deployment", "matched-pair", "prioritized", "placement", "placement-pairs",
+    "preemption", "preemption-urgent", "unschedulable",
 )  # fmt: skip
-"""The samples that the demo applies, in this order; each needs the GPUs of the embedded cluster, or brings its own.
+"""The samples that the demo applies, in this order, each when the pods of those before it have got what they get; each
+needs the GPUs of the embedded cluster, or brings its own.
 
 `all` comes early: it wants every small GPU of a node, and others are content with any.
 """

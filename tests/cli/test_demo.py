@@ -119,6 +119,7 @@ def until(out: Path, pattern: str, count: int = 1) -> list[str]:
 def test_the_service_may_be_killed_while_the_demo_runs(running: tuple[subprocess.Popen[str], Path]) -> None:
     process, out = running
     (first,) = until(out, r"runs as process (\d+)")
+    until(out, r"dra-preemption/training-. is gone")
     until(out, r"dra-samples/unschedulable waits: claim no-such-gpu")
     os.kill(int(first), signal.SIGKILL)
     until(out, r"the service ended \(killed by SIGKILL\)")

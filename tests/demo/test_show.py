@@ -1,12 +1,16 @@
-"""What the demo suggests to try."""
+"""What the demo does, and what it suggests to try."""
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from app.demo.show import Options, commands
+from app.demo import show
+from app.demo.show import Options, Show, commands
+from tests.support.patience import LONGEST
 
 
 def options(*, samples: bool) -> Options:
@@ -19,3 +23,15 @@ def test_pods_are_named_only_where_the_samples_are(samples: bool, pods: int) -> 
     assert sum(" -n dra-" in line for line in lines) == pods
     assert any(line.startswith("kill -9 7") for line in lines)
     assert len({line.index("  # ") for line in lines}) == 1, "the remarks stand below each other"
+
+
+@pytest.mark.slow
+async def test_samples_keep_their_order_though_no_time_is_left_between_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that is so slow that no time is enough."""
+    monkeypatch.setattr(show, "_MOMENT", 0.0)
+    told = StringIO()
+    once = Options(4, 8, 0, 0, tmp_path, with_samples=True, once=True, timeout=LONGEST)
+    assert await Show(once, Console(file=told, width=160)).run() == 0, told.getvalue()
+    assert "16 pods run, 2 wait and say why" in told.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.embedded import manifests
 from app.embedded.manifests import FIRST_SAMPLES
 from tests.support.flows.flow import Flow
 
@@ -79,11 +80,13 @@ async def test_with_a_policy_one_more_large_pod_fits(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("placement")
     small = [f"{policy}-small-{letter}" for policy in ("first-fit", "fragmentation") for letter in "ab"]
-    await cluster.wait_until(lambda: cluster.running("dra-placement", *small, "fragmentation-pair"))
+    await cluster.wait_until(lambda: cluster.running("dra-placement", *small))
+    await cluster.apply_samples("placement-pairs")
+    await cluster.wait_until(lambda: cluster.running("dra-placement", "fragmentation-pair"))
     await cluster.wait_until(lambda: flow.reason("dra-placement", "first-fit-pair")[0] == "Unschedulable")
-    taken = {name: flow.devices("dra-placement", name)[0].rpartition("/")[2] for name in small}
-    assert (taken["first-fit-small-a"], taken["first-fit-small-b"]) == ("gpu-0", "gpu-1")
-    assert (taken["fragmentation-small-a"], taken["fragmentation-small-b"]) == ("gpu-0", "gpu-2")
+    taken = [flow.devices("dra-placement", name)[0].rpartition("/")[2] for name in small]
+    first_fit, fragmentation = taken[:2], taken[2:]
+    assert (sorted(first_fit), sorted(fragmentation)) == (["gpu-0", "gpu-1"], ["gpu-0", "gpu-2"]), "who comes first?"
 
 
 async def test_a_pod_that_fits_nowhere_says_why_and_leaves_the_extender_in_peace(flow: Flow) -> None:
@@ -124,8 +127,11 @@ async def test_admin_access_takes_nothing_away(flow: Flow) -> None:
 
 async def test_partitions_share_what_the_whole_has(flow: Flow) -> None:
     cluster = flow.cluster
-    await cluster.apply_samples("partitionable")
+    documents = manifests.read(manifests.samples() / "partitionable.yaml")
+    later = [each for each in documents if (each["kind"], each["metadata"]["name"]) == ("Pod", "whole")]
+    await cluster.apply([each for each in documents if each not in later])
     await cluster.wait_until(lambda: cluster.running("dra-samples", "half-a", "half-b"))
+    await cluster.apply(later)
     await cluster.wait_until(lambda: flow.reason("dra-samples", "whole")[0] == "Unschedulable")
     assert not flow.pod("dra-samples", "whole").spec.node_name
 
@@ -133,8 +139,13 @@ async def test_partitions_share_what_the_whole_has(flow: Flow) -> None:
 async def test_bandwidth_is_shared_until_it_is_used_up(flow: Flow) -> None:
     cluster = flow.cluster
     await cluster.apply_samples("consumable-capacity")
-    await cluster.wait_until(lambda: cluster.running("dra-samples", "traffic-a", "traffic-b"))
-    await cluster.wait_until(lambda: flow.reason("dra-samples", "traffic-c")[0] == "Unschedulable")
+    pods = ("traffic-a", "traffic-b", "traffic-c")
+
+    def refused() -> list[str]:
+        return [name for name in pods if flow.reason("dra-samples", name)[0] == "Unschedulable"]
+
+    await cluster.wait_until(lambda: sum(cluster.running("dra-samples", name) for name in pods) == 2)
+    await cluster.wait_until(lambda: len(refused()) == 1)
     claims = [claim.metadata.name for claim in cluster.claims("dra-samples")]
     shares = [result for name in claims for result in flow.results("dra-samples", name)]
     assert [share.consumed_capacity["bandwidth"].value() for share in shares] == [40 * 10**9] * 2

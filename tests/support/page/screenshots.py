@@ -15,6 +15,7 @@ from playwright.async_api import Page
 
 from app.demo.language import selector_problem
 from app.embedded.cluster import EmbeddedCluster
+from app.embedded.manifests import FIRST_SAMPLES
 from app.service import logs
 from tests.support.embedded.manifests import claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow
@@ -73,7 +74,10 @@ async def main() -> int:
 
 async def _populate(flow: Flow) -> None:
     """The samples of the demo, some more pods, one that asks for too much, and a device that is out of service."""
-    await flow.cluster.apply_samples()
+    for sample in FIRST_SAMPLES:
+        await flow.cluster.apply_samples(sample)
+        await until(flow.cluster.settled, f"a cluster that is settled after {sample}")
+    await until(lambda: flow.cluster.running("dra-preemption", "urgent"), "preemption")
     for name, count in (("trainer", 4), ("finetune", 2), ("greedy", 9)):
         claim = claim_manifest(name, namespace="default", allocationMode="ExactCount", count=count)
         await flow.cluster.apply([claim, pod_manifest(name, claims={"gpu": name})])
