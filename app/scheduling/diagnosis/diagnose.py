@@ -6,7 +6,7 @@ is made in small steps, and the work is bounded whatever the cluster's size: nod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
@@ -22,6 +22,8 @@ from app.scheduling.pace import Pace, Steps, at_once
 from app.scheduling.tenants import Tenants
 from app.scheduling.view import View
 
+ADMIN_LABEL = "resource.kubernetes.io/admin-access"
+"""The API server takes claims with admin access in namespaces with this label only."""
 EXAMPLES = 5
 PODS = 1_000
 MOST_ATTRIBUTES = 16
@@ -72,7 +74,7 @@ def diagnosing(
         claims=tuple(_claims(base)),
         groups=tuple(found),
         remedies=helping,
-        unchecked=tuple(unchecked(pod)),
+        unchecked=tuple(_unchecked(base)),
         complete=pace.complete,
         work=pace.trials,
     )
@@ -99,6 +101,16 @@ def _bound(base: Situation) -> Diagnosis:
         nodes=len(base.view.cluster.nodes),
         claims=tuple(_claims(base)),
     )
+
+
+def _unchecked(base: Situation) -> Iterator[str]:
+    """What may count for the pod and was not looked at."""
+    yield from unchecked(base.pod)
+    wanted = (request.exactly for claim in base.claims.values() for request in claim.spec.devices.requests)
+    if any(request is not None and request.admin_access for request in wanted):
+        yield f"label {ADMIN_LABEL} of namespace {base.pod.metadata.namespace}"
+    if not base.view.limits.scheduler_names:
+        yield f"whether scheduler {base.scheduler} runs and asks dra-extender"
 
 
 def _attributes(base: Situation) -> list[str]:

@@ -67,7 +67,7 @@ def _gates(situation: Situation) -> Iterator[Family]:
             0, [Candidate(text, f"remove gate {names}", change, becomes(pod, _with_spec(pod, scheduling_gates=())))]
         )
     served = situation.view.limits.scheduler_names
-    if served and (pod.spec.scheduler_name or "default-scheduler") not in served:
+    if served and situation.scheduler not in served:
         near = get_close_matches(pod.spec.scheduler_name, sorted(served), len(served), 0.0)
         yield Family(0, [_scheduler(pod, name) for name in near])
 

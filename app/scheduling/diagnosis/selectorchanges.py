@@ -214,13 +214,16 @@ def _respelled(place: Place, index: int, number: int, clause: str, option: Respe
     parts[number] = option.expression
     text = " && ".join(parts)
     if near:
-        said, short = (
-            f"{place.label}: {brief(clause)}: did you mean {option.new}?",
-            f"did you mean {option.new}?",
-        )
+        said = f"{place.label}: {brief(clause)}: did you mean {option.new}{_unseen(option.old, clause)}?"
+        short = f"did you mean {option.new}?"
     else:
         said, short = f"{place.label}: {brief(option.expression)} instead of {brief(clause)}", brief(option.expression)
     return _candidate(place, index, text, said, short)
+
+
+def _unseen(old: str, clause: str) -> str:
+    """The word that was written, where the clause as it is told does not show it, as a domain."""
+    return "" if old in brief(clause) else f" instead of {old}"
 
 
 def _dropped(place: Place, index: int, number: int, clause: str) -> Candidate:

@@ -150,9 +150,12 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         if self.pod.spec.scheduling_gates:
             return "scheduling gate"
         served = self.view.limits.scheduler_names
-        if served and (self.pod.spec.scheduler_name or "default-scheduler") not in served:
-            return "scheduler"
-        return ""
+        return "scheduler" if served and self.scheduler not in served else ""
+
+    @property
+    def scheduler(self) -> str:
+        """The name of the pod's scheduler."""
+        return self.pod.spec.scheduler_name or "default-scheduler"
 
     def fitting(self, view: View, names: Sequence[str]) -> list[str]:
         """On which of these nodes devices for the pod are left. `view`: that of this turn of the event loop. Raises

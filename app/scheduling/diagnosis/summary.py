@@ -56,8 +56,9 @@ def of_pod(situation: Situation) -> Summary | None:
         return Summary("scheduling gate", f"the pod waits for its scheduling gate {names}: nothing is decided before")
     if gated:
         served = ", ".join(sorted(situation.view.limits.scheduler_names))
-        name = pod.spec.scheduler_name or "default-scheduler"
-        return Summary("scheduler", f"scheduler {name} does not ask dra-extender; those that do: {served}")
+        return Summary(
+            "scheduler", f"scheduler {situation.scheduler} does not ask dra-extender; those that do: {served}"
+        )
     subject = situation.subject
     if isinstance(subject, Refusal):
         return _entries(situation) or _claims(situation) or Summary("claim", subject.reason)

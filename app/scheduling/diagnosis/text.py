@@ -34,7 +34,8 @@ _LOST: Final[dict[Rule, tuple[str, str]]] = {
 
 
 _HINTS: Final[dict[BindingRule, str]] = {
-    "claim missing": "What helps: create the claim, or correct its name in spec.resourceClaims.",
+    "claim missing": "What helps: create the claim in the pod's namespace, or correct its name in spec.resourceClaims.",
+    "claim not created": "What helps: create the template in the pod's namespace, or correct its name.",
     "claim in flight": "What helps: nothing, it is only a moment.",
     "claim leaving": "What helps: wait until the claim is gone, and create it again.",
 }

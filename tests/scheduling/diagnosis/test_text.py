@@ -8,6 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.api.decoding import convert
+from app.api.resource import ResourceClaim
+from app.scheduling.diagnosis.diagnose import diagnose
+from app.scheduling.diagnosis.draft import defaulted
 from app.scheduling.diagnosis.note import LONGEST, note_of
 from app.scheduling.diagnosis.report import Diagnosis
 from app.scheduling.diagnosis.text import WIDTH, fully, shortly
@@ -38,7 +42,42 @@ def test_every_text_fits_a_terminal_and_has_no_words_of_python(misfit: Misfit) -
 def test_a_pod_that_fits_is_told_where_and_what_was_not_checked() -> None:
     pod = {"kind": "Pod", "metadata": {"name": "plain"}, "spec": {"nodeSelector": {"zone": "north"}}}
     found = Scene([*cluster(), pod]).diagnose("plain")
-    assert shortly(found) == "Pod default/plain fits 2 of 9 nodes: a1, a2.\nNot checked: volumes."
+    assert shortly(found) == (
+        "Pod default/plain fits 2 of 9 nodes: a1, a2.\n"
+        "Not checked: volumes, whether scheduler default-scheduler runs and asks\n"
+        "  dra-extender."
+    )
+
+
+def _made(claim: dict[str, Any]) -> ResourceClaim:
+    """As it would be stored."""
+    found = convert(ResourceClaim, claim)
+    return msgspec.structs.replace(found, spec=defaulted(found.spec))
+
+
+def test_admin_access_of_a_claim_that_is_only_supposed_depends_on_the_namespace() -> None:
+    """The API server has looked at the label of the namespace when a claim was stored."""
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}
+    claim = {
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": "default"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "watcher"},
+        "spec": {"schedulerName": "dra", "resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+    }
+    view = Scene([*cluster(), pod]).view()
+    asking = view.pods.named("default", "watcher")
+    assert asking is not None
+    found = diagnose(view, asking, claims=[_made(claim)])
+    assert found.state == "fits"
+    assert found.unchecked == (
+        "volumes",
+        "label resource.kubernetes.io/admin-access of namespace default",
+        "whether scheduler dra runs and asks dra-extender",
+    )
 
 
 def test_a_toleration_is_told_as_it_is_written() -> None:
@@ -52,6 +91,12 @@ def test_a_toleration_is_told_as_it_is_written() -> None:
         "          value: firmware",
         "          effect: NoSchedule",
     ]
+
+
+def test_a_word_that_was_misspelt_is_named_where_the_clause_as_it_is_told_does_not_show_it() -> None:
+    misfit = next(misfit for misfit in MISFITS if misfit.name == "a misspelt domain")
+    told = " ".join(shortly(scene_of(misfit).diagnose(POD)).split())
+    assert 'claim c: model == "H100": did you mean gpu.example.com instead of gpu.exmple.com?' in told
 
 
 def test_a_selector_that_fails_is_shown_with_the_place() -> None:
