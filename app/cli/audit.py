@@ -19,33 +19,6 @@ def audit(source: Source, output: options.Output = "text") -> None:
 
     Exit status: 0 when there is none, 1 when there are some, 2 when the question cannot be answered.
     """
-    raise typer.Exit(asyncio.run(report(source, output)))
+    from app.cli.answers.audit import answer
 
-
-async def report(source: Source, output: options.Form = "text") -> int:
-    """Print what was found. The exit status."""
-    from app.cli.answers import Answer, answered
-    from app.cli.asking import ask, complaining
-    from app.cli.cluster import Snapshot
-    from app.cli.columns import folded, terminal_width
-    from app.cli.statuses import NO, YES
-    from app.plurals import counted
-
-    def answering(snapshot: Snapshot) -> Answer:
-        ledger = snapshot.cluster.ledger
-        found = ledger.violations()
-        allocated = sum(1 for claim in ledger.claims() if claim.allocation is not None)
-
-        def text() -> str:
-            lines = (f"{each.kind} {each.subject}: {each.detail}; claims: {', '.join(each.claims)}" for each in found)
-            total = f"{counted(allocated, 'allocated claim')}, {counted(len(found), 'violation')}"
-            return folded("\n".join([*lines, total]), terminal_width())
-
-        return answered(
-            {"violations": found, "allocatedClaims": allocated},
-            output,
-            lambda: folded(text(), terminal_width()),
-            NO if found else YES,
-        )
-
-    return await complaining(ask)(source, answering)
+    raise typer.Exit(asyncio.run(answer(source, output)))

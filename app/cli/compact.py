@@ -33,7 +33,7 @@ def compact(
     """
     if pod is not None and filename:
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
-    from app.cli.relocations import Question, answer
+    from app.cli.answers.compact import Question, answer
 
     question = Question(
         pod=pod or "",

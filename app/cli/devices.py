@@ -45,7 +45,7 @@ def devices(
 
     Exit status: 0 when devices are listed, 1 when there are none, 2 when the question cannot be answered.
     """
-    from app.cli.counts import Question, list_devices
+    from app.cli.answers.devices import Question, list_devices
 
     question = Question(
         nodes=tuple(node or ()),

@@ -44,7 +44,7 @@ def headroom(
     """
     if (device_class is None) == (not filename):
         raise typer.BadParameter("name a DeviceClass, or a file with -f", param_hint="CLASS")
-    from app.cli.rooms import Question, answer
+    from app.cli.answers.headroom import Question, answer
 
     question = Question(
         device_class=device_class or "",

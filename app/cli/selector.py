@@ -41,7 +41,7 @@ def selector(
         raise typer.Exit(_batch())
     if expression is None:
         raise typer.BadParameter("give an expression, or --batch", param_hint="EXPRESSION")
-    from app.cli.trials import Question, answer
+    from app.cli.answers.selector import Question, answer
 
     question = Question(
         expression=expression, slices=slices, list_attributes=list_attributes, output=output, source=source

@@ -40,7 +40,7 @@ async def take(file: Path, source: Source, *, without_parameters: bool = False) 
     """Write the file. The exit status."""
     from datetime import UTC, datetime
 
-    from app.cli.answers import UnanswerableError, judging
+    from app.cli.answers.answer import UnanswerableError, judging
     from app.cli.cluster import read
     from app.cli.snapshotfile import Recording, dump
     from app.plurals import counted

@@ -32,7 +32,7 @@ def top(
 
     Exit status: 0 when something is listed, 1 when there are no devices, 2 when the question cannot be answered.
     """
-    from app.cli.counts import Question, add_up
+    from app.cli.answers.devices import Question, add_up
 
     question = Question(
         nodes=tuple(node or ()),

@@ -63,7 +63,7 @@ def whatif(
     """
     if pod is not None and filename:
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
-    from app.cli.suppositions import Question, answer
+    from app.cli.answers.whatif import Question, answer
 
     question = Question(
         pod=pod or "",

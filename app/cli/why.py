@@ -34,7 +34,7 @@ def why(
     """
     if (pod is None) == (not filename):
         raise typer.BadParameter("name a pod, or a file with -f", param_hint="POD")
-    from app.cli.diagnoses import Question, answer
+    from app.cli.answers.why import Question, answer
 
     question = Question(
         pod=pod or "",

@@ -8,7 +8,7 @@ import pytest
 
 from app.api.decoding import encode
 from app.api.resource import FINALIZER
-from app.cli.audit import report
+from app.cli.answers.audit import answer
 from app.cli.source import Source
 from app.cli.statuses import FAILED, NO, YES
 from app.embedded.cluster import EmbeddedCluster
@@ -43,7 +43,7 @@ async def test_a_clean_cluster_is_told_to_be_clean(
 ) -> None:
     await allocate(cluster, "one", 0)
     await allocate(cluster, "two", 1)
-    assert await report(Source(kubeconfig=str(cluster.kubeconfig))) == YES
+    assert await answer(Source(kubeconfig=str(cluster.kubeconfig))) == YES
     assert capsys.readouterr().out == "2 allocated claims, 0 violations\n"
 
 
@@ -52,7 +52,7 @@ async def test_a_device_in_two_claims_is_listed_with_both(
 ) -> None:
     await allocate(cluster, "one", 0)
     await allocate(cluster, "two", 0)
-    assert await report(Source(kubeconfig=str(cluster.kubeconfig))) == NO
+    assert await answer(Source(kubeconfig=str(cluster.kubeconfig))) == NO
     first, last = capsys.readouterr().out.splitlines()
     assert first.startswith("device gpu.example.com/")
     assert first.endswith("allocated to 2 claims; claims: default/one, default/two")
@@ -63,5 +63,5 @@ async def test_a_device_in_two_claims_is_listed_with_both(
 async def test_a_question_that_cannot_be_answered_has_a_status_of_its_own(
     cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str], gates: str, file: str
 ) -> None:
-    assert await report(Source(gates=gates, kubeconfig=file or str(cluster.kubeconfig))) == FAILED
+    assert await answer(Source(gates=gates, kubeconfig=file or str(cluster.kubeconfig))) == FAILED
     assert capsys.readouterr().err.startswith("dra-extender: ")

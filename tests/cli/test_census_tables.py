@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from app.cli.censustables import device_table, painted, sum_table, summed
+from app.cli.answers.censustables import device_table, painted, sum_table, summed
 from app.cli.columns import folded, table
 from app.scheduling.census.report import CountedDevice
 from app.scheduling.census.taking import Asked, census

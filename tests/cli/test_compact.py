@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cli import relocations, rooms
+from app.cli.answers import compact, headroom
 from app.cli.headroom import MOST
 from app.cli.source import Source
 from app.cli.statuses import FAILED, NO, YES
@@ -54,8 +54,8 @@ async def report(
 ) -> int:
     """The exit status of the command."""
     filename = str(file) if file is not None else ""
-    return await relocations.answer(
-        relocations.Question(pod=pod, filename=filename, schedulers=schedulers, source=source, **more)
+    return await compact.answer(
+        compact.Question(pod=pod, filename=filename, schedulers=schedulers, source=source, **more)
     )
 
 
@@ -123,8 +123,8 @@ async def test_a_budget_is_named_and_its_pod_stays(
 async def test_headroom_counts_again_after_the_moves(
     world: World, source: Source, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    question = rooms.Question(device_class=GPU_DRIVER, count=2, after_compaction=True, limit=MOST, source=source)
-    assert await rooms.answer(question) == YES
+    question = headroom.Question(device_class=GPU_DRIVER, count=2, after_compaction=True, limit=MOST, source=source)
+    assert await headroom.answer(question) == YES
     out = capsys.readouterr().out
     assert out.startswith(f"Pods with 2 devices of class {GPU_DRIVER}: 0 more fit on 3 nodes.\nAfter 1 move (")
     assert "1 more fits, on 1 of 3 nodes." in out

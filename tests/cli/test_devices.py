@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from app.cli.counts import Question, add_up, list_devices
+from app.cli.answers.devices import Question, add_up, list_devices
 from app.cli.devices import DeviceState
 from app.cli.main import app
 from app.cli.source import Source

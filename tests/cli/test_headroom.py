@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from app.cli.answers.headroom import Question, answer
 from app.cli.headroom import MOST
 from app.cli.main import app
-from app.cli.rooms import Question, answer
 from app.cli.source import Source
 from app.cli.statuses import FAILED, NO, YES
 from app.embedded.hardware import GPU_DRIVER

@@ -12,8 +12,8 @@ import pytest
 
 from app.api.decoding import DecodeError
 from app.api.resource import ResourceClaim
-from app.cli import diagnoses, relocations, rooms
-from app.cli.counts import Question, add_up, list_devices
+from app.cli.answers import compact, headroom, why
+from app.cli.answers.devices import Question, add_up, list_devices
 from app.cli.headroom import MOST
 from app.cli.snapshot import take
 from app.cli.snapshotfile import FORMAT, KIND, load
@@ -61,21 +61,21 @@ def secretive(name: str, claim: str, node: str = "") -> Json:
 Ask = Callable[[Source], Awaitable[int]]
 
 
-def why(source: Source) -> Awaitable[int]:
-    return diagnoses.answer(diagnoses.Question(pod="waits", everything=True, namespace="default", source=source))
+def diagnosis(source: Source) -> Awaitable[int]:
+    return why.answer(why.Question(pod="waits", everything=True, namespace="default", source=source))
 
 
 def moves(source: Source) -> Awaitable[int]:
-    return relocations.answer(relocations.Question(pod="default/waits", schedulers=None, source=source))
+    return compact.answer(compact.Question(pod="default/waits", schedulers=None, source=source))
 
 
 COMMANDS: dict[str, Ask] = {
-    "why": why,
+    "why": diagnosis,
     "compact": moves,
     "devices": lambda source: list_devices(Question(output="json", source=source)),
     "top": lambda source: add_up(Question(source=source), "nodes"),
-    "headroom": lambda source: rooms.answer(
-        rooms.Question(device_class=GPU_DRIVER, after_compaction=True, limit=MOST, source=source)
+    "headroom": lambda source: headroom.answer(
+        headroom.Question(device_class=GPU_DRIVER, after_compaction=True, limit=MOST, source=source)
     ),
 }
 

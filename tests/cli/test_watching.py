@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli import watching
-from app.cli.answers import Answer, UnanswerableError
+from app.cli.answers import watching
+from app.cli.answers.answer import Answer, UnanswerableError
 from app.cli.cluster import Snapshot
 from app.cli.main import app
 from app.cli.source import Source

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.api.core import Toleration
+from app.cli.answers.supposed import toleration
+from app.cli.answers.whatif import Question, added_node, answer
 from app.cli.source import Source
 from app.cli.statuses import FAILED, NO, YES
-from app.cli.supposed import toleration
-from app.cli.suppositions import Question, added_node, answer
 from tests.support.service.world import World
 
 

@@ -15,7 +15,7 @@ import yaml
 from app.api.core import Node
 from app.api.decoding import DecodeError
 from app.api.resource import ResourceClaim
-from app.cli.diagnoses import Question, answer
+from app.cli.answers.why import Question, answer
 from app.cli.source import Source
 from app.cli.statuses import FAILED, NO, YES
 from app.kube import resources

@@ -22,7 +22,7 @@ from app.api.core import Pod
 from app.api.features import FeatureGates
 from app.api.policy import PodDisruptionBudget
 from app.api.salvage import Salvaged
-from app.cli.answers import Answer, Answering, UnanswerableError, judging
+from app.cli.answers.answer import Answer, Answering, UnanswerableError, judging
 from app.cli.cluster import Snapshot, connected
 from app.cli.colours import is_coloured
 from app.cli.complaint import complain, note

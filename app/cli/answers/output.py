@@ -1,4 +1,4 @@
-"""Answers as JSON or YAML, for programs. Loads both: import it when needed."""
+"""Answers as JSON or YAML, for programs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a command says, and why it cannot: made of a cluster that was read, printed by `asking` and `watching`.
-
-Loads the client: import it when needed.
-"""
+"""What a command says, and why it cannot: made of a cluster that was read, printed by `asking` and `watching`."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ import msgspec
 import yaml
 
 from app.api.errors import ApiError
+from app.cli.answers.drafts import text_of
+from app.cli.answers.output import written
 from app.cli.cluster import Snapshot
-from app.cli.drafts import text_of
 from app.cli.options import Form
-from app.cli.output import written
 from app.kube.credentials import CredentialsError
 
 

@@ -1,4 +1,4 @@
-"""What `whatif` supposes besides nodes and pods: objects of a file, and tolerations. Loads YAML and the decoders."""
+"""What `whatif` supposes besides nodes and pods: objects of a file, and tolerations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.api.core import Toleration
 from app.api.meta import ObjectMeta
 from app.api.resource import GROUP, ResourceClaim
-from app.cli.drafts import objects, text_of
+from app.cli.answers.drafts import objects, text_of
 from app.kube.resources import Resource, device_classes, resource_claims, resource_slices
 from app.scheduling.diagnosis.draft import defaulted
 from app.scheduling.whatif.changes import Supposed

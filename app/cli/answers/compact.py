@@ -1,4 +1,4 @@
-"""The answer of `compact`: look for moves, and say them. Loads the client and the compiler: import it when needed."""
+"""The answer of `compact`: look for moves, and say them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from app.cli import wishes
-from app.cli.answers import Answer, answered, judging, named_text
-from app.cli.asking import ask, complaining
+from app.cli.answers import wishes
+from app.cli.answers.answer import Answer, answered, judging, named_text
+from app.cli.answers.asking import ask, complaining
+from app.cli.answers.why import known
 from app.cli.cluster import Snapshot
-from app.cli.diagnoses import known
 from app.cli.options import Form
 from app.cli.source import Source
 from app.cli.statuses import NO, YES

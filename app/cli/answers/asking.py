@@ -1,7 +1,7 @@
 """How a command answers: the cluster is read, the answer is printed, and how it came out is the exit status.
 
 Promises: standard output has answers alone; what is wrong goes to standard error. Exit statuses: `YES`, `NO`, and
-`FAILED` for a question that cannot be answered. Loads the client and the compiler: import it when needed.
+`FAILED` for a question that cannot be answered.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, ParamSpec
 
 import typer
 
-from app.cli.answers import Answering, UnanswerableError, judging
+from app.cli.answers.answer import Answering, UnanswerableError, judging
+from app.cli.answers.watching import follow
 from app.cli.cluster import read
 from app.cli.complaint import complain, note
 from app.cli.source import Source
 from app.cli.statuses import FAILED
-from app.cli.watching import follow
 
 Asked = ParamSpec("Asked")
 

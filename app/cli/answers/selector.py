@@ -1,4 +1,4 @@
-"""The answer of `selector`: try it on ResourceSlices, and say it. Loads the compiler: import it when needed."""
+"""The answer of `selector`: try it on ResourceSlices, and say it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from app.api.decoding import convert
 from app.api.resource import ResourceSlice
 from app.cel import CelCompileError, CelGates, compile_selector
 from app.cel.trial import Trial, try_selector
-from app.cli.answers import UnanswerableError, answered, judging
-from app.cli.asking import complaining
+from app.cli.answers.answer import UnanswerableError, answered, judging
+from app.cli.answers.asking import complaining
+from app.cli.answers.drafts import text_of
 from app.cli.cluster import read_slices
 from app.cli.colours import is_coloured
 from app.cli.columns import table, terminal_width
-from app.cli.drafts import text_of
 from app.cli.options import Form
 from app.cli.source import Source
 from app.cli.statuses import FAILED, NO, YES

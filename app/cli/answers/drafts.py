@@ -1,4 +1,4 @@
-"""Pods from a file, with the claims and templates they name. Loads the client and YAML: import it when needed."""
+"""Pods from a file, with the claims and templates they name."""
 
 from __future__ import annotations
 

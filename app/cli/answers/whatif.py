@@ -1,19 +1,19 @@
-"""The answer of `whatif`: suppose, and say it. Loads the client and the compiler: import it when needed."""
+"""The answer of `whatif`: suppose, and say it."""
 
 from __future__ import annotations
 
 import msgspec
 
-from app.cli.answers import Answer, answered, judging
-from app.cli.asking import ask, complaining
+from app.cli.answers.answer import Answer, answered, judging
+from app.cli.answers.asking import ask, complaining
+from app.cli.answers.drafts import drafts
+from app.cli.answers.supposed import supposed, toleration
+from app.cli.answers.why import known
 from app.cli.cluster import Snapshot
 from app.cli.columns import folded, terminal_width
-from app.cli.diagnoses import known
-from app.cli.drafts import drafts
 from app.cli.options import Form
 from app.cli.source import Source
 from app.cli.statuses import NO, YES
-from app.cli.supposed import supposed, toleration
 from app.scheduling.whatif.asking import what_if
 from app.scheduling.whatif.changes import Changes
 

@@ -1,4 +1,4 @@
-"""The answer of `why`: diagnose, and say it. Loads the client and the compiler: import it when needed."""
+"""The answer of `why`: diagnose, and say it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import msgspec
 
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
-from app.cli.answers import Answer, UnanswerableError, answered, judging
-from app.cli.asking import ask, complaining
+from app.cli.answers.answer import Answer, UnanswerableError, answered, judging
+from app.cli.answers.asking import ask, complaining
+from app.cli.answers.drafts import drafts
 from app.cli.cluster import Snapshot
 from app.cli.columns import terminal_width
-from app.cli.drafts import drafts
 from app.cli.options import Form
 from app.cli.source import Source
 from app.cli.statuses import NO, YES

@@ -1,4 +1,4 @@
-"""The answers of `devices` and `top`: count, and say it. Loads the client and the compiler: import it when needed."""
+"""The answers of `devices` and `top`: count, and say it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 
 import msgspec
 
-from app.cli.answers import Answer, UnanswerableError, answered
-from app.cli.asking import ask, complaining
-from app.cli.censustables import device_table, painted, sum_table, summed
+from app.cli.answers.answer import Answer, UnanswerableError, answered
+from app.cli.answers.asking import ask, complaining
+from app.cli.answers.censustables import device_table, painted, sum_table, summed
 from app.cli.cluster import Snapshot
 from app.cli.colours import is_coloured
 from app.cli.columns import terminal_width

@@ -1,13 +1,13 @@
-"""The answer of `headroom`: fill the cluster on paper. Loads the client and the compiler: import it when needed."""
+"""The answer of `headroom`: fill the cluster on paper."""
 
 from __future__ import annotations
 
 import msgspec
 
 from app.api.resource import ResourceClaim
-from app.cli import wishes
-from app.cli.answers import Answer, answered, judging, named_text
-from app.cli.asking import ask, complaining
+from app.cli.answers import wishes
+from app.cli.answers.answer import Answer, answered, judging, named_text
+from app.cli.answers.asking import ask, complaining
 from app.cli.cluster import Snapshot
 from app.cli.columns import folded, terminal_width
 from app.cli.options import Form
