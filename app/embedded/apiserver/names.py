@@ -78,6 +78,13 @@ def path_segment(value: str) -> str | None:
 def qualified_name(value: str) -> str | None:
     """A label key: `name` or `prefix/name`."""
     prefix, slash, name = value.rpartition("/")
+    if "/" in prefix:
+        such = _such_as(_QUALIFIED, "MyName", "my.name", "123-abc")
+        return (
+            "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
+            f"an alphanumeric character {such} with an optional DNS subdomain prefix and '/' "
+            "(e.g. 'example.com/MyName')"
+        )
     if slash and not prefix:
         return "prefix part must be non-empty"
     if slash and (wrong := dns_subdomain(prefix)):

@@ -19,6 +19,7 @@ from app.embedded.apiserver.registry import Registry, Resource
 from app.embedded.apiserver.requests import Answer
 from app.embedded.apiserver.schema import Shape, schema
 from app.embedded.apiserver.statuses import JSON, no_such_resource
+from app.embedded.apiserver.wiretypes import INT_OR_STRING
 
 _SECOND: Final = "/openapi/v2"
 _SECOND_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -123,7 +124,8 @@ def _described(schemas: dict[str, JSON], shape: Shape) -> JSON:
         _add_schema(schemas, shape)
         return {"allOf": [{"$ref": _REF + shape.name}]}
     if shape.form == "scalar":
-        return {"type": _TYPES.get(shape.name, "string")}
+        described: JSON = {"type": _TYPES.get(shape.name, "string")}
+        return {**described, "format": "int-or-string"} if shape.name == INT_OR_STRING else described
     if shape.element is not None:
         inner = _described(schemas, shape.element)
         if shape.form == "list":

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from types import GenericAlias
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import kubernetes_asyncio.client.models as models
 import msgspec
@@ -20,17 +20,25 @@ import msgspec
 from app.api.quantity import Quantity
 from app.embedded.apiserver import topology
 from app.embedded.apiserver.statuses import JSON, bad_request
+from app.embedded.apiserver.wiretypes import INT_OR_STRING, wire_types
 
 Form = Literal["scalar", "any", "struct", "map", "list"]
 
-_SCALARS: Final[dict[str, type]] = {
+_INT32: Final = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_INT64: Final = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_TIME: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
+_SCALARS: Final[dict[str, Any]] = {
     "str": str,
-    "int": int,
+    "int": _INT64,
     "float": float,
     "bool": bool,
-    "datetime": str,
+    "datetime": Annotated[str, msgspec.Meta(pattern=_TIME)],
     "date": str,
+    "int32": _INT32,
+    "int64": _INT64,
+    INT_OR_STRING: _INT32 | str,
 }
+"""Type -> what the decoder takes."""
 
 
 @dataclass(eq=False)
@@ -49,6 +57,9 @@ class Shape:
     patch_merge: bool = False
     retain_keys: bool = False
     quantity: bool = False
+    wire: str = ""
+    """The type of a scalar where it is narrower than its name."""
+
     fields: dict[str, Shape] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
 
@@ -56,7 +67,7 @@ class Shape:
     def decoder_type(self) -> Any:
         """The msgspec type that accepts exactly this shape."""
         if self.form == "scalar":
-            return str | int | float if self.quantity else _SCALARS[self.name]
+            return str | int | float if self.quantity else _SCALARS[self.wire or self.name]
         if self.form == "any" or (self.form != "struct" and self.element is None):
             return Any
         if self.form == "list":
@@ -119,7 +130,11 @@ def struct(name: str) -> Shape:
 
 
 def _field(kind: str, owner: str, name: str) -> Shape:
+    wire = wire_types().get((owner, name), "")
+    kind = INT_OR_STRING if wire == INT_OR_STRING else kind
     shape = _typed(kind, quantity=(owner, name) in topology.QUANTITIES)
+    if wire:
+        (shape.element or shape).wire = wire
     rule = topology.LISTS.get((owner, name))
     if shape.form == "list":
         if rule is None:
@@ -184,7 +199,7 @@ class Schema:
 
 
 def _prune(value: Any, shape: Shape, path: str, unknown: list[str]) -> Any:
-    """`value` without nulls and without fields the shape does not know; their paths are appended to `unknown`."""
+    """`value` without null fields and without those the shape does not know; their paths are appended to `unknown`."""
     if shape.form == "struct" and isinstance(value, dict):
         kept: JSON = {}
         for name, item in value.items():
@@ -197,11 +212,20 @@ def _prune(value: Any, shape: Shape, path: str, unknown: list[str]) -> Any:
         return kept
     if shape.form == "map" and isinstance(value, dict) and shape.element is not None:
         element = shape.element
-        return {k: _prune(v, element, f"{path}.{k}", unknown) for k, v in value.items() if v is not None}
+        return {k: _prune(_said(v, element), element, f"{path}.{k}", unknown) for k, v in value.items()}
     if shape.form == "list" and isinstance(value, list) and shape.element is not None:
         element = shape.element
-        return [_prune(item, element, f"{path}[{i}]", unknown) for i, item in enumerate(value)]
+        return [_prune(_said(item, element), element, f"{path}[{i}]", unknown) for i, item in enumerate(value)]
     return value
+
+
+def _said(value: Any, shape: Shape) -> Any:
+    """A null in a list or a map is the empty value of its type."""
+    if value is not None:
+        return value
+    if shape.quantity:
+        return "0"
+    return {} if shape.form == "struct" else "" if shape.name == "str" else None
 
 
 @lru_cache(maxsize=4096)

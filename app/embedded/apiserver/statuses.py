@@ -75,7 +75,11 @@ def _shown(value: object) -> str:
 
 def internal(part: JSON, fields: Mapping[str, object]) -> JSON:
     """A struct as Kubernetes prints it in field errors: its `fields`, with these values where nothing is said."""
-    return {f"{name[0].upper()}{name[1:]}": part.get(name, nothing) for name, nothing in fields.items()}
+    return {_internal_name(name): part.get(name, nothing) for name, nothing in fields.items()}
+
+
+def _internal_name(name: str) -> str:
+    return "SELinuxOptions" if name == "seLinuxOptions" else f"{name[0].upper()}{name[1:]}"
 
 
 def invalid_value(field: str, value: object, detail: str) -> Problem:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.embedded.apiserver import names
+from app.embedded.apiserver.labelselectors import selects
 from app.embedded.apiserver.statuses import JSON, Problem, forbidden, immutable, invalid_value, required, unsupported
 from app.embedded.apiserver.strategies.poddefaults import fill_template
 from app.embedded.apiserver.strategy import Context, Strategy, keep_status
@@ -67,7 +68,7 @@ class Jobs(Strategy):
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         spec = new["spec"]
-        problems = negative_problems(spec, "spec", _NUMBERS) + _mode_problems(new) + _label_conflicts(new)
+        problems = _label_conflicts(new) + negative_problems(spec, "spec", _NUMBERS) + _mode_problems(new)
         problems += pods.template_problems(spec["template"], "spec.template")
         policy = spec["template"]["spec"]["restartPolicy"]
         if policy == "Always":
@@ -103,17 +104,21 @@ def _select_own_pods(job: JSON) -> None:
 
 
 def _label_conflicts(job: JSON) -> list[Problem]:
-    """Labels of the template that are not the ones which the Job's own selector needs."""
+    """Labels of the template that are not the ones which the Job's own selector needs, and a selector of others."""
     if job["spec"]["manualSelector"]:
         return []
     labels, metadata = job["spec"]["template"].get("metadata", {}).get("labels", {}), job["metadata"]
     wanted = dict.fromkeys(_UID_LABELS, metadata["uid"]) | dict.fromkeys(_JOB_NAME_LABELS, metadata["name"])
     order = ("controller-uid", "job-name", CONTROLLER_UID, "batch.kubernetes.io/job-name")
-    return [
+    found = [
         invalid_value(f"spec.template.metadata.labels[{label}]", labels, f"must be '{wanted[label]}'")
         for label in order
         if labels.get(label) != wanted[label]
     ]
+    selector = job["spec"].get("selector")
+    if label_selector_problems(selector, "spec.selector") or selects(selector, wanted):
+        return found
+    return [*found, invalid_value("spec.selector", selector, "`selector` not auto-generated")]
 
 
 def _mode_problems(job: JSON) -> list[Problem]:

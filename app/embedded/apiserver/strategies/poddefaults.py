@@ -54,6 +54,8 @@ def fill_pod(spec: JSON) -> None:
     """Defaults of a pod: those of a template, and what is derived from them."""
     spec.setdefault("enableServiceLinks", True)
     fill_template(spec)
+    if spec["terminationGracePeriodSeconds"] < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     for part in ("initContainers", "containers"):
         for container in spec.get(part) or ():
             _ask_for_limits(container["resources"])

@@ -27,8 +27,9 @@ def quality(spec: JSON) -> str:
     for resources in parts:
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
-            asked = asked or name in requests or name in limits
-            guaranteed = guaranteed and name in limits and requests.get(name, limits[name]) == limits[name]
+            asked_for, most = requests.get(name, "0"), limits.get(name, "0")
+            asked = asked or asked_for != "0" or most != "0"
+            guaranteed = guaranteed and most != "0" and asked_for in ("0", most)
     if not asked:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"

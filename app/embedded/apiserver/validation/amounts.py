@@ -73,7 +73,18 @@ def _one_problems(name: str, amount: str, at: str, check_name: NameCheck) -> lis
         found.append(invalid_value(where, amount, "must be greater than or equal to 0"))
     if _is_extended(name) and quantity.nano % 10**9:
         found.append(invalid_value(where, amount, "must be an integer"))
+    if name.startswith(HUGE) and not _is_of_pages(quantity, name.removeprefix(HUGE)):
+        found.append(invalid_value(where, amount, f"{amount} is not positive integer multiple of {name}"))
     return found
+
+
+def _is_of_pages(quantity: Quantity, size: str) -> bool:
+    """True for a whole number of pages of this size."""
+    try:
+        page = Quantity.parse(size).nano
+    except ValueError:
+        return False
+    return page > 0 and page % 10**9 == 0 and quantity.nano % page == 0
 
 
 def _resource_name_problems(name: str, where: str) -> list[Problem]:

@@ -3,7 +3,7 @@
 Promises: the problems of a real API server, in its order (that of maps, which it has at random, is alphabetical), told
 from the spec alone. A field that is not there costs a look, and a spec that was judged a moment ago costs nothing.
 
-Not looked at: Windows, annotations with a meaning of their own, scheduling groups.
+Not looked at: what the options of Windows say, annotations with a meaning of their own, scheduling groups.
 
 Rules: Kubernetes 1.36, pkg/apis/core/validation/validation.go.
 """
@@ -28,7 +28,7 @@ from app.embedded.apiserver.statuses import (
     required,
     unsupported,
 )
-from app.embedded.apiserver.validation import amounts, containers, hosts, placement, security, volumes
+from app.embedded.apiserver.validation import amounts, containers, hosts, placement, security, volumes, windows
 from app.embedded.apiserver.validation.containers import Surroundings
 from app.embedded.apiserver.validation.parts import name_problems, required_name_problems, set_problems
 
@@ -258,7 +258,9 @@ def _system(value: JSON, spec: JSON, at: str) -> list[Problem]:
     name = _name(value)
     if not name:
         return [required(f"{at}.name")]
-    return [] if name in _SYSTEMS else [unsupported(at, name, _SYSTEMS)]
+    if name not in _SYSTEMS:
+        return [unsupported(at, name, _SYSTEMS)]
+    return windows.problems(spec, at.removesuffix(".os"))
 
 
 _FIELDS: Final[tuple[tuple[str, Check], ...]] = (

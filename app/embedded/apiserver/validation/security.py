@@ -32,6 +32,20 @@ _SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_
 _SYSCTLS_OF_NETWORK: Final = ("net.", "net/")
 _SYSCTLS_OF_IPC: Final = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 _PROC_MOUNTS: Final = ("Default", "Unmasked")
+_CONTEXT: Final = (
+    "capabilities",
+    "privileged",
+    "seLinuxOptions",
+    "windowsOptions",
+    "runAsUser",
+    "runAsGroup",
+    "runAsNonRoot",
+    "readOnlyRootFilesystem",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "seccompProfile",
+    "appArmorProfile",
+)
 _CHOICES: Final = {
     "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
     "supplementalGroupsPolicy": ("Merge", "Strict"),
@@ -76,9 +90,10 @@ def _escalation_problems(context: JSON, at: str) -> list[Problem]:
     given = ["`privileged` to true"] if context.get("privileged") else []
     if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
         given.append("`capabilities.Add` CAP_SYS_ADMIN")
-    return [
-        invalid_value(at, context, f"cannot set `allowPrivilegeEscalation` to false and {right}") for right in given
-    ]
+    shown = internal(context, dict.fromkeys(_CONTEXT))
+    if shown["Capabilities"] is not None:
+        shown["Capabilities"] = internal(shown["Capabilities"], {"add": None, "drop": None})
+    return [invalid_value(at, shown, f"cannot set `allowPrivilegeEscalation` to false and {right}") for right in given]
 
 
 def _wrong_id(at: str, number: int) -> Problem:

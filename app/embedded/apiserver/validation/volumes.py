@@ -22,7 +22,7 @@ from app.embedded.apiserver.statuses import (
     required,
     unsupported,
 )
-from app.embedded.apiserver.validation import environment, paths
+from app.embedded.apiserver.validation import environment, paths, volumeclaims
 from app.embedded.apiserver.validation.parts import driver_problems, required_name_problems
 
 _HOST_TYPES: Final = (
@@ -148,14 +148,7 @@ def _image(source: JSON, at: str) -> list[Problem]:
 
 
 def _ephemeral(source: JSON, at: str) -> list[Problem]:
-    template = source.get("volumeClaimTemplate")
-    if template is None:
-        return [required(f"{at}.volumeClaimTemplate")]
-    spec, where = template["spec"], f"{at}.volumeClaimTemplate.spec"
-    found = [] if spec.get("accessModes") else [required(f"{where}.accessModes", "at least 1 access mode is required")]
-    if "storage" not in (spec.get("resources") or {}).get("requests", {}):
-        found.append(required(f"{where}.resources[storage]"))
-    return found
+    return volumeclaims.problems(source.get("volumeClaimTemplate"), f"{at}.volumeClaimTemplate")
 
 
 def _downward(source: JSON, at: str) -> list[Problem]:

@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from app.embedded.apiserver.labelselectors import selects
-from app.embedded.apiserver.statuses import JSON, Problem, forbidden, invalid_value, required, unsupported
+from app.embedded.apiserver.statuses import JSON, Problem, forbidden, internal, invalid_value, required, unsupported
 from app.embedded.apiserver.validation import pods
 from app.embedded.apiserver.validation.parts import negative_problems
 from app.embedded.apiserver.validation.selectors import label_selector_problems
@@ -23,6 +23,7 @@ def label_problems(spec: JSON, selector_problems: list[Problem]) -> list[Problem
     labels, selector = (spec["template"].get("metadata") or {}).get("labels"), spec.get("selector")
     if selector_problems or (selector is not None and selects(selector, labels or {})):
         return []
+    labels = None if labels is None else dict(sorted(labels.items()))
     return [invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")]
 
 
@@ -73,7 +74,7 @@ def _strategy_problems(strategy: JSON, at: str) -> list[Problem]:
         why = "may not be specified when strategy `type` is 'Recreate'"
         return [forbidden(f"{at}.rollingUpdate", why)] if "rollingUpdate" in strategy else []
     if strategy["type"] != "RollingUpdate":
-        return [unsupported(at, strategy, ("Recreate", "RollingUpdate"))]
+        return [unsupported(at, _shown(strategy), ("Recreate", "RollingUpdate"))]
     rolling = strategy["rollingUpdate"]
     unavailable, surge, where = rolling["maxUnavailable"], rolling["maxSurge"], f"{at}.rollingUpdate"
     found = _amount_problems(unavailable, f"{where}.maxUnavailable") + _amount_problems(surge, f"{where}.maxSurge")
@@ -99,7 +100,7 @@ def _daemon_strategy_problems(strategy: JSON, at: str) -> list[Problem]:
     if strategy["type"] == "OnDelete":
         return []
     if strategy["type"] != "RollingUpdate":
-        return [unsupported(at, strategy, ("RollingUpdate", "OnDelete"))]
+        return [unsupported(at, _shown(strategy), ("RollingUpdate", "OnDelete"))]
     amounts = {name: strategy["rollingUpdate"][name] for name in ("maxUnavailable", "maxSurge")}
     where = f"{at}.rollingUpdate"
     found = [problem for name, amount in amounts.items() for problem in _amount_problems(amount, f"{where}.{name}")]
@@ -111,6 +112,12 @@ def _daemon_strategy_problems(strategy: JSON, at: str) -> list[Problem]:
     elif not any(both):
         found.append(required(f"{where}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
     return found
+
+
+def _shown(strategy: JSON) -> JSON:
+    rolling = strategy.get("rollingUpdate")
+    shown = None if rolling is None else internal(rolling, {"maxUnavailable": 0, "maxSurge": 0})
+    return {"Type": strategy["type"], "RollingUpdate": shown}
 
 
 def _value(amount: int | str) -> int:
