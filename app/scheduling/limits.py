@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
 PreemptionMode = Literal["off", "advise", "on"]
-PREEMPTION_MODES: Final[tuple[PreemptionMode, ...]] = ("off", "advise", "on")
-
 NominateMode = Literal["never", "auto", "always"]
 
 

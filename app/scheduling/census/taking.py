@@ -36,8 +36,6 @@ from app.scheduling.view import View
 MOST_DEVICES: Final = 5_000
 """A page ends after the pool with which it has so many devices."""
 
-_HELD: Final = ("used", "shared")
-
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Which devices are asked about; nothing means all. `nodes`: what these see, their own or not. `namespaces`: what

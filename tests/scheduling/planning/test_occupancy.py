@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -11,9 +10,7 @@ from app.api.core import Node, Pod, PodStatus
 from app.api.decoding import convert
 from app.scheduling.noderules import Wants
 from app.scheduling.planning.occupancy import Occupancy
-from app.scheduling.planning.targets import OLD_SECONDS, RENEWED_SECONDS, TargetLists, Targets
 from tests.support.simulation.objects import make_node
-from tests.support.simulation.virtualtime import VirtualClock
 
 NODE = make_node("n1", cpu="8", memory="8Gi", pods="3")
 
@@ -72,31 +69,3 @@ def test_nodes_that_kube_scheduler_would_rather_not_take_are_left_out() -> None:
     node = convert(Node, body)
     assert not fits(Occupancy(), pod("a"), node)
     assert fits(Occupancy(), pod("a", tolerations=[{"operator": "Exists"}]), node)
-
-
-def test_equal_nodes_take_turns_and_better_ones_come_first() -> None:
-    targets = Targets(["a", "b", "c", "d"], {"c": 2, "d": 2})
-    taken = []
-    for _ in range(3):
-        name = next(targets.first())
-        taken.append(name)
-        targets.used(name)
-    assert taken == ["c", "d", "c"]
-    targets.drop("c")
-    targets.drop("d")
-    assert (targets.best(), len(targets)) == (["a", "b"], 2)
-
-
-async def test_nodes_are_looked_for_anew_when_none_are_left_and_there_may_be_more() -> None:
-    clock = VirtualClock()
-    lists = TargetLists(clock)
-    assert lists.get("kind", 1) is None
-    targets = lists.put("kind", ["a"], {}, 1)
-    assert lists.get("kind", 2) is targets
-    targets.drop("a")
-    assert lists.get("kind", 2) is targets
-    await asyncio.sleep(RENEWED_SECONDS)
-    assert lists.get("kind", 1) is targets
-    assert lists.get("kind", 2) is None
-    await asyncio.sleep(OLD_SECONDS)
-    assert lists.get("kind", 1) is None

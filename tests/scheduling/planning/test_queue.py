@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.scheduling.planning.horizon import LEAST, MOST, UNKNOWN, Horizon
 from app.scheduling.planning.queue import Queue
-from tests.support.simulation.virtualtime import VirtualClock
 
 
 def test_priority_comes_first_then_who_waits_longer_then_who_was_seen_first() -> None:
@@ -78,34 +74,3 @@ def test_the_queue_is_what_sorting_would_give(moves: list[tuple[str, str, int, i
             known.pop(uid, None)
     assert queue.first(10) == sorted(known, key=known.__getitem__)
     assert (len(queue), "a" in queue) == (len(known), "a" in known)
-
-
-async def test_as_many_are_nominated_as_are_bound_in_three_seconds() -> None:
-    clock = VirtualClock()
-    horizon = Horizon(clock)
-    assert horizon.ahead(1000) == UNKNOWN
-    for _ in range(300):
-        horizon.bound()
-        await asyncio.sleep(0.02)
-    assert 145 <= horizon.ahead(1000) <= 153
-    for _ in range(600):
-        horizon.bound()
-        await asyncio.sleep(0.002)
-    assert horizon.ahead(1000) == MOST
-    await asyncio.sleep(1.9)
-    horizon.bound()
-    await asyncio.sleep(1.9)
-    assert horizon.ahead(1000) == LEAST
-    await asyncio.sleep(1)
-    assert horizon.ahead(1000) == UNKNOWN
-
-
-async def test_where_nobody_can_tell_who_comes_next_all_are_nominated_or_hardly_anybody() -> None:
-    horizon = Horizon(VirtualClock())
-    for _ in range(200):
-        horizon.bound()
-        await asyncio.sleep(0.02)
-    assert horizon.ahead(300, missed=200.0) == 300
-    assert horizon.ahead(1000, missed=200.0) == MOST
-    assert horizon.ahead(1100, missed=200.0) == LEAST
-    assert 145 <= horizon.ahead(1000, missed=100.0) <= 153

@@ -25,7 +25,6 @@ GROUP: Final = "admissionregistration.k8s.io"
 AUDITED: Final = "validation.policy.admission.k8s.io/validation_failure"
 """The annotation that audit logs carry."""
 _POLICY: Final = "ValidatingAdmissionPolicy"
-_BINDING: Final = f"{_POLICY}Binding"
 _CODES: Final = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
 _LONGEST_MESSAGE: Final = 5 * 1024
 

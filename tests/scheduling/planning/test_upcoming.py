@@ -1,0 +1,130 @@
+"""Who comes next, and what keeps a pod from being nominated now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from app.scheduling.limits import Limits
+from app.scheduling.planning.upcoming import FAILURES, QUEUED_SECONDS, TRIED_SECONDS, Upcoming
+from tests.support.scheduling.planning import ALWAYS, waiting, with_devices
+from tests.support.simulation.objects import make_pod
+from tests.support.simulation.world import World
+
+LIMITS = msgspec.structs.replace(ALWAYS, nominate="never")
+ANYBODYS = msgspec.structs.replace(LIMITS, scheduler_names=frozenset[str]())
+
+
+async def upcoming(
+    world: World, *names: str, limits: Limits = LIMITS, makes_room: Callable[[str], bool] = lambda uid: False
+) -> Upcoming:
+    """With these pods, which have waited for long enough."""
+    world.add(*with_devices(n1=2))
+    service = world.service(limits=limits)
+    service.start()
+    made = Upcoming(service.extender.view, service.extender.wakeups, makes_room)
+    for name in names:
+        world.add(*waiting(name))
+        await world.settle(QUEUED_SECONDS)
+        made.waits(world.api.pod(name))
+    await world.settle(QUEUED_SECONDS)
+    return made
+
+
+def first(made: Upcoming) -> list[str]:
+    return [pod.metadata.name for pod in made.first()]
+
+
+async def test_pods_come_in_the_order_in_which_they_wait(world: World) -> None:
+    made = await upcoming(world, "a", "b", "c")
+    assert first(made) == ["a", "b", "c"]
+    made.refused(world.api.pod("a").metadata.uid)
+    assert first(made) == ["b", "c", "a"]
+    made.ended(world.api.pod("b").metadata.uid, "n1")
+    assert first(made) == ["c", "a"]
+
+
+async def test_a_pod_that_a_scheduler_tries_is_left_out_until_it_is_refused_or_forgotten(world: World) -> None:
+    made = await upcoming(world, "a", "b")
+    tried = world.api.pod("a")
+    made.tried(tried)
+    assert (first(made), made.may_be_nominated(tried), made.is_tried(tried.metadata.uid)) == (["b"], False, True)
+    made.refused(tried.metadata.uid)
+    assert (first(made), made.is_tried(tried.metadata.uid)) == (["b", "a"], False)
+    made.tried(tried)
+    await asyncio.sleep(TRIED_SECONDS)
+    assert first(made) == ["b", "a"]
+
+
+async def test_a_pod_that_fits_nowhere_is_left_out_until_something_is_better(world: World) -> None:
+    made = await upcoming(world, "a", "b")
+    made.fits_nowhere(world.api.pod("a"), 0)
+    assert first(made) == ["b"]
+    await asyncio.sleep(60)
+    assert first(made) == ["a", "b"]
+
+
+async def test_without_names_of_schedulers_those_that_ask_are_ours(world: World) -> None:
+    made = await upcoming(world, "a", "b", limits=ANYBODYS)
+    assert first(made) == []
+    made.tried(world.api.pod("a"))
+    assert first(made) == ["b"]
+
+
+async def test_a_pod_that_was_nominated_in_vain_waits_and_then_is_left_alone(world: World) -> None:
+    made = await upcoming(world, "a")
+    pod = world.api.pod("a")
+    for _ in range(FAILURES - 1):
+        made.failed(pod.metadata.uid)
+        assert not made.may_be_nominated(pod)
+        await asyncio.sleep(600)
+        assert made.may_be_nominated(pod)
+    made.failed(pod.metadata.uid)
+    await asyncio.sleep(600)
+    assert not made.may_be_nominated(pod)
+
+
+async def test_a_pod_whose_turn_did_not_come_waits_however_often_that_happens(world: World) -> None:
+    made = await upcoming(world, "a")
+    pod = world.api.pod("a")
+    for _ in range(2 * FAILURES):
+        made.expired(pod.metadata.uid)
+        assert not made.may_be_nominated(pod)
+        await asyncio.sleep(600)
+        assert made.may_be_nominated(pod)
+
+
+async def test_a_pod_of_which_there_is_a_newer_version_waits_for_that(world: World) -> None:
+    made = await upcoming(world, "a")
+    pod = world.api.pod("a")
+    made.outdated(pod)
+    assert not made.may_be_nominated(pod)
+    world.api.put(pod)
+    await world.settle(QUEUED_SECONDS)
+    assert made.may_be_nominated(world.api.pod("a"))
+
+
+async def test_a_pod_that_has_come_just_now_is_probably_tried_before(world: World) -> None:
+    made = await upcoming(world)
+    world.add(*waiting("a"))
+    made.waits(world.api.pod("a"))
+    await world.settle(QUEUED_SECONDS / 2)
+    assert not made.may_be_nominated(world.api.pod("a"))
+    await world.settle(QUEUED_SECONDS)
+    assert made.may_be_nominated(world.api.pod("a"))
+
+
+@pytest.mark.parametrize("why", ["room is made for it", "it uses no devices", "it does not wait"])
+async def test_what_else_keeps_a_pod_from_being_nominated(world: World, why: str) -> None:
+    made = await upcoming(world, "a", makes_room=lambda uid: why == "room is made for it")
+    pod = world.api.pod("a")
+    if why == "it uses no devices":
+        pod = make_pod("b")
+        made.waits(pod)
+        await asyncio.sleep(2 * QUEUED_SECONDS)
+    elif why == "it does not wait":
+        made.ended(pod.metadata.uid, "")
+    assert not made.may_be_nominated(pod)
