@@ -18,15 +18,23 @@ Run `make demo` in a checkout of the source, or install the package with its ext
 
 
 def demo(
-    nodes: Annotated[int, typer.Option(min=1, max=5000, help="nodes of the embedded cluster")] = 4,
+    nodes: Annotated[int, typer.Option(metavar="COUNT", min=1, max=5000, help="nodes of the embedded cluster")] = 4,
     devices: Annotated[
-        int, typer.Option(min=0, max=128, help="GPUs per node; every fourth node has small ones; 0: no driver either")
+        int,
+        typer.Option(
+            metavar="COUNT", min=0, max=128, help="GPUs per node; every fourth node has small ones; 0: no driver either"
+        ),
     ] = 8,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="port of the API server; 0 picks a free one")] = 0,
-    service_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="port of the service; 0: 8888, or a free one when that is taken")
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="port of the API server; 0 picks a free one")
     ] = 0,
-    directory: Annotated[Path, typer.Option(help="directory for kubeconfig and log")] = Path(".demo"),
+    service_port: Annotated[
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="port of the service; 0: 8888, or a free one when that is taken"
+        ),
+    ] = 0,
+    directory: Annotated[Path, typer.Option(metavar="FOLDER", help="directory for kubeconfig and log")] = Path(".demo"),
     with_samples: Annotated[bool, typer.Option("--samples/--no-samples", help="apply the sample workloads")] = True,
     once: Annotated[
         bool, typer.Option("--once", help="exit 0 when everything is where it should be, 1 after --timeout")
@@ -34,7 +42,7 @@ def demo(
     tour: Annotated[
         bool, typer.Option("--tour", help="a guided tour of 4 nodes: why pods wait, what helps, preemption, moves")
     ] = False,
-    timeout: Annotated[float, typer.Option(min=1, help="seconds that --once waits")] = 60.0,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=1, help="seconds that --once waits")] = 60.0,
 ) -> None:
     """Show the main job live: a cluster in this process, the service beside it, pods that need devices."""
     import uvloop

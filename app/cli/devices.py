@@ -30,7 +30,12 @@ def devices(
     driver: options.Drivers = None,
     device_class: options.Classes = None,
     state: Annotated[
-        list[DeviceState] | None, typer.Option("--state", help="only devices in this state; may be repeated")
+        list[DeviceState] | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="only those that are free, shared, used, blocked, tainted or unusable; may be repeated",
+        ),
     ] = None,
     free: Annotated[bool, typer.Option("--free", help="as --state free")] = False,
     held: Annotated[bool, typer.Option("--held", help="as --state used --state shared")] = False,

@@ -26,12 +26,12 @@ def headroom(
         ),
     ] = None,
     filename: options.ClaimFile = "",
-    count: Annotated[int, typer.Option(min=1, help="devices of the class that each pod wants")] = 1,
+    count: Annotated[int, typer.Option(metavar="COUNT", min=1, help="devices of the class that each pod wants")] = 1,
     after_compaction: Annotated[
         bool, typer.Option("--after-compaction", help="also after the moves that compact advises")
     ] = False,
     scheduler: options.MovedSchedulers = None,
-    limit: Annotated[int, typer.Option(min=1, help="decisions that are made at most")] = MOST,
+    limit: Annotated[int, typer.Option(metavar="COUNT", min=1, help="decisions that are made at most")] = MOST,
     output: options.Output = "text",
     watch: options.Watch = False,
 ) -> None:

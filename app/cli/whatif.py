@@ -31,11 +31,17 @@ def whatif(
     ] = None,
     without_pod: Annotated[
         list[str] | None,
-        typer.Option("--without-pod", help="as if this pod were gone; may be repeated", autocompletion=names.pods),
+        typer.Option(
+            "--without-pod", metavar="POD", help="as if this pod were gone; may be repeated",
+            autocompletion=names.pods,
+        ),
     ] = None,
     drain: Annotated[
         list[str] | None,
-        typer.Option("--drain", help="as if this node were drained; may be repeated", autocompletion=names.nodes),
+        typer.Option(
+            "--drain", metavar="NODE", help="as if this node were drained; may be repeated",
+            autocompletion=names.nodes,
+        ),
     ] = None,
     supposed: Annotated[
         list[str] | None,

@@ -22,7 +22,7 @@ def why(
     watch: options.Watch = False,
     node: options.Nodes = None,
     placement: Annotated[
-        str, typer.Option(help="as for serve: which node and devices this policy prefers, and why")
+        str, typer.Option(metavar="POLICY", help="as for serve: which node and devices this policy prefers, and why")
     ] = "",
     scheduler_names: options.SchedulerNames = "",
 ) -> None:

@@ -83,6 +83,22 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an advisor with a policy": (ADVISOR | {"policy": {"action": "Deny"}}, "Set policy.action=None"),
     "an issuer for nobody": ({"certificates": {"issuerRef": {"name": "a"}}}, "Set certificates.source=certManager"),
     "one key for both": ({"certificates": {"serverSecret": "a", "clientSecret": "a"}}, "Name two Secrets"),
+    "an alert that does not exist": (
+        {"metrics": {"disabledAlerts": ["DraExtenderPodWaiting"]}},
+        "metrics.disabledAlerts: there is no alert DraExtenderPodWaiting. Name one of DraExtenderAbsent, ",
+    ),
+    "another time for an alert that does not exist": (
+        {"metrics": {"alertsAfter": {"PodsWaiting": "1h"}}},
+        "metrics.alertsAfter: there is no alert PodsWaiting. Name one of DraExtenderAbsent, ",
+    ),
+    "a time for an alert that is none": (
+        {"metrics": {"alertsAfter": {"DraExtenderPodsWaiting": "soon"}}},
+        "/metrics/alertsAfter/DraExtenderPodsWaiting",
+    ),
+    "the gate that must stay off": (
+        {"kubeScheduler": {"featureGates": {"SchedulerPopFromBackoffQ": True}}},
+        "kubeScheduler.featureGates.SchedulerPopFromBackoffQ",
+    ),
     "a setting that is the mode": ({"settings": {"advise_only": True}}, "settings.advise_only: set mode=advisor"),
     "a setting that is a value": (
         {"settings": {"scheduler_names": "a"}},

@@ -84,7 +84,7 @@ class WhatIf(msgspec.Struct, frozen=True, kw_only=True):
                 source = f"{outcome.now} -> " if outcome.displaced and outcome.node else ""
                 yield f"  {outcome.pod}: {source}{outcome.node or outcome.reason}"
                 if outcome.remedy:
-                    yield f"    What helps then: {outcome.remedy}."
+                    yield f"    What helps then: {outcome.remedy}{'' if outcome.remedy.endswith('?') else '.'}"
         if self.left_out:
             yield f"Not looked at: {counted(self.left_out, 'more pod')}."
 

@@ -26,6 +26,22 @@
 {{- fail (printf "settings.%s: %s." $name $remedy) -}}
 {{- end -}}
 {{- end -}}
+{{- $alerts := list -}}
+{{- range (.Files.Get "files/alerts.yaml" | fromYaml).groups -}}
+{{- range .rules -}}
+{{- $alerts = append $alerts .alert -}}
+{{- end -}}
+{{- end -}}
+{{- range $value, $names := dict "disabledAlerts" .Values.metrics.disabledAlerts "alertsAfter" (keys .Values.metrics.alertsAfter) -}}
+{{- range $name := $names -}}
+{{- if not (has $name $alerts) -}}
+{{- fail (printf "metrics.%s: there is no alert %s. Name one of %s." $value $name (join ", " $alerts)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if get .Values.kubeScheduler.featureGates "SchedulerPopFromBackoffQ" -}}
+{{- fail "kubeScheduler.featureGates.SchedulerPopFromBackoffQ: with it kube-scheduler would try refused pods early and refuse them again. Leave it false." -}}
+{{- end -}}
 {{- $cluster := lookup "v1" "Namespace" "" "kube-system" -}}
 {{- $advisor := eq .Values.mode "advisor" -}}
 {{- if and (eq .Values.mode "secondary") (eq (include "dra-extender.schedulerName" .) "default-scheduler") -}}

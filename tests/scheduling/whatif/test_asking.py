@@ -8,7 +8,7 @@ import pytest
 
 from app.scheduling.whatif.asking import what_if
 from app.scheduling.whatif.changes import Changes
-from app.scheduling.whatif.report import WhatIf
+from app.scheduling.whatif.report import Outcome, Totals, WhatIf
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Scene
 from tests.support.scheduling.census import GATES, GPU
@@ -33,6 +33,12 @@ def verdicts(found: WhatIf) -> dict[str, str]:
 TWO = [*machine("a", 2), *machine("b", 2)]
 FULL = [*TWO, *running("p", "a", "gpu-0", "gpu-1"), *running("q", "b", "gpu-0", "gpu-1")]
 DAEMON = {"ownerReferences": [{"apiVersion": "v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
+
+
+def test_a_remedy_that_asks_ends_with_its_question_mark() -> None:
+    asked = Outcome(pod="a/p", verdict="does not fit", displaced=False, now="", node="", remedy="did you mean model?")
+    found = WhatIf(nodes_added=(), outcomes=(asked,), totals=Totals(does_not_fit=1))
+    assert found.text().endswith("\n    What helps then: did you mean model?")
 
 
 @pytest.mark.parametrize(
