@@ -150,9 +150,9 @@ class Extender:
         return Actions(
             view=self.view,
             ports=ports,
-            holds=Holds(cluster.ledger, self.wakeups, records.changes),
+            holds=Holds(cluster.ledger, self.wakeups, records.signals),
             intake=self._intake,
-            changes=records.changes,
+            signals=records.signals,
             wakeups=self.wakeups,
             reservations=self.reservations,
             clearer=self._clearer,

@@ -16,12 +16,12 @@ from app.api.salvage import Salvaged
 from app.devices.cluster import Cluster
 from app.devices.cluster import Watched as ClusterWatched
 from app.placement.placement import Placement
-from app.scheduling.changes import Changes
 from app.scheduling.claims import Refusal, named_claims
 from app.scheduling.disruptionbudgets import DisruptionBudgets
 from app.scheduling.idle import IdleAllocations
 from app.scheduling.pods import Pods
 from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.signals import Signals
 from app.scheduling.unseen import Unseen
 from app.scheduling.wakeups import Wakeups
 
@@ -34,7 +34,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
     cluster: Cluster
     pods: Pods
     wakeups: Wakeups
-    changes: Changes
+    signals: Signals
     idle: IdleAllocations
     unseen: Unseen
     resources: ResourceNames
@@ -49,7 +49,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             before = self.pods.get(obj.metadata.uid)
             self.pods.apply(obj)
             self._place(obj)
-            self.changes.notify(obj.metadata.uid)
+            self.signals.notify(obj.metadata.uid)
             if obj.spec.node_name and (before is None or not before.spec.node_name) and self._ends_doubt(obj):
                 self.wakeups.improved()
             return
@@ -74,7 +74,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             self.pods.remove(obj)
             if self.placement is not None:
                 self.placement.drop(obj)
-            self.changes.notify(obj.metadata.uid)
+            self.signals.notify(obj.metadata.uid)
             return
         if isinstance(obj, PodDisruptionBudget):
             self.budgets.remove(obj)
@@ -85,7 +85,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(obj, ResourceClaim):
             self.idle.strike(obj.metadata.uid)
             self.unseen.forget(obj.metadata.uid)
-            self.changes.notify(obj.metadata.uid)
+            self.signals.notify(obj.metadata.uid)
         if improved:
             self.wakeups.improved()
 
@@ -134,7 +134,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         self.unseen.forget(meta.uid)
         if self.cluster.ledger.forget(meta.namespace, meta.name, meta.uid):
             self.wakeups.improved()
-        self.changes.notify(meta.uid)
+        self.signals.notify(meta.uid)
 
     def _observe(self, claim: ResourceClaim, *, watched: bool = False, after_gap: bool = False) -> None:
         """A claim that is seen for the first time helps only the pods that miss it; it must not wake all others."""
@@ -148,4 +148,4 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         missed = self.wakeups.appeared(meta.key)
         if missed or (improved and not new):
             self.wakeups.improved()
-        self.changes.notify(meta.uid)
+        self.signals.notify(meta.uid)

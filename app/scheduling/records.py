@@ -13,7 +13,6 @@ from app.allocation.decisions import Decisions
 from app.allocation.lane import Lane
 from app.devices.cluster import Cluster
 from app.placement.placement import Placement
-from app.scheduling.changes import Changes
 from app.scheduling.disruptionbudgets import DisruptionBudgets
 from app.scheduling.idle import IdleAllocations
 from app.scheduling.intake import Intake
@@ -23,6 +22,7 @@ from app.scheduling.pods import Pods
 from app.scheduling.ports import Clock
 from app.scheduling.reservations import Reservations
 from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.signals import Signals
 from app.scheduling.unseen import Unseen
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
@@ -34,7 +34,7 @@ class Records:
     def __init__(self, cluster: Cluster, limits: Limits, clock: Clock) -> None:
         self._cluster, self._limits, self._clock = cluster, limits, clock
         self.pods = Pods()
-        self.changes = Changes()
+        self.signals = Signals()
         self.idle = IdleAllocations(clock, limits)
         self.unseen = Unseen(clock)
         self.resources = ResourceNames(cluster.classes, clock, limits)
@@ -68,7 +68,7 @@ class Records:
             cluster=self._cluster,
             pods=self.pods,
             wakeups=wakeups,
-            changes=self.changes,
+            signals=self.signals,
             idle=self.idle,
             unseen=self.unseen,
             resources=self.resources,

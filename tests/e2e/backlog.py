@@ -18,7 +18,7 @@ from app.embedded.informer import Informer
 from app.embedded.objects import PODS, FullPod
 from app.kube.client import STRATEGIC_PATCH, KubeClient
 from app.kube.resources import resource_claims, resource_slices
-from app.scheduling.changes import Changes
+from app.scheduling.signals import Signals
 from tests.e2e.pacing import steadily, together
 
 SCARCE, LATE, PLENTY = "scarce", "late", "plenty"
@@ -59,7 +59,7 @@ class Backlog:
         self._holders: list[str] = []
         self._waiting: list[str] = []
         self._slices: list[str] = []
-        self._changes = Changes()
+        self._signals = Signals()
         selector = {"fieldSelector": f"metadata.namespace={namespace}"}
         self._pods: Informer[FullPod] = Informer(client, PODS, selector=selector)
         self._pods.subscribe(self._seen)
@@ -110,7 +110,7 @@ class Backlog:
             name = f"passing-{number}"
             await self._make(name, PLENTY)
             created = _now()
-            seen = await self._changes.until(lambda: name in self.bound, [name], LONGEST)
+            seen = await self._signals.until(lambda: name in self.bound, [name], LONGEST)
             taken.append(max(0.0, self.bound[name] - created) if seen else LONGEST)
             await self._remove(name)
 
@@ -209,11 +209,11 @@ class Backlog:
             self.refused.add(name)
         else:
             return
-        self._changes.notify(name)
-        self._changes.notify(_EVERYBODY)
+        self._signals.notify(name)
+        self._signals.notify(_EVERYBODY)
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
-        if not await self._changes.until(holds, [_EVERYBODY], LONGEST):
+        if not await self._signals.until(holds, [_EVERYBODY], LONGEST):
             raise TimeoutError(f"{what} did not happen within {LONGEST:.0f} s")
 
 

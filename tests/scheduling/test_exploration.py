@@ -15,11 +15,11 @@ from app.api.resource import ResourceClaim
 from app.devices.ledger import Ledger
 from app.scheduling.bind.claimwrite import ClaimWrite
 from app.scheduling.bind.undo import Undo
-from app.scheduling.changes import Changes
 from app.scheduling.claims import ADOPTED
 from app.scheduling.idle import IdleAllocations
 from app.scheduling.intake import Intake
 from app.scheduling.release.clear import Clearer
+from app.scheduling.signals import Signals
 from tests.support.exploration.scene import Scene
 from tests.support.exploration.scenes import QUICK, SLOW
 from tests.support.exploration.search import Explored, ViolationError, explore
@@ -108,7 +108,7 @@ _observe_idle, _apply, _show = IdleAllocations.observe, Intake.apply, Ledger._sh
 
 SAFEGUARDS: list[tuple[str, type, str, Any, str]] = [
     ("look for rivals after the write", Ledger, "rivals", returns(()), "two claims, one device, two replicas"),
-    ("wait until the own write is seen", Changes, "until", _async_true, "two claims, one device, two replicas"),
+    ("wait until the own write is seen", Signals, "until", _async_true, "two claims, one device, two replicas"),
     ("count what the watch shows late", Ledger, "_show", staticmethod(_late_events_ignored), "allocated anew"),
     ("know a gap for what it is", Intake, "apply", _gaps_unnoticed, "allocated anew, a gap"),
     ("mark what is taken over", ClaimWrite, "_write_once", _not_marked, "twins, a limit"),

@@ -9,13 +9,13 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from app.scheduling.bind.holds import Holds
-from app.scheduling.changes import Changes
 from app.scheduling.inquiries import Inquiries
 from app.scheduling.intake import Intake
 from app.scheduling.ports import Observer, Ports
 from app.scheduling.release.clear import Clearer
 from app.scheduling.reservations import Reservations
 from app.scheduling.resourcenames import ResourceNames
+from app.scheduling.signals import Signals
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
 
@@ -27,7 +27,7 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True):
     ports: Ports
     holds: Holds
     intake: Intake
-    changes: Changes
+    signals: Signals
     wakeups: Wakeups
     reservations: Reservations
     clearer: Clearer

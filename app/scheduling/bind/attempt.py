@@ -231,7 +231,7 @@ class Attempt:
             )
 
         limit = min(view.limits.watch_seconds, self._remaining())
-        if not await act.changes.until(seen, self._keys(), limit):
+        if not await act.signals.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
         act.observer.took("own_write_on_watch", view.clock.monotonic() - started)
         for claim in self._check_claims():
@@ -269,7 +269,7 @@ class Attempt:
         note = f"waiting for binding conditions for device on node {self.node}"
         act.ports.record_event(pod, "Normal", "BindingConditionsPending", note)
         limit = min(self._remaining(), self._seconds_to_timeout())
-        if await act.changes.until(self._are_ready, self._keys(), limit):
+        if await act.signals.until(self._are_ready, self._keys(), limit):
             return
         self._are_ready()
         raise BindFailure(failure.WAITING, "waiting", keep=True)

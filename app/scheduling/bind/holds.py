@@ -11,7 +11,7 @@ import msgspec
 
 from app.api.resource import AllocationResult, ResourceClaim
 from app.devices.ledger import HeldError, Hold, Ledger
-from app.scheduling.changes import Changes
+from app.scheduling.signals import Signals
 from app.scheduling.wakeups import Wakeups
 
 
@@ -20,7 +20,7 @@ class Holds(msgspec.Struct, frozen=True):
 
     ledger: Ledger
     wakeups: Wakeups
-    changes: Changes
+    signals: Signals
 
     def hold(self, claim: ResourceClaim, allocation: AllocationResult, owner: str) -> Hold:
         """Hold the devices for the claim of the pod with UID `owner`. Raises HeldError."""
@@ -58,4 +58,4 @@ class Holds(msgspec.Struct, frozen=True):
 
     def _ended(self, hold: Hold) -> None:
         self.wakeups.ended(hold.claim_uid)
-        self.changes.notify(hold.claim_uid)
+        self.signals.notify(hold.claim_uid)

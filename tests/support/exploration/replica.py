@@ -313,7 +313,7 @@ class Replica:
             "ports": self.ports,
             "holds": act.holds,
             "intake": act.intake,
-            "changes": act.changes,
+            "signals": act.signals,
             "wakeups": act.wakeups,
             "reservations": act.reservations,
             "clearer": act.clearer,

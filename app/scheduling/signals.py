@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 
-class Changes:
+class Signals:
     """Keys are UIDs of claims and pods."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Changes:
             event.set()
 
     async def until(self, condition: Callable[[], bool], keys: Iterable[str], timeout: float) -> bool:
-        """Whether `condition` became true within `timeout` seconds. What it raises is passed on."""
+        """True when `condition` became true within `timeout` seconds. What it raises is passed on."""
         if condition():
             return True
         event = asyncio.Event()
