@@ -17,7 +17,7 @@ from app.api.times import parse_time
 from app.devices.overlay import Planned
 from app.scheduling.judgement import Subject, subject_of
 from app.scheduling.nomination.nominations import Mark
-from app.scheduling.preemption.occupants import occupancy
+from app.scheduling.preemption.occupants import occupants_of
 from app.scheduling.preemption.search import ineligible
 from app.scheduling.preemption.state import planned
 from app.scheduling.preemption.terms import Terms
@@ -44,7 +44,7 @@ def resumption(view: View, pod: Pod, mark: Mark, terms: Terms) -> Resumption | N
         return None if staying else Resumption(mark.victims)
     terms = terms.about(subject.order)
     try:
-        found = occupancy(view, terms, view.cluster.inventory.pools_seen(mark.node))
+        found = occupants_of(view, terms, view.cluster.inventory.pools_seen(mark.node))
         gone = found.without(set(mark.victims))
         plans = planned(view, subject, terms, mark.node, gone)
         never = staying and _must_not(view, terms)

@@ -45,21 +45,21 @@ class Occupant(msgspec.Struct, frozen=True):
         return max(pod.spec.priority for pod in self.pods)
 
 
-class Occupancy(msgspec.Struct, frozen=True):
-    """Of some pools: the claims that are `going` in any case, and those that may be taken away besides."""
+class Occupants(msgspec.Struct, frozen=True):
+    """Of some pools: the claims that are `going` in any case, and those that are `evictable` besides."""
 
     going: tuple[ResourceClaim, ...]
-    occupants: tuple[Occupant, ...]
+    evictable: tuple[Occupant, ...]
 
     @property
     def pods(self) -> tuple[Pod, ...]:
-        """All whom it may concern, each once, the most important first."""
-        pods = {pod.metadata.uid: pod for occupant in self.occupants for pod in occupant.pods}
+        """All that may be evicted, each once, the most important first."""
+        pods = {pod.metadata.uid: pod for occupant in self.evictable for pod in occupant.pods}
         return tuple(sorted(pods.values(), key=importance))
 
     def without(self, gone: Collection[str]) -> tuple[ResourceClaim, ...]:
         """The claims that are free when the pods with these UIDs are gone."""
-        freed = (o.claim for o in self.occupants if all(pod.metadata.uid in gone for pod in o.pods))
+        freed = (o.claim for o in self.evictable if all(pod.metadata.uid in gone for pod in o.pods))
         return (*self.going, *freed)
 
 
@@ -71,7 +71,7 @@ def importance(pod: Pod) -> tuple[int, bool, str, str]:
     return -pod.spec.priority, started is None, started or "", pod.metadata.key
 
 
-def occupancy(view: View, terms: Terms, pools: Iterable[PoolID]) -> Occupancy:
+def occupants_of(view: View, terms: Terms, pools: Iterable[PoolID]) -> Occupants:
     """What has devices in these pools and may be taken away. Raises Exhausted and Waiting."""
     users = _users(view, pools)
     spend(view, PER_USER * len(users))
@@ -88,7 +88,7 @@ def occupancy(view: View, terms: Terms, pools: Iterable[PoolID]) -> Occupancy:
             occupants.append(Occupant(claim, pods, devices))
         elif pods is not None:
             going.append(claim)
-    return Occupancy(tuple(going), tuple(occupants))
+    return Occupants(tuple(going), tuple(occupants))
 
 
 def _users(view: View, pools: Iterable[PoolID]) -> list[str]:

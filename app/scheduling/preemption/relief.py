@@ -10,7 +10,7 @@ from typing import Final
 
 from app.allocation.lane import Exhausted, Waiting
 from app.scheduling.judgement import Subject
-from app.scheduling.preemption.occupants import occupancy
+from app.scheduling.preemption.occupants import occupants_of
 from app.scheduling.preemption.state import fitting
 from app.scheduling.preemption.terms import Terms
 from app.scheduling.view import View
@@ -44,8 +44,8 @@ def _few(view: View, names: Sequence[str]) -> Sequence[str]:
 
 def _relieved(view: View, subject: Subject, terms: Terms, names: Sequence[str]) -> frozenset[str]:
     pools = dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
-    found = occupancy(view, terms, pools)
-    everything = [*found.going, *(occupant.claim for occupant in found.occupants)]
+    found = occupants_of(view, terms, pools)
+    everything = [*found.going, *(occupant.claim for occupant in found.evictable)]
     if not everything:
         return frozenset()
     judgement = fitting(view, subject, terms, names, everything)

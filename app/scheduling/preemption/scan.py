@@ -13,7 +13,7 @@ import msgspec
 from app.api.resource import ResourceClaim
 from app.scheduling.judgement import Judgement, Subject
 from app.scheduling.preemption.budgets import Grouped, violating
-from app.scheduling.preemption.occupants import Occupancy, Occupant, occupancy
+from app.scheduling.preemption.occupants import Occupant, Occupants, occupants_of
 from app.scheduling.preemption.state import fitting
 from app.scheduling.preemption.terms import Terms
 from app.scheduling.view import View
@@ -47,10 +47,10 @@ def scan(view: View, subject: Subject, terms: Terms, names: Sequence[str]) -> Sc
     if now.fits:
         return Scanned(fits=now.fits[0])
     pools = dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
-    found = occupancy(view, terms, pools)
+    found = occupants_of(view, terms, pools)
     soon = fitting(view, subject, terms, names, found.going) if found.going else now
     unknown = _is_open(now) or _is_open(soon)
-    if soon.fits or not found.occupants:
+    if soon.fits or not found.evictable:
         return Scanned(waits=next(iter(soon.fits), ""), unknown=unknown)
     return _Levels(view, subject, terms, found).scanned(names, unknown=unknown)
 
@@ -62,7 +62,7 @@ def _is_open(judgement: Judgement) -> bool:
 class _Levels:
     """The nodes by how little it costs at best."""
 
-    def __init__(self, view: View, subject: Subject, terms: Terms, found: Occupancy) -> None:
+    def __init__(self, view: View, subject: Subject, terms: Terms, found: Occupants) -> None:
         self._view = view
         self._subject = subject
         self._terms = terms
@@ -71,7 +71,7 @@ class _Levels:
         self._doubtful = False
 
     def scanned(self, names: Sequence[str], *, unknown: bool) -> Scanned:
-        occupants = self._found.occupants
+        occupants = self._found.evictable
         harmless = [occupant for occupant in occupants if not self._violates(occupant)]
         without = self._fits(names, harmless)
         candidates = [Candidate(name, 0, priority) for name, priority in self._at_least(without, harmless)]

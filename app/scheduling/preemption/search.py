@@ -26,7 +26,7 @@ from app.devices.overlay import Planned
 from app.scheduling.claims import Refusal
 from app.scheduling.judgement import Subject, subject_of
 from app.scheduling.preemption.choice import Loss, loss
-from app.scheduling.preemption.occupants import Occupancy, is_stuck, occupancy
+from app.scheduling.preemption.occupants import Occupants, is_stuck, occupants_of
 from app.scheduling.preemption.outcome import NoPreemption, Preemption, Victim
 from app.scheduling.preemption.scan import Candidate, scan
 from app.scheduling.preemption.state import fitting, planned, spend
@@ -221,8 +221,8 @@ def _promise(candidate: Candidate) -> tuple[int, int, str]:
     return candidate.violations, candidate.priority, candidate.node
 
 
-def _occupancy(view: View, terms: Terms, node: str) -> Occupancy:
-    return occupancy(view, terms, view.cluster.inventory.pools_seen(node))
+def _occupants(view: View, terms: Terms, node: str) -> Occupants:
+    return occupants_of(view, terms, view.cluster.inventory.pools_seen(node))
 
 
 def _victims(view: View, subject: Subject, terms: Terms, node: str, asked: Asked) -> tuple[Victim, ...] | None:
@@ -232,7 +232,7 @@ def _victims(view: View, subject: Subject, terms: Terms, node: str, asked: Asked
         return bool(fitting(view, subject, terms, (node,), gone).fits)
 
     known = asked.on(view, terms, node)
-    return _allowed(terms, fewest(_occupancy(view, terms, node), terms.budgets, fits, known=known))
+    return _allowed(terms, fewest(_occupants(view, terms, node), terms.budgets, fits, known=known))
 
 
 def _exactly(view: View, subject: Subject, terms: Terms, node: str, asked: Asked) -> Preemption | None:
@@ -243,7 +243,7 @@ def _exactly(view: View, subject: Subject, terms: Terms, node: str, asked: Asked
     def plans(gone: Collection[ResourceClaim]) -> tuple[Planned, ...] | None:
         return planned(view, subject, terms, node, gone)
 
-    found = _occupancy(view, terms, node)
+    found = _occupants(view, terms, node)
     known = asked.on(view, terms, node)
     victims = _allowed(terms, fewest(found, terms.budgets, lambda gone: plans(gone) is not None, known=known))
     if not victims:

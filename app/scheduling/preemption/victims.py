@@ -19,7 +19,7 @@ from app.api.core import Pod
 from app.api.policy import PodDisruptionBudget
 from app.api.resource import ResourceClaim
 from app.scheduling.preemption.budgets import violating
-from app.scheduling.preemption.occupants import Occupancy, Occupant, importance
+from app.scheduling.preemption.occupants import Occupant, Occupants, importance
 from app.scheduling.preemption.outcome import Victim
 
 Fits = Callable[[Collection[ResourceClaim]], bool]
@@ -30,7 +30,7 @@ Answers = dict[tuple[str, ...], bool]
 
 
 def fewest(
-    occupancy: Occupancy,
+    found: Occupants,
     budgets: Sequence[PodDisruptionBudget],
     fits: Fits,
     *,
@@ -40,12 +40,12 @@ def fewest(
     """The victims, the most important first; None when it is all in vain. `known` is read and added to. `already`:
     victims that are certain, whom budgets count first.
     """
-    pods = occupancy.pods
+    pods = found.pods
     over = violating((*already, *pods), budgets)
     order = [pod for pod in pods if pod.metadata.uid in over] + [pod for pod in pods if pod.metadata.uid not in over]
 
     def fits_when_gone(gone: Collection[str]) -> bool:
-        claims = occupancy.without(gone)
+        claims = found.without(gone)
         key = tuple(claim.metadata.uid for claim in claims)
         if key not in known:
             known[key] = fits(claims)
@@ -53,7 +53,7 @@ def fewest(
 
     if not fits_when_gone({pod.metadata.uid for pod in order}):
         return None
-    return _described(occupancy, budgets, _reprieve(order, fits_when_gone), already)
+    return _described(found, budgets, _reprieve(order, fits_when_gone), already)
 
 
 def _reprieve(order: Sequence[Pod], fits: Callable[[Collection[str]], bool]) -> list[Pod]:
@@ -81,12 +81,12 @@ def _reprieve(order: Sequence[Pod], fits: Callable[[Collection[str]], bool]) -> 
 
 
 def _described(
-    occupancy: Occupancy, budgets: Sequence[PodDisruptionBudget], victims: Sequence[Pod], already: Sequence[Pod]
+    found: Occupants, budgets: Sequence[PodDisruptionBudget], victims: Sequence[Pod], already: Sequence[Pod]
 ) -> tuple[Victim, ...]:
     """Which budgets are violated is counted anew: the pods that were reprieved take from none."""
     ordered = sorted(victims, key=importance)
     gone = {pod.metadata.uid for pod in ordered}
-    freed = [o for o in occupancy.occupants if all(pod.metadata.uid in gone for pod in o.pods)]
+    freed = [o for o in found.evictable if all(pod.metadata.uid in gone for pod in o.pods)]
     over = violating((*already, *ordered), budgets)
     return tuple(_victim(pod, freed, violates=pod.metadata.uid in over) for pod in ordered)
 

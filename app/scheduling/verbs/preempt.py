@@ -18,7 +18,7 @@ from collections.abc import Collection
 from app.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, Victims
 from app.api.resource import ResourceClaim
 from app.scheduling.judgement import Subject, judge, subject_of
-from app.scheduling.preemption.occupants import importance, occupancy
+from app.scheduling.preemption.occupants import importance, occupants_of
 from app.scheduling.preemption.state import fitting
 from app.scheduling.preemption.terms import Terms
 from app.scheduling.preemption.victims import fewest
@@ -80,7 +80,7 @@ def _with_more(view: View, subject: Subject, terms: Terms, name: str, proposed: 
     def fits(gone: Collection[ResourceClaim]) -> bool:
         return bool(fitting(view, subject, terms, (name,), gone).fits)
 
-    found = occupancy(view, terms, view.cluster.inventory.pools_seen(name))
+    found = occupants_of(view, terms, view.cluster.inventory.pools_seen(name))
     more = fewest(found, terms.budgets, fits, known={}, already=already)
     violations = sum(victim.violates_budget for victim in more or ())
     if more is None or (violations and not terms.rules.violate_budgets):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.allocation.lane import Answers, CountedLane, Exhausted
 from app.api.resource import ResourceClaim
 from app.scheduling.limits import Limits
-from app.scheduling.preemption.occupants import occupancy
+from app.scheduling.preemption.occupants import occupants_of
 from app.scheduling.preemption.outcome import Preemption
 from app.scheduling.preemption.search import Search
 from app.scheduling.preemption.terms import Rules
@@ -91,7 +91,7 @@ def test_a_node_takes_as_many_questions_as_the_logarithm_of_its_pods(pods: int) 
         name = "needed" if device == pods // 3 else f"pod-{device}"
         told["pods"][name] = {"node": "n1", "has": [f"d{device}"]}
     situation = Situation(told)
-    found = occupancy(situation.view, situation.terms, situation.view.cluster.inventory.pools_seen("n1"))
+    found = occupants_of(situation.view, situation.terms, situation.view.cluster.inventory.pools_seen("n1"))
     victims = fewest(found, (), fits, known={})
     assert [victim.pod.metadata.name for victim in victims or ()] == ["needed"]
     assert asked <= 4 * log2(pods)
