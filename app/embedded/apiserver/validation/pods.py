@@ -1,7 +1,8 @@
 """Field errors of pods and of templates of pods, at creation.
 
 Promises: the problems of a real API server, in its order (that of maps, which it has at random, is alphabetical), told
-from the spec alone. A field that is not there costs a look, and a spec that was judged a moment ago costs nothing.
+from the spec alone. A field that is not there costs a look. Pods of one owner are alike, so all but the claims of a
+spec is judged once for the last few hundred of them.
 
 Not looked at: what the options of Windows say, annotations with a meaning of their own, scheduling groups.
 
@@ -34,6 +35,7 @@ from app.embedded.apiserver.validation.parts import name_problems, required_name
 
 _MOST: Final = 10_000
 _LONGEST_REMEMBERED: Final = 16 * 1024
+_ANY_CLAIM: Final = {"resourceClaimName": "any"}
 _HIGHEST_INT32: Final = 2**31 - 1
 _RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 _DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -44,14 +46,24 @@ _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 def problems(pod: JSON) -> list[Problem]:
     """Of a pod that is to be created."""
-    encoded = orjson.dumps(pod["spec"])
-    return _problems(pod["spec"]) if len(encoded) > _LONGEST_REMEMBERED else [*_remembered(encoded)]
+    spec = pod["spec"]
+    return [] if _like_a_good_one(spec) else _problems(spec)
+
+
+def _like_a_good_one(spec: JSON) -> bool:
+    """True for a spec without problems that differs from one of the last only in which claims it uses."""
+    claims = spec.get("resourceClaims") or ()
+    if claims:
+        if _claims_problems(claims, ""):
+            return False
+        spec = {**spec, "resourceClaims": [{**_ANY_CLAIM, "name": entry["name"]} for entry in claims]}
+    encoded = orjson.dumps(spec)
+    return len(encoded) <= _LONGEST_REMEMBERED and _is_good(encoded)
 
 
 @lru_cache(maxsize=512)
-def _remembered(encoded: bytes) -> tuple[Problem, ...]:
-    """Pods of one owner are alike: what was said of the last one is said again."""
-    return tuple(_problems(orjson.loads(encoded)))
+def _is_good(encoded: bytes) -> bool:
+    return not _problems(orjson.loads(encoded))
 
 
 def _problems(spec: JSON) -> list[Problem]:
@@ -88,7 +100,7 @@ def spec_problems(spec: JSON, at: str, *, of_pod: bool) -> list[Problem]:
     """Of the spec of a pod, or of a template."""
     found, mountable = volumes.problems(spec.get("volumes") or (), f"{at}.volumes", of_pod=of_pod)
     claims = spec.get("resourceClaims") or ()
-    found += set_problems(claims, f"{at}.resourceClaims", _MOST, _name, _claim_problems, ".name")
+    found += _claims_problems(claims, f"{at}.resourceClaims")
     around = Surroundings(
         [entry.get("name", "") for entry in claims],
         mountable,
@@ -109,6 +121,10 @@ def spec_problems(spec: JSON, at: str, *, of_pod: bool) -> list[Problem]:
 
 def _name(entry: JSON) -> str:
     return str(entry.get("name", ""))
+
+
+def _claims_problems(entries: Sequence[JSON], at: str) -> list[Problem]:
+    return set_problems(entries, at, _MOST, _name, _claim_problems, ".name")
 
 
 def _claim_problems(entry: JSON, at: str) -> list[Problem]:
