@@ -177,7 +177,7 @@ class Tour:
         """What the command answers, for everybody to see."""
         self._typed(" ".join(("dra-extender", *arguments)))
         for line in (await self._answer(*arguments)).decode().splitlines():
-            self._say(f"  {line}")
+            self._say(line)
 
     async def _answer(self, *arguments: str) -> bytes:
         command = [sys.executable, "-m", "app.cli", *arguments]

@@ -9,6 +9,7 @@ sent twice.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -293,9 +294,19 @@ def _seconds(header: str | None, details: Mapping[str, Any] | None) -> float | N
     return None
 
 
+def _said(problem: BaseException) -> str:
+    """In the words of the operating system where nobody listens at the address, or it has no address."""
+    if not isinstance(problem, aiohttp.ClientConnectorError) or isinstance(problem, aiohttp.ClientSSLError):
+        return str(problem) or type(problem).__name__
+    cause = problem.os_error
+    number = cause.errno or 0
+    told = os.strerror(number) if number > 0 else cause.strerror or str(cause)
+    return f"cannot connect to {problem.host}:{problem.port}: {told}"
+
+
 def _transport_error(problem: BaseException, method: str, path: str) -> ApiError:
     """The class depends on whether the request can have reached the server."""
-    text = f"{method} {path}: {str(problem) or type(problem).__name__}"
+    text = f"{method} {path}: {_said(problem)}"
     if isinstance(problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
         return UnreachableError(0, "Unreachable", text)
     return OutcomeUnknownError(0, "Timeout" if isinstance(problem, TimeoutError) else "ConnectionLost", text)

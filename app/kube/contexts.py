@@ -1,4 +1,4 @@
-"""The namespace that a kubeconfig's context names: where commands look for objects that are given without one.
+"""The contexts of kubeconfigs, and the namespace of one: where commands look for objects that are named without it.
 
 Promises: files are merged as kubectl does, the first that says something wins; nothing is asked of the API server, and
 whatever is missing or unreadable leaves the namespace at "default".
@@ -29,6 +29,12 @@ def namespace_of(kubeconfig: str = "", context: str = "") -> str:
             if isinstance(entry, dict) and entry.get("name") == current:
                 return str((entry.get("context") or {}).get("namespace") or DEFAULT)
     return DEFAULT
+
+
+def names_of(kubeconfig: str) -> list[str]:
+    """The contexts of these files, in the order in which they are written."""
+    entries = (entry for config in _configs(kubeconfig) for entry in config.get("contexts") or ())
+    return [str(entry["name"]) for entry in entries if isinstance(entry, dict) and entry.get("name")]
 
 
 def _configs(paths: str) -> Iterator[dict[str, Any]]:

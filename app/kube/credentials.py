@@ -21,6 +21,7 @@ import structlog
 import yaml
 from aiohttp import ClientError
 
+from app.kube import contexts
 from app.unexpected import unexpected
 from app.version import VERSION
 
@@ -171,6 +172,9 @@ async def _from_kubeconfig(paths: str, context: str, server: str) -> Credentials
             f"kubeconfig {paths} does not exist; set --kubeconfig or KUBECONFIG, "
             "or --server for an address that needs no login"
         )
+    known = contexts.names_of(paths)
+    if context and known and context not in known:
+        raise CredentialsError(f"kubeconfig {paths}: there is no context {context}; there are: {', '.join(known)}")
     from kubernetes_asyncio import config
     from kubernetes_asyncio.client import Configuration
 

@@ -41,7 +41,7 @@ def test_the_tour_tells_what_happens_and_ends(tmp_path: Path) -> None:
     done = subprocess.run(demo(tmp_path, "--tour"), cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
     assert done.returncode == 0, done.stdout + done.stderr
     told = [
-        "$ dra-extender why unschedulable -n dra-samples\n  Pod dra-samples/unschedulable fits none of 4 nodes.",
+        "$ dra-extender why unschedulable -n dra-samples\nPod dra-samples/unschedulable fits none of 4 nodes.",
         "pod unschedulable runs on node-",
         "tainted  broken:NoExecute",
         "pod urgent runs on node-",

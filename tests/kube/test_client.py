@@ -138,6 +138,7 @@ async def test_a_refused_connection_means_nothing_was_done() -> None:
         with pytest.raises(UnreachableError) as caught:
             await client.create("/x", b"{}")
     assert caught.value.status == 0
+    assert str(caught.value) == f"POST /x: cannot connect to 127.0.0.1:{port}: Connection refused"
 
 
 async def test_a_patch_is_sent_with_its_content_type(server: ScriptedServer, client: KubeClient) -> None:
