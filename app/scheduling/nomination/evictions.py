@@ -42,6 +42,7 @@ class Evictions:
         self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
         self._refused: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._told: LRUCache[str, bool] = LRUCache(REMEMBERED)
+        self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED)
 
     async def forbidden(self, victims: Sequence[Pod]) -> Pod | None:
         """The first of them that a budget keeps from being evicted now. Raises ApiError."""
@@ -64,6 +65,15 @@ class Evictions:
     def refused(self) -> frozenset[str]:
         """UIDs of pods that the API server did not let us evict a while ago: an admission webhook, for example."""
         return frozenset(uid for uid in self._refused if not self._pauses.over(uid))
+
+    @property
+    def stuck(self) -> frozenset[str]:
+        """UIDs of victims that were told to go long ago and are still there."""
+        return frozenset(uid for uid in self._stuck if self._view.pods.get(uid) is not None)
+
+    def give_up(self, victim: Pod) -> None:
+        """Nothing more is expected of the victim, which is not gone in time."""
+        self._stuck[victim.metadata.uid] = True
 
     def may_try(self, victim: Pod) -> bool:
         """False for a while after it has failed."""

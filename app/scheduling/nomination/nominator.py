@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from itertools import chain
 
 import msgspec
 import structlog
@@ -25,13 +24,14 @@ from app.scheduling.nomination.evictions import Evictions
 from app.scheduling.nomination.marks import Marks
 from app.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
 from app.scheduling.nomination.preemptors import Preemptor, Preemptors
+from app.scheduling.nomination.presentterms import PresentTerms
 from app.scheduling.nomination.resumption import grace_seconds, resumption, seconds_left
 from app.scheduling.nomination.tending import Tending
-from app.scheduling.outcomes import PREEMPTIONS, NominationEnd, PreemptionResult
+from app.scheduling.outcomes import PREEMPTIONS, PreemptionResult
 from app.scheduling.ports import Observer, Ports
 from app.scheduling.preemption.outcome import NoPreemption, Preemption
 from app.scheduling.preemption.search import Search
-from app.scheduling.preemption.terms import Rules, Terms
+from app.scheduling.preemption.terms import Terms
 from app.scheduling.release.clear import Clearer
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
@@ -42,7 +42,7 @@ _NO_RESULT: dict[str, PreemptionResult] = {"fits": "needless", "waits": "needles
 
 
 class Nominator:
-    """`start` when this replica begins to lead, `work` about once a second from then on."""
+    """`restore` when this replica begins to lead, `work` about once a second from then on."""
 
     def __init__(
         self,
@@ -59,16 +59,19 @@ class Nominator:
         self._view = view
         self._ports = ports
         self._nominations = nominations
-        self._budgets = budgets
         self._inquiries = inquiries
         self._wakeups = wakeups
         self._observer = observer
         self._leading = leading
         self._marks = Marks(view, ports)
         self._evictions = Evictions(view, ports, observer)
+        self._terms = PresentTerms(view, nominations, budgets, self._evictions)
+        self._preemptors = Preemptors(view.clock, view.limits)
         self._tending = Tending(
             view,
             nominations,
+            self._preemptors,
+            self._terms,
             self._marks,
             self._evictions,
             inquiries,
@@ -76,17 +79,14 @@ class Nominator:
             wakeups,
             ports,
             observer,
-            self.terms,
             leading,
-            self._ended,
         )
-        self._preemptors = Preemptors(view.clock, view.limits)
         self._restored = False
 
     @property
     def stuck(self) -> int:
         """How many victims were told to go long ago and are still there."""
-        return len(self._tending.stuck)
+        return len(self._evictions.stuck)
 
     # --- who needs room ---------------------------------------------------------------------------------------------
 
@@ -117,13 +117,8 @@ class Nominator:
             self._marks.erase(pod.metadata.uid, mark.node if mark is not None else "")
 
     def terms(self, pod: Pod) -> Terms:
-        """On what terms the pod may preempt others at this moment. What is kept for other pods the view has."""
-        rules = Rules(scheduler_names=self._view.limits.scheduler_names, violate_budgets=False)
-        told = (each.victims for each in self._nominations if each.pod.metadata.uid != pod.metadata.uid)
-        leaving = frozenset(chain.from_iterable(told))
-        budgets, stuck = self._budgets.all(), self._tending.stuck
-        spared = self._evictions.refused
-        return Terms(preemptor=pod, rules=rules, budgets=budgets, leaving=leaving, stuck=stuck, spared=spared)
+        """On what terms the pod may preempt others at this moment."""
+        return self._terms.of(pod)
 
     # --- work -------------------------------------------------------------------------------------------------------
 
@@ -239,11 +234,6 @@ class Nominator:
         self._wakeups.improved()
         if result == "failed":  # what was sent may be stored
             self._marks.erase(uid, nomination.node)
-
-    def _ended(self, nomination: Nomination, how: NominationEnd) -> None:
-        preemptor = self._preemptors.get(nomination.pod.metadata.uid)
-        if preemptor is not None and how == "stuck":
-            preemptor.avoid[nomination.node] = nomination.victims
 
     # --- after a restart --------------------------------------------------------------------------------------------
 

@@ -64,6 +64,12 @@ class Preemptors:
         """The pod fits, is bound, or is gone."""
         self._known.pop(uid, None)
 
+    def avoid(self, uid: str, node: str, stuck: Sequence[str]) -> None:
+        """The pod has waited there in vain, for the end of these pods (UIDs)."""
+        known = self._known.get(uid)
+        if known is not None:
+            known.avoid[node] = tuple(stuck)
+
     def due(self, pods: KnownPods) -> list[Preemptor]:
         """Those to think about now."""
         found = [preemptor for preemptor in list(self._known.values()) if self._is_due(preemptor)]

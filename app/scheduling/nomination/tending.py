@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
-from cachetools import LRUCache
 
 from app.api.core import Pod
 from app.api.resource import ResourceClaim
@@ -26,27 +25,28 @@ from app.scheduling.judgement import judge, subject_of
 from app.scheduling.nomination.evictions import Evictions
 from app.scheduling.nomination.marks import Marks
 from app.scheduling.nomination.nominations import Nomination, Nominations
+from app.scheduling.nomination.preemptors import Preemptors
+from app.scheduling.nomination.presentterms import PresentTerms
 from app.scheduling.outcomes import NOMINATIONS_ENDED, NominationEnd
 from app.scheduling.ports import Messenger, Observer
 from app.scheduling.preemption.outcome import known_to
 from app.scheduling.preemption.search import keeps_place
-from app.scheduling.preemption.terms import Terms
 from app.scheduling.release.clear import Clearer
 from app.scheduling.view import View
 from app.scheduling.wakeups import Wakeups
 
 log = structlog.get_logger(__name__)
 
-REMEMBERED_STUCK = 10_000
-
 
 class Tending:
-    """One per service. `ended` is called with each nomination that has come to an end, and how."""
+    """One per service."""
 
     def __init__(
         self,
         view: View,
         nominations: Nominations,
+        preemptors: Preemptors,
+        terms: PresentTerms,
         marks: Marks,
         evictions: Evictions,
         inquiries: Inquiries,
@@ -54,12 +54,12 @@ class Tending:
         wakeups: Wakeups,
         messenger: Messenger,
         observer: Observer,
-        terms: Callable[[Pod], Terms],
         leading: Callable[[], bool],
-        ended: Callable[[Nomination, NominationEnd], None],
     ) -> None:
         self._view = view
         self._nominations = nominations
+        self._preemptors = preemptors
+        self._terms = terms
         self._marks = marks
         self._evictions = evictions
         self._inquiries = inquiries
@@ -67,15 +67,7 @@ class Tending:
         self._wakeups = wakeups
         self._messenger = messenger
         self._observer = observer
-        self._terms = terms
         self._leading = leading
-        self._ended = ended
-        self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED_STUCK)
-
-    @property
-    def stuck(self) -> frozenset[str]:
-        """UIDs of victims that were told to go long ago and are still there."""
-        return frozenset(uid for uid in self._stuck if self._view.pods.get(uid) is not None)
 
     async def work(self) -> None:
         """Look after all of them once."""
@@ -153,11 +145,12 @@ class Tending:
     def _give_up(self, nomination: Nomination, pod: Pod, there: list[Pod]) -> None:
         names = ", ".join(victim.metadata.key for victim in there)
         for victim in there:
-            self._stuck[victim.metadata.uid] = True
+            self._evictions.give_up(victim)
             note = f"should have made room for {known_to(victim, pod)} and is not gone in time"
             self._messenger.record_event(victim, "Warning", "PreemptionStuck", note, action="Preempting")
         note = f"{counted(len(there), 'pod')} on node {nomination.node} did not make room in time: {names}"
         self._messenger.record_event(pod, "Warning", "PreemptionStuck", note, action="Preempting")
+        self._preemptors.avoid(nomination.pod.metadata.uid, nomination.node, nomination.victims)
         self.end(nomination, "stuck")
 
     # --- when all are gone ------------------------------------------------------------------------------------------
@@ -211,7 +204,7 @@ class Tending:
 
     async def _is_lost(self, pod: Pod, node: str) -> bool:
         """True when more pods would have to go, were there any of lower priority."""
-        terms = self._terms(pod)
+        terms = self._terms.of(pod)
         keeps, _ = await self._inquiries.decide(pod, lambda view: keeps_place(view, terms, node))
         return not keeps
 
@@ -223,4 +216,3 @@ class Tending:
         self._observer.count(NOMINATIONS_ENDED, how)
         log.info("a nomination has ended", pod=nomination.pod.metadata.key, node=nomination.node, how=how)
         self._wakeups.improved()
-        self._ended(nomination, how)
