@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from io import StringIO
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from rich.console import Console
 
 from app.demo import show
 from app.demo.show import Options, Show, commands
+from app.embedded.objects import FullPod
+from app.embedded.scheduler.attempt import Attempts, Outcome
 from tests.support.patience import LONGEST
 
 
@@ -26,10 +29,17 @@ def test_pods_are_named_only_where_the_samples_are(samples: bool, pods: int) -> 
 
 
 @pytest.mark.slow
-async def test_samples_keep_their_order_though_no_time_is_left_between_them(
+async def test_samples_get_their_devices_in_order_however_slow_the_scheduler_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a machine that is so slow that no time is enough."""
+    """A scheduler that thinks for so long that all samples could be there before it has tried their first pod."""
+    tried = Attempts.run
+
+    async def slow(attempts: Attempts, pod: FullPod, wire: bytes) -> Outcome:
+        await asyncio.sleep(0.1)
+        return await tried(attempts, pod, wire)
+
+    monkeypatch.setattr(Attempts, "run", slow)
     monkeypatch.setattr(show, "_MOMENT", 0.0)
     told = StringIO()
     once = Options(4, 8, 0, 0, tmp_path, with_samples=True, once=True, timeout=LONGEST)
