@@ -94,6 +94,16 @@ async def test_details_have_attributes_and_holders_with_commands(flow: Flow, bro
         await expect(details.locator("pre").nth(1)).to_have_text("kubectl describe pod train -n default")
 
 
+async def test_a_click_is_not_lost_when_its_row_changes_between_press_and_release(flow: Flow, browser: Browser) -> None:
+    async with showing(browser, url(flow)) as shown:
+        await cell(shown, "node-1", "gpu-1").hover()
+        await shown.page.mouse.down()
+        await flow.cluster.driver.taint("node-1", "gpu-2", "maintenance", "NoSchedule")
+        await expect(cell(shown, "node-1", "gpu-2")).to_have_accessible_name("gpu-2, tainted")
+        await shown.page.mouse.up()
+        await expect(shown.page.locator("#details")).to_contain_text("gpu-1")
+
+
 async def test_problems_and_room_are_shown(flow: Flow, browser: Browser) -> None:
     async with showing(browser, url(flow)) as shown:
         await expect(shown.page.locator("#headroom")).to_contain_text("8 pods")

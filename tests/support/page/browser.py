@@ -36,7 +36,7 @@ def chromium() -> str:
 async def browsing() -> AsyncIterator[Browser]:
     """A browser without a window."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS, timeout=1000 * LONGEST)
         try:
             yield browser
         finally:

@@ -39,9 +39,13 @@ export class Grid {
     this.cordoned = new Set();
     this.focus = { row: "", column: 0 };
     this.chosen = "";
+    /** The cell on which a click has begun, and which one that is. */
+    this.pressed = { cell: grid, where: "" };
     scroller.addEventListener("scroll", () => this.render(), { passive: true });
     new ResizeObserver(() => this.resize()).observe(scroller);
     grid.addEventListener("keydown", (event) => this.key(event));
+    grid.addEventListener("pointerdown", (event) => this.press(event));
+    grid.addEventListener("pointerup", (event) => this.release(event));
     grid.addEventListener("click", (event) => this.click(event));
     grid.addEventListener("focusin", (event) => this.focused(event));
   }
@@ -236,6 +240,28 @@ export class Grid {
       this.go(found.place, found.column);
       this.choose(this.rows[found.place], found.column);
     }
+  }
+
+  /** @param {PointerEvent} event */
+  press(event) {
+    const cell = event.button === 0 && event.target instanceof HTMLElement ? event.target : this.grid;
+    this.pressed = { cell, where: this.where(this.at(cell)) };
+  }
+
+  /**
+   * The click itself where the row was made anew since it began: browsers make none of what ends on another element.
+   * @param {PointerEvent} event
+   */
+  release(event) {
+    const found = this.at(event.target);
+    if (!found || this.pressed.cell.isConnected || this.where(found) !== this.pressed.where) return;
+    this.go(found.place, found.column);
+    this.choose(this.rows[found.place], found.column);
+  }
+
+  /** @param {{place: number, column: number} | null} found */
+  where(found) {
+    return found ? `${this.rows[found.place].id}\n${found.column}` : "";
   }
 
   /** @param {FocusEvent} event */
