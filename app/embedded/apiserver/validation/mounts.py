@@ -5,7 +5,7 @@ Rules: Kubernetes 1.36, pkg/apis/core/validation/validation.go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from app.embedded.apiserver.statuses import (
@@ -44,21 +44,30 @@ def _mounts_problems(
             found.append(required(f"{where}.name"))
         if name not in volumes:
             found.append(missing(f"{where}.name", name))
-        if not path:
-            found.append(required(f"{where}.mountPath"))
-        if path in taken:
-            found.append(invalid_value(f"{where}.mountPath", path, _UNIQUE))
+        found += _path_problems(path, taken, f"{where}.mountPath")
         taken.add(path)
-        if name in used:
-            found.append(invalid_value(f"{where}.name", name, "must not already exist in volumeDevices"))
-        if path in used.values():
-            detail = "must not already exist as a path in volumeDevices"
-            found.append(invalid_value(f"{where}.mountPath", path, detail))
+        found += _overlap_problems(name, path, used, (f"{where}.name", f"{where}.mountPath"), "volumeDevices")
         found += _part_problems(mount, where, at)
         if "mountPropagation" in mount:
             found += _propagation_problems(mount["mountPropagation"], container, f"{at}.mountPropagation")
         if "recursiveReadOnly" in mount:
             found += _read_only_problems(mount, f"{at}.recursiveReadOnly")
+    return found
+
+
+def _path_problems(path: str, taken: Collection[str], at: str) -> list[Problem]:
+    """A path of a container, beside those that are taken."""
+    found = [] if path else [required(at)]
+    return [*found, invalid_value(at, path, _UNIQUE)] if path in taken else found
+
+
+def _overlap_problems(name: str, path: str, used: Mapping[str, str], at: tuple[str, str], other: str) -> list[Problem]:
+    """What a container has in its list of `other` uses, too: name -> path there; `at`: where name and path stand."""
+    found: list[Problem] = []
+    if name in used:
+        found.append(invalid_value(at[0], name, f"must not already exist in {other}"))
+    if path in used.values():
+        found.append(invalid_value(at[1], path, f"must not already exist as a path in {other}"))
     return found
 
 
@@ -96,32 +105,31 @@ def _devices_problems(
     devices: Sequence[JSON], mounts: Sequence[JSON], at: str, volumes: Mapping[str, JSON]
 ) -> list[Problem]:
     found: list[Problem] = []
-    taken_names: set[str] = set()
-    taken_paths: set[str] = set()
+    names: set[str] = set()
+    taken: set[str] = set()
     used = {mount.get("name", ""): mount.get("mountPath", "") for mount in mounts}
     for index, device in enumerate(devices):
-        where, name, path = f"{at}[{index}]", device.get("name", ""), device.get("devicePath", "")
-        if not name:
-            found.append(required(f"{where}.name"))
-        if name in taken_names:
-            found.append(invalid_value(f"{where}.name", name, _UNIQUE))
-        if name not in volumes:
-            found.append(missing(f"{where}.name", name))
-        elif not any(kind in volumes[name] for kind in _BLOCK):
-            detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
-            found.append(invalid_value(f"{where}.name", name, detail))
-        if not path:
-            found.append(required(f"{where}.devicePath"))
-        if path in taken_paths:
-            found.append(invalid_value(f"{where}.devicePath", path, _UNIQUE))
+        name, path = device.get("name", ""), device.get("devicePath", "")
+        at_name, at_path = f"{at}[{index}].name", f"{at}[{index}].devicePath"
+        found += _device_name_problems(name, names, at_name, volumes)
+        names.add(name)
+        found += _path_problems(path, taken, at_path)
         if paths.upward_problems(path, at):
-            found.append(invalid_value(f"{where}.devicePath", path, "can not contain backsteps ('..')"))
+            found.append(invalid_value(at_path, path, "can not contain backsteps ('..')"))
         else:
-            taken_paths.add(path)
-        if name in used:
-            found.append(invalid_value(f"{where}.name", name, "must not already exist in volumeMounts"))
-        if path in used.values():
-            detail = "must not already exist as a path in volumeMounts"
-            found.append(invalid_value(f"{where}.devicePath", path, detail))
-        taken_names.add(name)
+            taken.add(path)
+        found += _overlap_problems(name, path, used, (at_name, at_path), "volumeMounts")
+    return found
+
+
+def _device_name_problems(name: str, taken: Collection[str], at: str, volumes: Mapping[str, JSON]) -> list[Problem]:
+    """The volume behind a device: a claim, used once."""
+    found = [] if name else [required(at)]
+    if name in taken:
+        found.append(invalid_value(at, name, _UNIQUE))
+    if name not in volumes:
+        found.append(missing(at, name))
+    elif not any(kind in volumes[name] for kind in _BLOCK):
+        detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode"
+        found.append(invalid_value(at, name, detail))
     return found

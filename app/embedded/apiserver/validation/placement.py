@@ -109,18 +109,10 @@ def spread_problems(constraints: Sequence[JSON], at: str) -> list[Problem]:
     """Of how evenly pods are spread."""
     found: list[Problem] = []
     for index, constraint in enumerate(constraints):
-        where, action = f"{at}[{index}]", constraint.get("whenUnsatisfiable", "")
-        key, skew = constraint.get("topologyKey", ""), constraint.get("maxSkew", 0)
-        if skew <= 0:
-            found.append(invalid_value(f"{where}.maxSkew", skew, "must be greater than zero"))
-        if not key:
-            found.append(required(f"{where}.topologyKey", "can not be empty"))
-        if action not in _ACTIONS:
-            found.append(unsupported(f"{where}.whenUnsatisfiable", action, _ACTIONS))
-        if any(
-            (other.get("topologyKey", ""), other.get("whenUnsatisfiable", "")) == (key, action)
-            for other in constraints[index + 1 :]
-        ):
+        where = f"{at}[{index}]"
+        found += _topology_problems(constraint, where)
+        key, action = _identity(constraint)
+        if (key, action) in map(_identity, constraints[index + 1 :]):
             found.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
         found += _domain_problems(constraint, action, where)
         for part in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
@@ -128,6 +120,20 @@ def spread_problems(constraints: Sequence[JSON], at: str) -> list[Problem]:
                 found.append(unsupported(f"{where}.{part}", constraint[part], _INCLUSIONS))
         found += label_key_problems(constraint, where)
         found += label_selector_problems(constraint.get("labelSelector"), f"{where}.labelSelector")
+    return found
+
+
+def _identity(constraint: JSON) -> tuple[str, str]:
+    return constraint.get("topologyKey", ""), constraint.get("whenUnsatisfiable", "")
+
+
+def _topology_problems(constraint: JSON, at: str) -> list[Problem]:
+    (key, action), skew = _identity(constraint), constraint.get("maxSkew", 0)
+    found = [] if skew > 0 else [invalid_value(f"{at}.maxSkew", skew, "must be greater than zero")]
+    if not key:
+        found.append(required(f"{at}.topologyKey", "can not be empty"))
+    if action not in _ACTIONS:
+        found.append(unsupported(f"{at}.whenUnsatisfiable", action, _ACTIONS))
     return found
 
 
