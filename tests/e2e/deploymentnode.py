@@ -11,17 +11,45 @@ import asyncio
 import random
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from app.api.errors import ApiError
+from app.api.decoding import decode
+from app.api.meta import Object, ObjectMeta
 from app.embedded.informer import Informer
 from app.embedded.objects import PODS, FullPod
 from app.kube.client import KubeClient
+from app.kube.resources import Resource
 from tests.e2e.podprocess import PodProcess, real, shown
 
-Body = dict[str, Any]
+
+class EndpointConditions(Object, frozen=True, gc=False):
+    ready: bool | None = None
+    serving: bool | None = None
+
+
+class Endpoint(Object, frozen=True, gc=False):
+    addresses: tuple[str, ...] = ()
+    conditions: EndpointConditions = EndpointConditions()
+
+
+class EndpointPort(Object, frozen=True, gc=False):
+    port: int = 0
+
+
+class EndpointSlice(Object, frozen=True, gc=False):
+    metadata: ObjectMeta
+    endpoints: tuple[Endpoint, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+
+def _slice(data: bytes | msgspec.Raw) -> EndpointSlice:
+    return decode(EndpointSlice, bytes(data))
+
+
+SLICES: Resource[EndpointSlice] = Resource(
+    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", _slice, namespaced=True
+)
 
 
 class DeploymentNode:
@@ -36,6 +64,7 @@ class DeploymentNode:
         self._known: Informer[FullPod] = Informer(client, PODS, selector={"labelSelector": label})
         self._network = random.randrange(2, 255)
         self._number = 0
+        self._played: set[str] = set()
         self._group: asyncio.TaskGroup | None = None
         self._known.subscribe(self._changed)
 
@@ -43,11 +72,17 @@ class DeploymentNode:
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self._known.run())
 
-    def _changed(self, _: FullPod | None, pod: FullPod | None) -> None:
-        if pod is None or not pod.spec.node_name or self._group is None:
+    def _changed(self, before: FullPod | None, pod: FullPod | None) -> None:
+        """A pod is played once: news of one whose node was lost, still on their way then, must not start it again."""
+        if pod is None:
+            if before is not None and before.metadata.name in self.pods:
+                self.pods[before.metadata.name].leave()
+            return
+        if not pod.spec.node_name or self._group is None:
             return
         name = pod.metadata.name
-        if name not in self.pods and not pod.metadata.deletion_timestamp:
+        if pod.metadata.uid not in self._played and not pod.metadata.deletion_timestamp:
+            self._played.add(pod.metadata.uid)
             self._number += 1
             address = shown(self._network, self._number)
             made = PodProcess(self._client, pod.metadata.namespace, name, address, self._folder, self._machine)
@@ -68,10 +103,11 @@ class ServiceProxy:
     def __init__(self, client: KubeClient, namespace: str, service: str) -> None:
         self.url = ""
         self.refused = 0
-        self._client = client
-        self._path = f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
-        self._params = {"labelSelector": f"kubernetes.io/service-name={service}"}
-        self._slices: dict[str, Body] = {}
+        selector = {
+            "fieldSelector": f"metadata.namespace={namespace}",
+            "labelSelector": f"kubernetes.io/service-name={service}",
+        }
+        self._slices: Informer[EndpointSlice] = Informer(client, SLICES, selector=selector)
         self._connections: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -79,36 +115,21 @@ class ServiceProxy:
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         try:
-            await self._follow()
+            await self._slices.run()
         finally:
             server.close()
             for task in list(self._connections):
                 task.cancel()
             await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _follow(self) -> None:
-        while True:
-            self._slices.clear()
-            try:
-                async for line in self._client.stream(self._path, self._params | {"watch": "true"}):
-                    event = msgspec.json.decode(line)
-                    name = event["object"]["metadata"]["name"]
-                    if event["type"] == "DELETED":
-                        self._slices.pop(name, None)
-                    else:
-                        self._slices[name] = event["object"]
-            except ApiError:
-                pass  # the watch starts again
-            await asyncio.sleep(0.1)
-
     def _endpoint(self) -> tuple[str, int] | None:
         found: dict[bool, list[tuple[str, int]]] = {True: [], False: []}
-        for item in self._slices.values():
-            (port,) = item["ports"]
-            for endpoint in item["endpoints"] or ():
-                conditions = endpoint["conditions"]
-                if conditions.get("ready") or conditions.get("serving"):
-                    found[bool(conditions.get("ready"))].append((endpoint["addresses"][0], port["port"]))
+        for item in self._slices.objects.values():
+            (port,) = item.ports or ()
+            for endpoint in item.endpoints or ():
+                ready, serving = endpoint.conditions.ready, endpoint.conditions.serving
+                if ready or serving:
+                    found[bool(ready)].append((endpoint.addresses[0], port.port))
         chosen = found[True] or found[False]
         return random.choice(chosen) if chosen else None
 

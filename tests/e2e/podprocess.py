@@ -19,7 +19,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from app.api.errors import NotFoundError
+from app.api.errors import ApiError, NotFoundError
 from app.kube.client import STRATEGIC_PATCH, KubeClient
 from tests.e2e.extender import ROOT
 
@@ -93,6 +93,11 @@ class PodProcess:
         self._lost = True
         self.kill()
 
+    def _restart(self) -> None:
+        """Probes say that it does not work. One that is about to end gets its time."""
+        if not self._leaving.is_set():
+            self.kill()
+
     # --- its life ----------------------------------------------------------------------------------------------------
 
     async def _live(self) -> None:
@@ -111,7 +116,7 @@ class PodProcess:
             self._restarts += 1
 
     async def _terminate(self, ended: asyncio.Task[int]) -> None:
-        """As kubelet does: SIGTERM, then SIGKILL after the grace period. Probes of readiness go on."""
+        """As kubelet does: SIGTERM, then SIGKILL after the grace period. Of the probes, only readiness counts then."""
         assert self._process is not None
         assert "lifecycle" not in self._container, "hooks are not played"
         self._process.terminate()
@@ -126,11 +131,11 @@ class PodProcess:
         startup, readiness, liveness = (
             self._container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")
         )
-        await self._until(startup, wanted=True, otherwise=self.kill)
+        await self._until(startup, wanted=True, otherwise=self._restart)
         self._started = True
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch_readiness(readiness))
-            group.create_task(self._until(liveness, wanted=False, otherwise=self.kill))
+            group.create_task(self._until(liveness, wanted=False, otherwise=self._restart))
 
     async def _watch_readiness(self, probe: Body) -> None:
         failures = 0
@@ -159,7 +164,7 @@ class PodProcess:
         asked = probe["httpGet"]
         (port,) = (each["containerPort"] for each in self._container["ports"] if each["name"] == asked["port"])
         url = f"{asked.get('scheme', 'HTTP').lower()}://{real(self.address)}:{port}{asked['path']}"
-        trust = ssl.create_default_context()
+        trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # the default one reads all authorities there are, every time
         trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
         timeout = aiohttp.ClientTimeout(total=probe.get("timeoutSeconds", 1))
         try:
@@ -219,7 +224,7 @@ class PodProcess:
     # --- what is said of it ------------------------------------------------------------------------------------------
 
     async def _tell(self) -> None:
-        """Write the status, when it has changed."""
+        """Write the status, when it has changed. What was not taken is written after the next good probe."""
         now = self._started, self._ready, self._restarts
         if now == self._told:
             return
@@ -244,7 +249,7 @@ class PodProcess:
         }
         try:
             await self._client.patch(f"{self._path}/status", msgspec.json.encode({"status": status}), STRATEGIC_PATCH)
-        except NotFoundError:
+        except ApiError:
             return
         self._told = now
 

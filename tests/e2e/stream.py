@@ -63,8 +63,8 @@ class Stream:
 
     @property
     def waiting(self) -> list[str]:
-        """Pods that are not bound, oldest first."""
-        return [name for name in self.created if name not in self.bound]
+        """Pods that are not bound, oldest first. Another thread may ask while more come."""
+        return [name for name in tuple(self.created) if name not in self.bound]
 
     def gap(self, since: float, until: float) -> float:
         """The longest time in which no pod was bound."""

@@ -115,7 +115,9 @@ def shipped(ground: Ground, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         if SCHEDULER in ground.plane.components:
             ground.plane.stop_component(SCHEDULER)
         made.shell(
-            "kubectl -n dra-system delete deployment,service,pdb,networkpolicy --all --wait\n"
+            # In the foreground: until the ReplicaSet is gone, it makes pods again that are deleted.
+            "kubectl -n dra-system delete deployment --all --cascade=foreground --wait --timeout=60s\n"
+            "kubectl -n dra-system delete service,pdb,networkpolicy --all --wait\n"
             f"kubectl -n dra-system delete pods -l app.kubernetes.io/name={SHIPPED} --wait --timeout=60s\n"
             "kubectl -n dra-system delete secret dra-extender-tls dra-extender-client-tls"
         )
@@ -195,7 +197,9 @@ def test_an_upgrade_a_rollback_and_a_restart_refuse_no_call_and_hand_the_lease_o
         load.ground.eventually(partial(before.isdisjoint, shipped.node.pods), "the end of the old replicas")
         gaps[heading] = load.stream.gap(began, load.ground.now())
         assert (len(shipped.node.pods), shipped.images) == (2, {f"dra-extender:{image}"})
-        assert shipped.leadership.leader in shipped.node.pods
+        load.ground.eventually(
+            lambda: shipped.leadership.leader in shipped.node.pods, "a leader among the new replicas"
+        )
         assert len(load.stream.bound) > bound, "pods are bound meanwhile"
     load.until_all_are_bound()
     print(f"pods {len(load.stream.bound)}, longest gaps {gaps}, {quiet:.2f} s while the leader stayed")
