@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from app.cli.devices import DeviceState
 from app.cli.main import app
 from app.cli.source import Source
 from app.cli.statuses import FAILED, NO, YES
+from app.embedded.cluster import EmbeddedCluster
 from app.embedded.hardware import GPU_DRIVER
 from app.scheduling.census.report import STATES
 from tests.support.patience import LONGEST, until
@@ -63,6 +65,14 @@ async def test_devices_are_added_up_by_node(world: World, source: Source, capsys
     assert await add_up(Question(source=source, output="json"), "namespaces") == YES
     (sum,) = json.loads(capsys.readouterr().out)["namespaces"]
     assert (sum["name"], sum["totals"]["used"]) == ("default", 1)
+
+
+async def test_a_cluster_without_a_driver_is_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with EmbeddedCluster(nodes=1, installed=False) as cluster:
+        kubeconfig = cluster.server.write_kubeconfig(tmp_path / "kubeconfig")
+        assert await list_devices(Question(source=Source(kubeconfig=str(kubeconfig)))) == NO
+    captured = capsys.readouterr()
+    assert captured.err == "dra-extender: there are no devices: no driver has published any in a ResourceSlice\n"
 
 
 @pytest.mark.parametrize(

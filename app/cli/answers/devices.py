@@ -32,6 +32,12 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     watch: bool = False
     source: Source = Source()
 
+    def none(self) -> str:
+        """That there are no devices, as it is told."""
+        if self.nodes or self.drivers or self.classes or self.states or self.namespace:
+            return "there are no such devices"
+        return "there are no devices: no driver has published any in a ResourceSlice"
+
     def counted(self, snapshot: Snapshot) -> Census:
         """Raises UnanswerableError for what does not exist."""
         asked = Asked(
@@ -56,7 +62,7 @@ async def list_devices(question: Question) -> int:
         wide = question.output == "wide"
         form = "text" if question.output == "wide" else question.output
         answer = answered(found, form, lambda: _listed(found, wide=wide), YES if found.devices else NO)
-        return answer if found.devices else msgspec.structs.replace(answer, complaint=_NONE)
+        return answer if found.devices else msgspec.structs.replace(answer, complaint=question.none())
 
     return await ask(question.source, answering, watch=question.watch)
 
@@ -74,12 +80,13 @@ async def add_up(question: Question, by: By) -> int:
             return "\n".join([*sum_table(told, by, width=terminal_width()), summed(found.totals)]) if told else ""
 
         answer = answered({by: told, "totals": found.totals}, form, text, YES if told else NO)
-        return answer if told else msgspec.structs.replace(answer, complaint=_UNHELD if found.devices else _NONE)
+        return (
+            answer if told else msgspec.structs.replace(answer, complaint=_UNHELD if found.devices else question.none())
+        )
 
     return await ask(question.source, answering, watch=question.watch)
 
 
-_NONE = "there are no such devices"
 _UNHELD = "no claim holds any of these devices"
 
 

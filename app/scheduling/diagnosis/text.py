@@ -36,6 +36,8 @@ _LOST: Final[dict[Rule, tuple[str, str]]] = {
 _HINTS: Final[dict[BindingRule, str]] = {
     "claim missing": "What helps: create the claim in the pod's namespace, or correct its name in spec.resourceClaims.",
     "claim not created": "What helps: create the template in the pod's namespace, or correct its name.",
+    "class": "What helps: devices of this class. `kubectl get resourceslices` shows what drivers publish, and "
+    "`kubectl dra devices -o wide` what can be used of it, and by which classes.",
     "claim in flight": "What helps: nothing, it is only a moment.",
     "claim leaving": "What helps: wait until the claim is gone, and create it again.",
 }

@@ -49,6 +49,20 @@ def test_a_pod_that_fits_is_told_where_and_what_was_not_checked() -> None:
     )
 
 
+def test_a_class_without_devices_leads_to_what_drivers_publish() -> None:
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "first"},
+        "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+    }
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+    bare = [document for document in cluster() if document["kind"] in {"Node", "DeviceClass"}]
+    _, why, *helps = shortly(Scene([*bare, claim, pod]).diagnose("first")).splitlines()
+    assert why == "Why: claim c: no node has a device of class gpu."
+    assert helps[0].startswith("What helps: devices of this class. `kubectl get resourceslices` shows")
+
+
 def _made(claim: dict[str, Any]) -> ResourceClaim:
     """As it would be stored."""
     found = convert(ResourceClaim, claim)
