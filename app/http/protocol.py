@@ -1,10 +1,11 @@
 """Connections that cannot be used to exhaust us: limits that uvicorn leaves to a proxy in front.
 
 `guarded` promises: a request is complete, headers and body, within a time limit from its first byte; headers are
-bounded in size and number; a connection on which nothing was ever asked is closed after the time an idle one gets. Of
-too many connections one that waits for its client is closed for a new one: first those that never made a request, then
-the one that has waited longest. When all of them work, a reserve still answers probes. The
-names of a client that has shown a certificate are read once per connection and are in the state of each request.
+bounded in size and number, and so are requests that are sent before the last one is answered; a client that takes
+nothing of its answers is cut off; a connection on which nothing was ever asked is closed after the time an idle one
+gets. Of too many connections one that waits for its client is closed for a new one: first those that never made a
+request, then the one that has waited longest. When all of them work, a reserve still answers probes. The names of a
+client that has shown a certificate are read once per connection and are in the state of each request.
 """
 
 from __future__ import annotations
@@ -15,26 +16,29 @@ from asyncio import TimerHandle
 import msgspec
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import service_unavailable
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from app.http.clients import CLIENT_NAMES, certified_names
 from app.http.crowds import CrowdResult, Crowds
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """Seconds, bytes and numbers. `probe_connections`: so many more than `connections`, for probes alone."""
+    """Seconds, bytes and numbers. `probe_connections`: so many more than `connections`, for probes alone.
+    `taking_seconds`: in which a client takes at least something of what is sent to it. `pipelined`: requests that may
+    wait for the answer to the one before; each takes a hundred times the memory of its bytes.
+    """
 
     request_seconds: float = 10.0
     idle_seconds: float = 120.0
+    taking_seconds: float = 15.0
+    pipelined: int = 8
     header_bytes: int = 64 * 2**10
     headers: int = 100
     connections: int = 1000
     probe_connections: int = 16
 
 
-HANG_UP = "hang_up"
-"""Under this key the state of a request has what cuts its connection off, for an answer that nobody takes."""
-
+_CONTINUE = b"HTTP/1.1 100 "
 PROBES = frozenset({"/livez", "/readyz"})
 """What kubelet asks. Its paths are open to everybody, and are answered beyond the cap of connections."""
 
@@ -44,16 +48,15 @@ class OneWrite:
     waits for the first part of the body, which every answer has, an empty one at least, but for those to HEAD.
     """
 
-    __slots__ = ("_cycle", "_head", "_transport")
+    __slots__ = ("_head", "_transport")
 
-    def __init__(self, transport: asyncio.Transport, cycle: RequestResponseCycle) -> None:
+    def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._cycle = cycle
         self._head: bytes | None = None
 
     def write(self, data: bytes) -> None:
-        """What comes before the answer, such as 100 Continue, goes out at once."""
-        if self._head is None and self._cycle.response_started:
+        """100 Continue goes out at once."""
+        if self._head is None and not data.startswith(_CONTINUE):
             self._head = data
             return
         self._transport.write(self._head + data if self._head else data)
@@ -77,6 +80,8 @@ class GuardedProtocol(HttpToolsProtocol):
     """Hears of connections that are too many."""
 
     _deadline: TimerHandle | None = None
+    _taking: TimerHandle | None = None
+    """Runs while something is sent that the client has not taken yet."""
     _header_bytes = 0
     _client_names: frozenset[str] = frozenset()
     _asked = False
@@ -94,21 +99,27 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._expect_nothing()
+        if self._taking is not None:
+            self._taking.cancel()
         super().connection_lost(exc)
+        self.pipeline.clear()  # what waits there knows this connection: nobody else has to find out that both can go
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.scope["state"][CLIENT_NAMES] = self._client_names
-        self.scope["state"][HANG_UP] = self._give_up
         self._header_bytes = 0
         self._expect_within(self.limits.request_seconds)
 
     def on_headers_complete(self) -> None:
+        if len(self.pipeline) >= self.limits.pipelined:
+            self._give_up()
+        if self.transport.is_closing():
+            return  # what was read together with the last request that counts
         self.app = self._application()
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before and self.scope["method"] != "HEAD":
-            self.cycle.transport = OneWrite(self.transport, self.cycle)  # type: ignore[assignment] # all that is used
+            self.cycle.transport = OneWrite(self.transport)  # type: ignore[assignment] # all that is used
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
@@ -118,8 +129,14 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
         self._count(len(name) + len(value))
 
+    def on_body(self, body: bytes) -> None:
+        if not self.transport.is_closing():
+            super().on_body(body)
+
     def on_message_complete(self) -> None:
         self._expect_nothing()
+        if self.transport.is_closing():
+            return
         self._asked = True
         if not self.cycle.response_complete:
             self._waiting_since = None
@@ -129,6 +146,37 @@ class GuardedProtocol(HttpToolsProtocol):
         if not self.pipeline:
             self._waiting_since = self.loop.time()
         super().on_response_complete()
+        if self._untaken:
+            self._expect_taking()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._expect_taking()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._taking is not None:
+            self._taking.cancel()
+            self._taking = None
+        if self._untaken:
+            self._expect_taking()
+
+    @property
+    def _untaken(self) -> int:
+        """Bytes that wait for the client to take them."""
+        return self.transport.get_write_buffer_size()
+
+    def _expect_taking(self) -> None:
+        if self._taking is None:
+            self._taking = self.loop.call_later(self.limits.taking_seconds, self._look_at_taking, self._untaken)
+
+    def _look_at_taking(self, before: int) -> None:
+        """Whether the client has taken something meanwhile, also where nothing but that keeps the connection open."""
+        self._taking = None
+        if self._untaken >= before:
+            self.transport.abort()
+        elif self._untaken:
+            self._expect_taking()
 
     def _make_room(self) -> None:
         """Close a connection when there are too many: another one, or this one when all others work."""

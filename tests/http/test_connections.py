@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +23,7 @@ from app.http.protocol import ConnectionLimits, GuardedProtocol
 from app.http.server import HttpServer
 from app.http.tls import Certificates
 from tests.support.http.served import Served
-from tests.support.patience import LONGEST
+from tests.support.patience import LONGEST, until
 
 PATIENT = ConnectionLimits(request_seconds=LONGEST, idle_seconds=LONGEST, header_bytes=4096, headers=20)
 HASTY = ConnectionLimits(request_seconds=0.1, idle_seconds=0.3, header_bytes=4096, headers=20)
@@ -77,6 +79,7 @@ async def exchange(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
         writer.close()
 
 
+CLOSE = b"\r\nConnection: close\r\n\r\n"
 HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 
 
@@ -130,6 +133,67 @@ async def test_an_answer_is_one_write(
         said = await exchange(server.port, closing)
     assert said.startswith(answer)
     assert written == [said]
+
+
+@pytest.mark.parametrize("closing", [b"", b"Connection: close\r\n"])
+async def test_a_client_that_takes_nothing_of_its_answer_loses_its_connection(served: Served, closing: bytes) -> None:
+    names = [f"node-{number}-{'x' * 200}" for number in range(60_000)]
+    body = json.dumps({"Pod": {"metadata": {"name": "p", "namespace": "n"}}, "NodeNames": names}).encode()
+    head = b"POST /scheduler/filter HTTP/1.1\r\nContent-Length: %d\r\n%b\r\n" % (len(body), closing)
+    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), max_body=2**26, health=served)
+    server = HttpServer(app, "127.0.0.1", 0, grace=1, limits=ConnectionLimits(taking_seconds=0.2))
+    await server.start()
+    connections = server._server.server_state.connections
+    with socket.create_connection(("127.0.0.1", server.port)) as silent:
+        await asyncio.to_thread(silent.sendall, head + body)
+        await until(lambda: any(each.cycle and each.cycle.response_complete for each in connections))  # type: ignore[union-attr]
+        await until(lambda: not connections, "the end of the connection")
+    await server.stop()
+    assert not connections
+
+
+async def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(served: Served) -> None:
+    names = [f"node-{number}-{'x' * 200}" for number in range(60_000)]
+    body = json.dumps({"Pod": {"metadata": {"name": "p", "namespace": "n"}}, "NodeNames": names}).encode()
+    head = b"POST /scheduler/filter HTTP/1.1\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), max_body=2**26, health=served)
+    server = HttpServer(app, "127.0.0.1", 0, grace=1, limits=ConnectionLimits(taking_seconds=0.05))
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**16)
+    writer.write(head + body)
+    received = 0
+    async with asyncio.timeout(LONGEST):
+        while part := await reader.read(2**18):
+            received += len(part)
+            await asyncio.sleep(0.001)
+    writer.close()
+    await server.stop()
+    assert received > len(body) // 2
+
+
+async def test_few_requests_may_wait_for_the_answer_to_the_one_before(server: HttpServer) -> None:
+    few, many = HEAD + b"\r\n", HEAD + b"Connection: close\r\n\r\n"
+    answers = await exchange(server.port, few * 3 + many)
+    assert answers.count(b"HTTP/1.1 200") == 4
+    assert await exchange(server.port, few * 100) in (b"", b"reset")
+
+
+async def test_a_connection_leaves_nothing_that_only_the_garbage_collector_finds(server: HttpServer) -> None:
+    await exchange(server.port, HEAD + b"Connection: close\r\n\r\n")
+    gc.collect()
+    for _ in range(10):
+        answer = await exchange(
+            server.port, b"POST /scheduler/bind HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}", HEAD[:-2], CLOSE
+        )
+        assert answer.count(b"HTTP/1.1 200") == 2
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        gc.collect()
+        left = [each for each in gc.garbage if type(each).__module__.partition(".")[0] in ("app", "uvicorn")]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert left == []
 
 
 async def test_a_client_that_waits_to_be_told_to_continue_is_told(server: HttpServer) -> None:

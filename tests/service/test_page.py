@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -13,6 +14,7 @@ import pytest
 
 from app.http.page import feed, stream
 from app.http.page.files import HEADERS, page_files
+from app.http.protocol import ConnectionLimits
 from app.service.service import Service
 from tests.support.patience import until
 from tests.support.service.events import listening
@@ -188,18 +190,20 @@ async def rest(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.slow
-async def test_who_takes_nothing_is_cut_off(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "PATIENCE", 0.2)
-    address = service.insight_url.removeprefix("http://").split(":")
-    with socket.create_connection((address[0], int(address[1]))) as silent:
-        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        silent.sendall(b"GET /insight/events HTTP/1.1\r\nHost: here\r\n\r\n")
-        await until(lambda: service.feed.board.readers == 1)
-        for number in range(2_000):
-            service.feed.board.put(f"large {number}", b'{"key":"large","kind":"large","filler":"%b"}' % (b"x" * 10_000))
-        service.feed.board.ring()
-        await until(lambda: service.feed.board.readers == 0, "the end of the silent reader")
-        received = await rest(silent)
+async def test_who_takes_nothing_is_cut_off(start_service: StartService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.service.listeners.ConnectionLimits", partial(ConnectionLimits, taking_seconds=0.2))
+    async with start_service() as service:
+        address = service.insight_url.removeprefix("http://").split(":")
+        with socket.create_connection((address[0], int(address[1]))) as silent:
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            silent.sendall(b"GET /insight/events HTTP/1.1\r\nHost: here\r\n\r\n")
+            await until(lambda: service.feed.board.readers == 1)
+            for number in range(2_000):
+                part = b'{"key":"large","kind":"large","filler":"%b"}' % (b"x" * 10_000)
+                service.feed.board.put(f"large {number}", part)
+            service.feed.board.ring()
+            await until(lambda: service.feed.board.readers == 0, "the end of the silent reader")
+            received = await rest(silent)
     assert 0 < len(received) < 2_000 * 10_000, "all that fits into buffers, and no more"
 
 

@@ -1,7 +1,7 @@
 """Server-sent events: the board as a stream of small messages, for one reader.
 
-Promises: a few messages a second at most, each of bounded size; a heartbeat when there is nothing to say. A reader who
-takes nothing for `PATIENCE` seconds is cut off. A stream ends after `LIFE` seconds, so that whether its reader may
+Promises: a few messages a second at most, each of bounded size; a heartbeat when there is nothing to say, so that the
+connection of a reader who takes nothing is noticed. A stream ends after `LIFE` seconds, so that whether its reader may
 still read is judged again when it comes back; it then gets only what it has not heard of.
 Rules: https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -11,17 +11,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from app.http.page.board import Batch, Reader
 from app.http.page.feed import Feed
-from app.http.protocol import HANG_UP
 
 BEAT: Final = 10.0
 """Seconds after which a heartbeat comes when nothing else has."""
@@ -30,7 +29,6 @@ GAP: Final = 0.2
 PARTS: Final = 250
 """In one message."""
 LIFE: Final = 60.0
-PATIENCE: Final = 15.0
 
 _ID: Final = re.compile(r"([0-9a-f]{1,32})-([0-9]{1,18})")
 
@@ -104,14 +102,5 @@ class EventStream(StreamingResponse):
         super().__init__(content, headers=headers, media_type="text/event-stream")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        hang_up: Callable[[], None] = scope.get("state", {}).get(HANG_UP, lambda: None)
-
-        async def patiently(message: Message) -> None:
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    await send(message)
-            except TimeoutError:
-                hang_up()
-
         async with contextlib.aclosing(self._content):
-            await super().__call__(scope, receive, patiently)
+            await super().__call__(scope, receive, send)
