@@ -9,12 +9,14 @@ surrounds it would cost more than an everyday decision.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.http.answers import problem, send_answer
 from app.http.clients import Clients
 from app.http.forwarding import Forwarding
 from app.http.health import Health, health_router
@@ -25,6 +27,10 @@ from app.http.readers import Guard, Readers
 from app.http.verbs import Terms, Verbs, make_verbs
 from app.version import VERSION
 
+LONGEST_QUERY: Final = 8 * 2**10
+"""Bytes of the parameters of a question: each is checked, and told when it is wrong."""
+TOO_LONG: Final = f"the parameters are longer than {LONGEST_QUERY:,} bytes: ask in parts"
+
 
 class Application(FastAPI):
     """Answers `verbs`, by path, by themselves, and everything else as FastAPI does."""
@@ -33,6 +39,9 @@ class Application(FastAPI):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         verb = self.verbs.get(scope["path"]) if scope["type"] == "http" else None
+        if verb is None and scope["type"] == "http" and len(scope["query_string"]) > LONGEST_QUERY:
+            await send_answer(send, problem(414, TOO_LONG))
+            return
         await (super().__call__ if verb is None else verb)(scope, receive, send)
 
 
@@ -41,7 +50,7 @@ def create_app(
     *,
     unavailable: Callable[[], str],
     metrics: Metrics,
-    max_body: int = 16 * 2**20,
+    max_body: int = 8 * 2**20,
     clients: Clients | None = None,
     health: Health | None = None,
     insight: Iterable[APIRouter] = (),

@@ -7,6 +7,7 @@ say why not, as JSON that people and probes can read.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -55,6 +56,7 @@ class Health(Protocol):
 def health_router(health: Health, metrics: Metrics) -> APIRouter:
     """The routes. Probes answer 200 or 503 with the same body."""
     router = APIRouter(tags=["health"])
+    scraping = asyncio.Lock()
 
     def report(checks: Sequence[Check], response: Response) -> Report:
         ok = all(check.ok for check in checks)
@@ -84,6 +86,9 @@ def health_router(health: Health, metrics: Metrics) -> APIRouter:
     )
     async def exposition() -> Response:
         """Counters and gauges for Prometheus."""
-        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
+        async with scraping:  # however many ask at once, everything else goes on between two of them
+            content = metrics.exposition()
+            await asyncio.sleep(0)
+        return Response(content, media_type=CONTENT_TYPE)
 
     return router

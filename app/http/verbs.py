@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Sequence, Sized
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import structlog
@@ -45,6 +45,10 @@ R = TypeVar("R")
 Answered: TypeAlias = R | Awaitable[R]
 
 NEEDS_VICTIMS = "dra-extender: the request has neither NodeNameToMetaVictims nor NodeNameToVictims"
+MOST_NODES: Final = 65_536
+"""Of one request: more than a cluster has. Every name is looked up, and is in the answer."""
+LONGEST: Final = 253
+"""Of a name (DNS subdomain)."""
 BROKEN = "dra-extender: internal error, see its log"
 
 
@@ -216,19 +220,32 @@ def make_verbs(verbs: Verbs, terms: Terms) -> VerbSet:
 
 
 def _without_names(args: ExtenderArgs) -> str:
-    return NEEDS_NAMES if args.NodeNames is None else ""
+    return NEEDS_NAMES if args.NodeNames is None else _too_many("NodeNames", args.NodeNames)
 
 
 def _without_victims(args: ExtenderPreemptionArgs) -> str:
-    return NEEDS_VICTIMS if args.NodeNameToMetaVictims is None and args.NodeNameToVictims is None else ""
+    if args.NodeNameToMetaVictims is None and args.NodeNameToVictims is None:
+        return NEEDS_VICTIMS
+    return _too_many("NodeNameToMetaVictims", args.NodeNameToMetaVictims or ()) or _too_many(
+        "NodeNameToVictims", args.NodeNameToVictims or ()
+    )
+
+
+def _too_many(field: str, nodes: Sized) -> str:
+    if len(nodes) <= MOST_NODES:
+        return ""
+    return f"dra-extender: the request has {len(nodes):,} nodes in {field}, and no cluster has more than {MOST_NODES:,}"
 
 
 def _incomplete_binding(args: ExtenderBindingArgs) -> str:
     for name in ("PodName", "PodNamespace", "PodUID", "Node"):
-        if not getattr(args, name):
+        given = getattr(args, name)
+        if not given:
             return f"dra-extender: bind request: {name} is empty"
-        if getattr(args, name) in (".", ".."):
-            return f'dra-extender: bind request: {name} is "{getattr(args, name)}", which no object can be called'
+        if given in (".", ".."):
+            return f'dra-extender: bind request: {name} is "{given}", which no object can be called'
+        if len(given) > LONGEST:
+            return f"dra-extender: bind request: {name} has {len(given):,} characters, and {LONGEST} are allowed"
     return ""
 
 

@@ -98,7 +98,7 @@ class Settings(BaseSettings):
         description="serve the verbs over TLS beyond loopback without tls_client_ca; whoever reaches the address can "
         "place pods, take devices and read which nodes have them",
     )
-    max_body: int = Field(16 * 2**20, ge=2**16, description="largest request body in bytes")
+    max_body: int = Field(8 * 2**20, ge=2**16, description="largest request body in bytes")
     max_connections: int = Field(
         1000,
         ge=10,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, Literal, get_args, get_origin
 
 import aiohttp
@@ -53,6 +55,39 @@ async def test_the_version_names_both_sides(served: Served, session: aiohttp.Cli
             "resource_api": "v1",
             "server": "http://api",
         }
+
+
+async def test_between_two_scrapes_everything_else_goes_on(
+    served: Served, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+
+    def exposition() -> bytes:
+        happened.append("scrape")
+        return b""
+
+    async def others() -> None:
+        while True:
+            happened.append("others")
+            await asyncio.sleep(0)
+
+    async def scrape() -> int:
+        async with session.get(served.url + "/metrics") as reply:
+            return reply.status
+
+    monkeypatch.setattr(served.metrics, "exposition", exposition)
+    going_on = asyncio.create_task(others())
+    statuses = await asyncio.gather(*(scrape() for _ in range(20)))
+    going_on.cancel()
+    scrapes = [number for number, what in enumerate(happened) if what == "scrape"]
+    assert statuses == [200] * 20 and len(scrapes) == 20
+    assert all(later - earlier > 1 for earlier, later in pairwise(scrapes))
+
+
+@pytest.mark.parametrize(("size", "status"), [(8_192, 200), (8_193, 414)])
+async def test_parameters_are_bounded(served: Served, session: aiohttp.ClientSession, size: int, status: int) -> None:
+    async with session.get(served.url + "/version?" + "x" * size) as reply:
+        assert reply.status == status
 
 
 async def test_metrics_are_exposed_with_what_is_read_at_that_moment(

@@ -15,6 +15,7 @@ from starlette.types import Message
 
 from app.api.decoding import decode, encode
 from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
+from app.http import verbs
 from app.http.application import create_app
 from app.http.metrics import Metrics
 from tests.support.http.served import Served
@@ -134,6 +135,34 @@ async def test_a_bind_without_one_of_its_fields_names_it(
     assert missing in body["Error"]
     _, body, _ = await post(session, url, BIND | {missing: ""})
     assert body["Error"] == f"dra-extender: bind request: {missing} is empty"
+    assert served.verbs.asked == []
+
+
+@pytest.mark.parametrize("wrong", ["PodName", "PodNamespace", "PodUID", "Node"])
+async def test_a_bind_of_a_name_that_is_too_long_for_one_is_refused_without_it(
+    served: Served, session: aiohttp.ClientSession, wrong: str
+) -> None:
+    _, body, _ = await post(session, served.url + "/scheduler/bind", BIND | {wrong: "x" * 254})
+    assert body["Error"] == f"dra-extender: bind request: {wrong} has 254 characters, and 253 are allowed"
+    assert served.verbs.asked == []
+
+
+async def test_more_nodes_than_a_cluster_has_are_refused(
+    served: Served, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs, "MOST_NODES", 2)
+    names = ["n1", "n2", "n3"]
+    problem = "dra-extender: the request has 3 nodes in {}, and no cluster has more than 2"
+    _, body, _ = await post(session, served.url + "/scheduler/filter", ARGS | {"NodeNames": names})
+    assert body["Error"] == problem.format("NodeNames")
+    status, body, _ = await post(session, served.url + "/scheduler/prioritize", ARGS | {"NodeNames": names})
+    assert (status, body["detail"]) == (400, problem.format("NodeNames"))
+    for field in ("NodeNameToMetaVictims", "NodeNameToVictims"):
+        given: dict[str, Any] = (
+            PREEMPT | {"NodeNameToMetaVictims": None} | {field: {name: {"Pods": []} for name in names}}
+        )
+        status, body, _ = await post(session, served.url + "/scheduler/preempt", given)
+        assert (status, body["detail"]) == (400, problem.format(field))
     assert served.verbs.asked == []
 
 
