@@ -5,7 +5,7 @@ depends on the pod and its claims only, never on a node or on the moment.
 
 Rules: Kubernetes 1.36, dynamic-resource-allocation/resourceclaim/{resourceclaim,pod}.go and PreFilter of
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. Different from there: a claim that a pod names
-twice is allocated and reserved once.
+twice is allocated and reserved once; a pod with more than `MOST_CLAIMS` claims is refused.
 """
 
 from __future__ import annotations
@@ -29,6 +29,10 @@ from app.api.resource import (
 
 ADOPTED: Final = "dra-extender.dev/adopted"
 """Annotation of claims: the last bind that relied on a reservation it had not made."""
+
+MOST_CLAIMS: Final = 1_024
+"""Of a pod: nobody names as many, and each is looked up whenever the pod is decided on."""
+TOO_MANY: Final = f"the pod names more than {MOST_CLAIMS:,} resource claims"
 
 Lookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the newest known version of the claim."""
@@ -75,6 +79,8 @@ def named_claims(pod: Pod) -> list[tuple[str, bool]] | Refusal:
 
 def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClaim, ...] | Refusal:
     """The pod's claims, each once."""
+    if len(pod.spec.resource_claims) > MOST_CLAIMS:
+        return Refusal(TOO_MANY)
     names = named_claims(pod)
     if isinstance(names, Refusal):
         return names

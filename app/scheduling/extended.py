@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -32,6 +32,12 @@ from app.api.resource import (
 SYNTHETIC_NAME = "<extended-resources>"
 CANNOT_FIT = "cannot fit resource"
 CANNOT_SCHEDULE = "cannot schedule extended resource claim"
+
+MOST_REQUESTS: Final = 32
+"""Of a claim (DeviceRequestsMaxSize)."""
+MOST_CONTAINERS: Final = 1_000
+"""Of a pod that asks for extended resources: each is looked at for each resource, on each kind of node."""
+TOO_MANY = f"a pod with extended resources has more than {MOST_CONTAINERS:,} containers"
 
 _NANO = 10**9
 _NAME_PREFIX = 58
@@ -106,6 +112,11 @@ def through_devices(wanted: Wanted, node: Node) -> frozenset[str] | None:
     )
 
 
+def is_oversized(pod: Pod) -> bool:
+    """True when looking at the pod's containers would keep others waiting."""
+    return len(pod.spec.init_containers) + len(pod.spec.containers) > MOST_CONTAINERS
+
+
 def requests_of(pod: Pod, wanted: Wanted, resources: frozenset[str]) -> Requests:
     """Requests and mappings for these resources."""
     requests: list[DeviceRequest] = []
@@ -128,9 +139,12 @@ class _Need(msgspec.Struct, frozen=True):
 
 def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
     """Long-lived containers get requests of their own. Short-lived ones borrow from those that start after them, and
-    share one additional request for the largest rest.
+    share one additional request for the largest rest. No claim is made of more than `MOST_REQUESTS`: who borrows from
+    them is not worked out.
     """
     lasting, passing = _needs(pod, resource)
+    if len(lasting) > MOST_REQUESTS:
+        passing = []
     mappings = [_mapping(need, resource, need.request) for need in lasting]
     extra: _Need | None = None
     borrowed: list[tuple[_Need, list[str], int]] = []

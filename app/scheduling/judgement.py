@@ -223,6 +223,8 @@ def _with_extended(subject: Subject, wanted: extended.Wanted, resources: frozens
     """What has to be allocated where devices provide these resources; None: somebody else would have to."""
     if resources is None:
         return Unfit(extended.CANNOT_FIT, 0)
+    if extended.is_oversized(subject.pod):
+        return Unfit(extended.TOO_MANY, 0)
     requests = extended.requests_of(subject.pod, wanted, resources)
     pending = subject.claims.pending
     if subject.existing is not None:

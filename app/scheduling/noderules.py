@@ -1,7 +1,8 @@
 """What keeps a pod from a node besides devices.
 
 Promises: pure. Only rules that need nothing but the node, its pods and the pod: cordons, taints, node selector and
-required affinity, host ports, room for pods and resources. `unchecked` says what is left out.
+required affinity, host ports, room for pods and resources. `unchecked` says what is left out, such as what is too large
+to be looked at in a moment: a pod may be a megabyte.
 
 Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/{nodeunschedulable,tainttoleration,nodename,nodeaffinity,
 nodeports,noderesources}.
@@ -19,7 +20,7 @@ from app.api.core import Node, NodeSelector, Pod, Taint
 from app.api.podrequests import requested
 from app.api.quantity import Format, Quantity
 from app.api.restrictions import Tolerations
-from app.devices.nodeselector import Matcher, NodeSelectorError, parse
+from app.devices.nodeselector import Matcher, NodeSelectorError, parse, size_of
 
 NodeRule = Literal[
     "node name", "cordoned", "node taint", "node selector", "node affinity", "host port", "pods", "cpu", "memory",
@@ -44,6 +45,8 @@ KEEPING_AWAY: Final = frozenset(("NoSchedule", "NoExecute"))
 _OWN_RULES: Final[Mapping[str, NodeRule]] = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral-storage"}
 _BYTES: Final = frozenset(("memory", "ephemeral-storage"))
 
+LARGEST: Final = 1_000
+"""Parts of an affinity, or entries of a list in a pod: nobody writes as many, and more would keep others waiting."""
 LABELS_OF_ONE: Final = ("kubernetes.io/hostname",)
 """Labels in which all nodes differ."""
 
@@ -96,10 +99,11 @@ class Wants:
         self._tolerations = Tolerations(pod.spec.tolerations)
         self._tolerated: dict[Taint, bool] = {}
         required = _required(pod)
-        self._affinity = _matcher(required) if required is not None else None
+        size = size_of(required) if required is not None else 0
+        self._affinity = _matcher(required) if required is not None and size <= LARGEST else None
         self.by_name = self._affinity is not None or any(key in pod.spec.node_selector for key in LABELS_OF_ONE)
         """True when the pod may tell nodes apart that differ in their names only."""
-        self.cost = 1 + (_size(required) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
+        self.cost = 1 + (min(size, LARGEST) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
         """Units of work that one look at a node takes, about a microsecond each."""
 
     def obstacles(self, node: Node, used: Amounts, pods: int, taken: frozenset[Port]) -> Iterator[Obstacle]:
@@ -171,10 +175,18 @@ def _matcher(selector: NodeSelector) -> Matcher:
         return lambda name, labels: False
 
 
-def _size(selector: NodeSelector | None) -> int:
-    """How many requirements and values there are."""
-    terms = selector.node_selector_terms if selector is not None else ()
-    return sum(1 + len(found.values) // 50 for term in terms for found in (*term.match_expressions, *term.match_fields))
+def is_large(pod: Pod) -> bool:
+    """True when more is to be looked at for the pod than there is time for in a moment."""
+    spec = pod.spec
+    lists = (spec.volumes, spec.containers, spec.init_containers, spec.tolerations, spec.node_selector)
+    if len(spec.topology_spread_constraints) > LARGEST or any(len(each) > LARGEST for each in lists):
+        return True
+    return _has_large_affinity(pod)
+
+
+def _has_large_affinity(pod: Pod) -> bool:
+    required = _required(pod)
+    return required is not None and size_of(required) > LARGEST
 
 
 def taint_text(taint: Taint) -> str:
@@ -185,6 +197,8 @@ def taint_text(taint: Taint) -> str:
 def unchecked(pod: Pod) -> Iterator[str]:
     """Rules that were not looked at and may count for this pod."""
     affinity = pod.spec.affinity
+    if _has_large_affinity(pod):
+        yield f"node affinity of more than {LARGEST:,} requirements"
     if pod.spec.topology_spread_constraints:
         yield "topology spread"
     if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):

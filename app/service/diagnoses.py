@@ -30,8 +30,8 @@ PERIOD: Final = 1.0
 """Seconds between two looks for pods, and between two diagnoses at least."""
 AGAIN: Final = 60.0
 REMEMBERED: Final = 20_000
-PORTION: Final = 1_000
-"""Pods that are looked at before others take their turn."""
+PORTION: Final = 3_000
+"""Pods, claims and containers that are looked at before others take their turn."""
 _SHARE: Final = 20
 """The pause is at least so many times as long as the last diagnosis took."""
 
@@ -120,10 +120,13 @@ class Diagnoses:
     async def _waiting(self) -> Mapping[str, int]:
         """As of now; all pods are looked at, a portion at a time."""
         kept: dict[str, int] = {}
-        for number, pod in enumerate(list(self._view.pods), start=1):
+        looked = 0
+        for pod in list(self._view.pods):
             if told := self._kept_away(pod):
                 kept[pod.metadata.uid] = hash(told)
-            if number % PORTION == 0:
+            looked += 1 + len(pod.spec.resource_claims) + len(pod.spec.containers)
+            if looked >= PORTION:
+                looked = 0
                 await asyncio.sleep(0)
         self._kept = kept
         return self.waiting()

@@ -13,7 +13,7 @@ from app.api.core import Pod
 from app.api.decoding import convert
 from app.api.features import FeatureGates
 from app.api.resource import DeviceClass, ResourceClaim
-from app.scheduling.claims import PodClaims, Refusal, consumer, examine, find
+from app.scheduling.claims import MOST_CLAIMS, TOO_MANY, PodClaims, Refusal, consumer, examine, find
 
 Json = dict[str, Any]
 
@@ -90,6 +90,13 @@ def test_only_missing_things_make_us_ask_the_api_server() -> None:
 
 def test_an_entry_that_needs_no_claim_is_skipped() -> None:
     assert find_in(pod_with(MADE, statuses=[{"name": "e"}])) == ()
+
+
+@pytest.mark.parametrize(("count", "refused"), [(MOST_CLAIMS, False), (MOST_CLAIMS + 1, True)])
+def test_a_pod_names_so_many_claims_and_no_more(count: int, refused: bool) -> None:
+    pod = pod_with(*({"name": f"c{number}", "resourceClaimName": "shared"} for number in range(count)))
+    found = find_in(pod, claim_with("shared"))
+    assert (found == Refusal(TOO_MANY)) is refused
 
 
 def test_a_claim_named_twice_is_used_once() -> None:

@@ -10,11 +10,14 @@ from app.api.core import Node, Pod
 from app.api.decoding import convert
 from app.api.resource import DeviceClass
 from app.scheduling.extended import (
+    MOST_CONTAINERS,
+    MOST_REQUESTS,
     Requests,
     Wanted,
     claim_body,
     claim_name,
     class_names,
+    is_oversized,
     requests_of,
     synthetic_claim,
     through_devices,
@@ -176,3 +179,18 @@ def test_the_claim_belongs_to_the_pod_and_has_one_name() -> None:
     assert claim_name(given).startswith("p-extended-resources-")
     long = convert(Pod, {"metadata": {"name": "x" * 250, "uid": "u"}})
     assert len(claim_name(long)) == 63
+
+
+def test_who_borrows_is_not_worked_out_for_more_requests_than_a_claim_may_have() -> None:
+    lasting = [container(f"c{index}", gpu="1") for index in range(MOST_REQUESTS + 1)]
+    passing = tuple(container(f"i{index}", gpu="1000000") for index in range(500))
+    made = requests_of(pod(*lasting, init=passing), BOTH, frozenset({GPU}))
+    assert len(made.requests) == len(made.mappings) == MOST_REQUESTS + 1
+    made = requests_of(pod(*lasting[1:], init=passing), BOTH, frozenset({GPU}))
+    assert len(made.mappings) == MOST_REQUESTS + 500 * (MOST_REQUESTS + 1)
+
+
+@pytest.mark.parametrize(("count", "oversized"), [(MOST_CONTAINERS, False), (MOST_CONTAINERS + 1, True)])
+def test_a_pod_has_so_many_containers_and_no_more(count: int, oversized: bool) -> None:
+    given = pod(*(container(f"c{index}", gpu="1") for index in range(count - 1)), init=(container("i"),))
+    assert is_oversized(given) is oversized

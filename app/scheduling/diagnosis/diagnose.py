@@ -17,7 +17,7 @@ from app.scheduling.diagnosis.nodegroups import node_groups
 from app.scheduling.diagnosis.remedies import remedies
 from app.scheduling.diagnosis.report import ClaimState, Diagnosis, NodeGroup
 from app.scheduling.diagnosis.situation import Situation, situation
-from app.scheduling.noderules import unchecked
+from app.scheduling.noderules import is_large, unchecked
 from app.scheduling.pace import Pace, Steps, at_once
 from app.scheduling.tenants import Tenants
 from app.scheduling.view import View
@@ -43,8 +43,8 @@ def diagnosing(
     claims: Iterable[ResourceClaim] = (),
     tenants: Tenants | None = None,
 ) -> Steps[Diagnosis]:
-    """As `diagnose`, in steps of a few milliseconds. When the state changes between steps the answer is about both.
-    `tenants`: the pods by node, where that is known.
+    """As `diagnose`, in steps of a few milliseconds; no remedies are looked for where the pod itself is too large.
+    When the state changes between steps the answer is about both. `tenants`: the pods by node, where that is known.
     """
     living = Tenants() if tenants is None else tenants
     base = situation(view, pod, claims, living)
@@ -58,8 +58,10 @@ def diagnosing(
     whole = summary.of_pod(base)
     found = yield from node_groups(ground, pace)
     fits = [] if whole is not None else [group for group in found if group.fits]
+    if large := is_large(pod):
+        pace.complete = False
     told = whole or (summary.of_nodes(found, _entries(base)) if not fits else summary.Summary("", ""))
-    helping = () if fits else (yield from remedies(ground, found, pace))
+    helping = () if fits or large else (yield from remedies(ground, found, pace))
     return Diagnosis(
         pod=pod.metadata.key,
         uid=pod.metadata.uid,

@@ -170,9 +170,10 @@ def _halved(ground: Ground, family: Family, pace: Pace) -> Steps[Remedy | None]:
 def _both(ground: Ground, families: Sequence[Family], pace: Pace) -> Steps[Remedy | None]:
     """Two changes of different families, those first that are nearest; of a family its nearest and its furthest."""
     ends: list[tuple[int, Candidate]] = []
-    for number, family in enumerate(families):
+    for number, family in enumerate(families[:PAIRED]):
         ends.append((number, family.candidates[0]))
-        ends.extend((number, candidate) for candidate in family.candidates[1:][-1:])
+        if len(family.candidates) > 1:
+            ends.append((number, family.candidates[-1]))
     pairs = combinations(ends[:PAIRED], 2)
     for (number, first), (other, second) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
         if number == other or first.change.path == second.change.path:

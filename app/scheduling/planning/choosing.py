@@ -28,7 +28,7 @@ from app.scheduling.wakeups import Wakeups
 
 TRIES: Final = 64
 LOOK: Final = 5
-"""Units of work that looking at a node costs, devices aside."""
+"""Units of work that looking at a node costs, devices and what the pod asks of it aside."""
 
 _PACKING: Final = "pack"
 
@@ -118,7 +118,7 @@ class Chooser:
     def _plan(self, view: View, subject: Subject, wants: Wants, name: str) -> Tentative | None:
         """Raises Exhausted."""
         node = view.cluster.nodes.get(name)
-        view.decisions.spend(LOOK)
+        view.decisions.spend(LOOK + wants.cost)
         if node is None or self._occupancy.keeps_away(wants, node):
             return None
         state = self._state(view, subject, view.cluster.inventory.pools_seen(name))

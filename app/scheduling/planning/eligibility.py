@@ -10,9 +10,19 @@ from __future__ import annotations
 from typing import Literal
 
 from app.api.core import Pod
+from app.scheduling.noderules import is_large
 
 Objection = Literal[
-    "bound", "leaving", "gated", "nominated", "group", "affinity to other pods", "topology spread", "volumes", "prefers"
+    "bound",
+    "leaving",
+    "gated",
+    "nominated",
+    "group",
+    "large",
+    "affinity to other pods",
+    "topology spread",
+    "volumes",
+    "prefers",
 ]
 
 
@@ -31,6 +41,8 @@ def objection(pod: Pod, *, preferring: bool = False) -> Objection | None:
         return "nominated"
     if pod.group_name:
         return "group"
+    if is_large(pod):
+        return "large"
     if any(volume.persistent_volume_claim or volume.ephemeral for volume in spec.volumes):
         return "volumes"
     return _rules(pod) or (_preferences(pod) if not preferring else None)

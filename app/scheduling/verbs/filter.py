@@ -21,7 +21,7 @@ from app.api.core import Pod
 from app.api.errors import ApiError
 from app.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
 from app.scheduling import extended
-from app.scheduling.claims import Refusal, named_claims
+from app.scheduling.claims import MOST_CLAIMS, Refusal, named_claims
 from app.scheduling.inquiries import AWAITED, Inquiries
 from app.scheduling.intake import Intake
 from app.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of, typical
@@ -278,6 +278,6 @@ class Filter:
 
 
 def _names(pod: Pod) -> Iterator[str]:
-    """The names of the pod's claims as far as they are known."""
-    named = named_claims(pod)
+    """The names of the pod's claims as far as they are known, unless there are too many to look for."""
+    named = named_claims(pod) if len(pod.spec.resource_claims) <= MOST_CLAIMS else ()
     return iter(()) if isinstance(named, Refusal) else (name for name, _ in named)

@@ -115,7 +115,11 @@ class Placing:
         self, situation: Situation, subject: Subject, names: Sequence[str], progress: _Progress, pace: Pace
     ) -> Steps[str]:
         """The first of these nodes that fits; empty when none does. What is passed over is noted."""
-        told = [self._obstacle(situation, name) for name in names]
+        told: list[str] = []
+        for name in names:
+            if pace.is_due(situation.cost_of(name)):
+                yield
+            told.append(self._obstacle(situation, name))
         free = [name for name, obstacle in zip(names, told, strict=True) if not obstacle]
         judged = (yield from pace.turn(lambda view: judge(view, subject, free))) if free else Judgement([], {})
         fits = set(judged.fits) if judged is not None else set()

@@ -15,6 +15,10 @@ TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator":
 SPREAD = {"maxSkew": 1, "topologyKey": "zone"}
 
 
+def _terms(count: int) -> dict[str, Any]:
+    return {"nodeSelectorTerms": [{"matchExpressions": [{"key": f"k{i}", "operator": "Exists"}]} for i in range(count)]}
+
+
 def made(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any) -> Pod:
     return convert(Pod, {"metadata": {"name": "p", "uid": "u", **meta}, "spec": spec, "status": status or {}})
 
@@ -29,6 +33,10 @@ def made(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any
         ({"nodeName": "n1"}, "bound"),
         ({"schedulingGates": [{"name": "later"}]}, "gated"),
         ({"schedulingGroup": {"podGroupName": "g"}}, "group"),
+        ({"volumes": [{"name": f"v{i}"} for i in range(1_001)]}, "large"),
+        ({"nodeSelector": {f"k{i}": "v" for i in range(1_001)}}, "large"),
+        ({"affinity": {"nodeAffinity": {REQUIRED: _terms(1_001)}}}, "large"),
+        ({"affinity": {"nodeAffinity": {REQUIRED: _terms(1_000)}}}, None),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volumes"),
         ({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {}}}]}, "volumes"),
         ({"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "zone"}]}}}, "affinity to other pods"),
