@@ -1,7 +1,8 @@
 """The garbage collector and the heap of a process that is ours alone.
 
 Promises: what is kept for as long as the cluster is followed is not looked through at every collection, which would
-cost pauses for nothing; memory that was let go is given back to the system. In a process of others nothing is tuned.
+cost pauses for nothing; circles of what is new are found before they are many; memory that was let go is given back to
+the system. In a process of others nothing is tuned.
 """
 
 from __future__ import annotations
@@ -20,6 +21,13 @@ YOUNG: Final = 10_000
 by default, with 700, the same ones are looked through again and again while the pods they are about are waiting.
 """
 
+SELDOM: Final = (2, 1)
+"""How many times that happens before those that were left are looked through as well, and before all are. What is kept
+for good is left out, so all are few. By default, with 10 and 10, a million objects come together before circles that
+outlived a minute are found: a hundred megabytes, and then half a second in one go. When most are alive, Python looks at
+all of them only when a quarter of them has come anew.
+"""
+
 
 class Memory:
     """`own`: nothing else of importance lives in this process."""
@@ -30,7 +38,7 @@ class Memory:
     def keep(self) -> None:
         """What is there now stays, beside what stays already."""
         if self._own:
-            gc.set_threshold(YOUNG)
+            gc.set_threshold(YOUNG, *SELDOM)
             gc.collect()
             gc.freeze()
 

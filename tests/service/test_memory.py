@@ -42,6 +42,27 @@ def test_what_is_new_is_looked_through_less_often_in_a_process_of_ours(own: bool
         gc.unfreeze()
 
 
+CIRCLES = """
+import gc
+from app.service.memory import Memory
+Memory(own=True).keep()
+most, waiting = 0, []
+for number in range(1_000_000):
+    waiting.append(circle := [])
+    circle.append(circle)
+    if len(waiting) > 20_000:
+        waiting.clear()
+    if number % 1_000 == 0:
+        most = max(most, len(gc.get_objects()))
+print(most < 100_000)
+"""
+
+
+def test_circles_that_outlived_a_while_are_found_before_they_are_many() -> None:
+    done = subprocess.run([sys.executable, "-c", CIRCLES], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+
+
 @pytest.mark.parametrize("own", [True, False])
 async def test_memory_is_given_back_again_and_again_in_a_process_of_ours(
     own: bool, monkeypatch: pytest.MonkeyPatch
