@@ -133,7 +133,7 @@ contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree schedu
 
 # With E2E=1 it takes the real control plane, which it has to be built for.
 .PHONY: hostile
-hostile: $(VENV)/dev.stamp $(if $(E2E),$(if $(KUBEBUILDER_ASSETS),,controlplane)) ## 200 hostile inputs for a running service: stalls of its loop, pods lost, memory kept (HOSTILE_ARGS="--seed 1 --only memory"; E2E=1: on the real control plane)
+hostile: $(VENV)/dev.stamp $(if $(E2E),$(if $(KUBEBUILDER_ASSETS),,controlplane)) ## 300 hostile inputs for a running service: stalls of its loop, pods lost, memory kept (HOSTILE_ARGS="--seed 1 --only memory"; E2E=1: on the real control plane)
 	@E2E=$(E2E) $(BIN)/python -m tests.support.hostile $(HOSTILE_ARGS)
 
 .PHONY: fuzz

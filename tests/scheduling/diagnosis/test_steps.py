@@ -20,7 +20,7 @@ from app.scheduling.view import View
 from tests.support.counting import calls
 from tests.support.diagnosis.expensive import LARGE, SMALL, Shape, nodes
 from tests.support.diagnosis.stage import POD, hostile, view_of
-from tests.support.hostile import searches, selectors, shapes
+from tests.support.hostile import drivers, searches, selectors, shapes, specs
 from tests.support.hostile.things import Objects, Thing
 
 CALLS_PER_STEP: Final = 200_000
@@ -82,7 +82,14 @@ def test_thousands_of_nodes_change_nothing_about_it(shape: Shape) -> None:
 def things() -> Iterator[Thing]:
     dice = random.Random(1)
     hard = islice(searches.things(dice), SEARCHES)
-    for thing in (*selectors.named(), *shapes.claims(dice), *shapes.published(dice), *hard):
+    made = (
+        *selectors.named(),
+        *shapes.claims(dice),
+        *shapes.published(dice),
+        *specs.things(dice),
+        *drivers.things(dice),
+    )
+    for thing in (*made, *hard):
         if isinstance(thing.act, Objects):
             yield thing
 

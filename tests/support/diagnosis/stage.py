@@ -14,7 +14,7 @@ from app.allocation.lane import Answers, CountedLane, Lane, Waited
 from app.api.core import Node, Pod
 from app.api.decoding import UNDECODABLE, convert
 from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from app.devices.cluster import Cluster
 from app.scheduling.diagnosis.draft import defaulted
 from app.scheduling.limits import Limits
@@ -64,6 +64,7 @@ _KINDS: Final[dict[str, Any]] = {
     "ResourceClaim": ResourceClaim,
     "ResourceSlice": ResourceSlice,
     "DeviceClass": DeviceClass,
+    "DeviceTaintRule": DeviceTaintRule,
 }
 _GROUND: Final = 8
 
@@ -78,6 +79,8 @@ def hostile(bodies: Iterable[Json]) -> Iterator[KubernetesObject]:
     pods = 0
     for body in bodies:
         meta = body["metadata"]
+        if body["kind"] not in _KINDS:
+            continue  # nobody watches it
         if body["kind"] == "Pod":
             name = f"other-{pods}" if pods else POD
             meta, pods = {**meta, "namespace": "default", "name": name}, pods + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from tests.support.hostile import connections, lines, searches, selectors, shapes
+from tests.support.hostile import calls, connections, drivers, lines, searches, selectors, shapes, specs
 from tests.support.hostile.things import Thing
 
 EACH = 12
@@ -29,4 +29,7 @@ def _all(dice: random.Random, each: int) -> Iterator[Thing]:
     yield from shapes.lists(dice)
     yield from shapes.bombs(dice)
     yield from lines.things(dice)
+    yield from specs.things(dice)
+    yield from drivers.things(dice)
     yield from connections.things(dice)
+    yield from calls.things(dice)

@@ -85,8 +85,7 @@ class Feeding:
             if objects.relisted and await self._ground.faults.expire(objects.relisted):
                 await asyncio.sleep(_RELIST)
             for page in objects.pages if self._ground.open_insight else ():
-                answer = await fetched(self._ground.service.insight + page)
-                told = (*told, f"{page.partition('?')[0]}: {answer[:200].decode(errors='replace')}")
+                told = (*told, f"{page.partition('?')[0]}: {await _shown(self._ground.service.insight + page)}")
             return Fed(thing, told=told)
         finally:
             await self._delete_all(pods, others)
@@ -177,6 +176,14 @@ async def fetched(url: str) -> bytes:
     timeout = aiohttp.ClientTimeout(total=_PAGE)
     async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
         return await answer.read()
+
+
+async def _shown(url: str) -> str:
+    """How a page begins, or what became of it: the service may have been replaced meanwhile."""
+    try:
+        return (await fetched(url))[:200].decode(errors="replace")
+    except (aiohttp.ClientError, TimeoutError) as problem:
+        return f"no answer: {type(problem).__name__}"
 
 
 def verdict(pod: dict[str, Any]) -> str:

@@ -46,7 +46,8 @@ class Burst(msgspec.Struct, frozen=True):
 
 class Attack(msgspec.Struct, frozen=True):
     """What clients do to a listener of the service. `connections` of them send `sent` each, in pieces of `piece` bytes
-    with `pause` seconds between them, and stay for `stay` seconds without reading. `door` is verbs or insight.
+    with `pause` seconds between them, and stay for `stay` seconds without reading. `door` is verbs or insight. `half`:
+    they say that they send no more; `raw`: they do not speak TLS where the door does.
     """
 
     door: str
@@ -57,6 +58,8 @@ class Attack(msgspec.Struct, frozen=True):
     stay: float = 2.0
     again: int = 1
     """How often what is sent is sent."""
+    half: bool = False
+    raw: bool = False
 
 
 Act = Objects | Lines | Burst | Attack
