@@ -2,15 +2,20 @@
 
 Rules: Kubernetes 1.36, filterPodsWithPDBViolation of pkg/scheduler/framework/plugins/defaultpreemption. Different from
 there, as the Eviction API has it (pkg/registry/core/pod/storage/eviction.go): a selector that is there and empty
-selects every pod of the namespace, pods without labels too. A selector that is invalid selects nothing.
+selects every pod of the namespace, pods without labels too. A selector that is invalid selects nothing. One that is too
+large to be looked at for each pod selects all: whoever may write it may write an empty one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from app.api.core import Pod
 from app.api.policy import LabelSelector, LabelSelectorRequirement, PodDisruptionBudget
+
+LARGEST: Final = 1_000
+"""Labels, expressions and values of one selector."""
 
 
 class Grouped:
@@ -65,11 +70,18 @@ def _is_about(pod: Pod, budget: PodDisruptionBudget) -> bool:
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Whether the selector selects these labels."""
+    if _is_large(selector):
+        return True
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
     if not all(map(_is_valid, selector.match_expressions)):
         return False
     return all(_holds(requirement, labels) for requirement in selector.match_expressions)
+
+
+def _is_large(selector: LabelSelector) -> bool:
+    parts = len(selector.match_labels) + len(selector.match_expressions)
+    return parts > LARGEST or sum(len(each.values) for each in selector.match_expressions) > LARGEST
 
 
 def _is_valid(requirement: LabelSelectorRequirement) -> bool:

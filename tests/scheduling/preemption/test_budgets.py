@@ -48,6 +48,16 @@ def test_labels_and_requirements_must_all_hold() -> None:
     assert not selects(convert(LabelSelector, both), {"app": "b", "tier": "web"})
 
 
+@pytest.mark.parametrize("large", ["expressions", "values", "labels"])
+def test_a_selector_that_is_too_large_to_be_looked_at_selects_all(large: str) -> None:
+    made: dict[str, Any] = {
+        "expressions": {"matchExpressions": [{"key": f"k{i}", "operator": "Exists"} for i in range(1_001)]},
+        "values": {"matchExpressions": [{"key": "app", "operator": "In", "values": [f"v{i}" for i in range(1_001)]}]},
+        "labels": {"matchLabels": {f"k{i}": "v" for i in range(1_001)}},
+    }
+    assert selects(convert(LabelSelector, made[large]), LABELS)
+
+
 def budget(name: str, allowed: int, **labels: str) -> PodDisruptionBudget:
     spec = {"selector": {"matchLabels": labels}}
     return convert(
