@@ -105,6 +105,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self.pipeline.clear()  # what waits there knows this connection: nobody else has to find out that both can go
 
     def on_message_begin(self) -> None:
+        if self.transport.is_closing():
+            raise ConnectionAbortedError("what comes behind the last request that counts is not read")
         super().on_message_begin()
         self.scope["state"][CLIENT_NAMES] = self._client_names
         self._header_bytes = 0
@@ -120,6 +122,10 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not before and self.scope["method"] != "HEAD":
             self.cycle.transport = OneWrite(self.transport)  # type: ignore[assignment] # all that is used
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():
+            super().send_400_response(msg)
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)

@@ -178,6 +178,22 @@ async def test_few_requests_may_wait_for_the_answer_to_the_one_before(server: Ht
     assert await exchange(server.port, few * 100) in (b"", b"reset")
 
 
+async def test_behind_the_request_that_is_one_too_many_nothing_is_read(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[None] = []
+
+    class Counting(GuardedProtocol):
+        def on_url(self, url: bytes) -> None:
+            begun.append(None)
+            super().on_url(url)
+
+    monkeypatch.setattr("app.http.protocol.GuardedProtocol", Counting)
+    async with serving(served, PATIENT) as server:
+        await exchange(server.port, (HEAD + b"\r\n") * 1_000)
+    assert len(begun) <= 1 + PATIENT.pipelined + 1
+
+
 async def test_a_connection_leaves_nothing_that_only_the_garbage_collector_finds(server: HttpServer) -> None:
     await exchange(server.port, HEAD + b"Connection: close\r\n\r\n")
     gc.collect()
