@@ -82,6 +82,8 @@ class GuardedProtocol(HttpToolsProtocol):
     _deadline: TimerHandle | None = None
     _taking: TimerHandle | None = None
     """Runs while something is sent that the client has not taken yet."""
+    _begun = 0
+    """Requests so far."""
     _header_bytes = 0
     _client_names: frozenset[str] = frozenset()
     _asked = False
@@ -109,6 +111,7 @@ class GuardedProtocol(HttpToolsProtocol):
             raise ConnectionAbortedError("what comes behind the last request that counts is not read")
         super().on_message_begin()
         self.scope["state"][CLIENT_NAMES] = self._client_names
+        self._begun += 1
         self._header_bytes = 0
         self._expect_within(self.limits.request_seconds)
 
@@ -174,12 +177,15 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _expect_taking(self) -> None:
         if self._taking is None:
-            self._taking = self.loop.call_later(self.limits.taking_seconds, self._look_at_taking, self._untaken)
+            arguments = self._untaken, self._begun
+            self._taking = self.loop.call_later(self.limits.taking_seconds, self._look_at_taking, *arguments)
 
-    def _look_at_taking(self, before: int) -> None:
-        """Whether the client has taken something meanwhile, also where nothing but that keeps the connection open."""
+    def _look_at_taking(self, before: int, begun: int) -> None:
+        """Whether the client has taken something meanwhile, also where nothing but that keeps the connection open. What
+        waits may be a later answer, written in this very turn of the loop: a client who goes on asking is not judged.
+        """
         self._taking = None
-        if self._untaken >= before:
+        if begun == self._begun and self._untaken >= before:
             self.transport.abort()
         elif self._untaken:
             self._expect_taking()

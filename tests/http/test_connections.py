@@ -43,12 +43,22 @@ async def hasty(served: Served) -> AsyncIterator[HttpServer]:
 
 
 @asynccontextmanager
-async def serving(served: Served, limits: ConnectionLimits) -> AsyncIterator[HttpServer]:
-    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), max_body=100_000, health=served)
+async def serving(served: Served, limits: ConnectionLimits, max_body: int = 100_000) -> AsyncIterator[HttpServer]:
+    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), max_body=max_body, health=served)
     made = HttpServer(app, "127.0.0.1", 0, grace=1, limits=limits)
     await made.start()
     yield made
     await made.stop()
+
+
+def connections_of(server: HttpServer) -> set[GuardedProtocol]:
+    """Those that are open; the set itself, so that it changes with them."""
+    return cast(set[GuardedProtocol], server._server.server_state.connections)
+
+
+def answered(connection: GuardedProtocol) -> bool:
+    """True when everything was written of the answer to its request."""
+    return connection._asked and connection.cycle.response_complete
 
 
 async def is_refused(port: int) -> bool:
@@ -79,7 +89,16 @@ async def exchange(port: int, *parts: bytes, pause: float = 0.0) -> bytes:
         writer.close()
 
 
+def much(end_of_head: bytes) -> bytes:
+    """A request with an answer of several megabytes, more than the system takes at once."""
+    names = [f"node-{number}-{'x' * 200}" for number in range(60_000)]
+    body = json.dumps({"Pod": {"metadata": {"name": "p", "namespace": "n"}}, "NodeNames": names}).encode()
+    return b"POST /scheduler/filter HTTP/1.1\r\nContent-Length: %d%b%b" % (len(body), end_of_head, body)
+
+
+MUCH = 2**26
 CLOSE = b"\r\nConnection: close\r\n\r\n"
+KEEP = b"\r\n\r\n"
 HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
 
 
@@ -135,40 +154,52 @@ async def test_an_answer_is_one_write(
     assert written == [said]
 
 
-@pytest.mark.parametrize("closing", [b"", b"Connection: close\r\n"])
-async def test_a_client_that_takes_nothing_of_its_answer_loses_its_connection(served: Served, closing: bytes) -> None:
-    names = [f"node-{number}-{'x' * 200}" for number in range(60_000)]
-    body = json.dumps({"Pod": {"metadata": {"name": "p", "namespace": "n"}}, "NodeNames": names}).encode()
-    head = b"POST /scheduler/filter HTTP/1.1\r\nContent-Length: %d\r\n%b\r\n" % (len(body), closing)
-    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), max_body=2**26, health=served)
-    server = HttpServer(app, "127.0.0.1", 0, grace=1, limits=ConnectionLimits(taking_seconds=0.2))
-    await server.start()
-    connections = server._server.server_state.connections
-    with socket.create_connection(("127.0.0.1", server.port)) as silent:
-        await asyncio.to_thread(silent.sendall, head + body)
-        await until(lambda: any(each.cycle and each.cycle.response_complete for each in connections))  # type: ignore[union-attr]
-        await until(lambda: not connections, "the end of the connection")
-    await server.stop()
+@pytest.mark.parametrize("end_of_head", [KEEP, CLOSE])
+async def test_a_client_that_takes_nothing_of_its_answer_loses_its_connection(
+    served: Served, end_of_head: bytes
+) -> None:
+    async with serving(served, ConnectionLimits(taking_seconds=0.2), MUCH) as server:
+        connections = connections_of(server)
+        with socket.create_connection(("127.0.0.1", server.port)) as silent:
+            await asyncio.to_thread(silent.sendall, much(end_of_head))
+            await until(lambda: any(answered(each) for each in connections))
+            await until(lambda: not connections, "the end of the connection")
     assert not connections
 
 
 async def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(served: Served) -> None:
-    names = [f"node-{number}-{'x' * 200}" for number in range(60_000)]
-    body = json.dumps({"Pod": {"metadata": {"name": "p", "namespace": "n"}}, "NodeNames": names}).encode()
-    head = b"POST /scheduler/filter HTTP/1.1\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
-    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), max_body=2**26, health=served)
-    server = HttpServer(app, "127.0.0.1", 0, grace=1, limits=ConnectionLimits(taking_seconds=0.05))
-    await server.start()
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**16)
-    writer.write(head + body)
-    received = 0
-    async with asyncio.timeout(LONGEST):
+    received = judged = 0
+    async with serving(served, ConnectionLimits(taking_seconds=LONGEST), MUCH) as server, asyncio.timeout(LONGEST):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=2**16)
+        writer.write(much(CLOSE))
         while part := await reader.read(2**18):
             received += len(part)
-            await asyncio.sleep(0.001)
-    writer.close()
-    await server.stop()
-    assert received > len(body) // 2
+            for connection in list(connections_of(server)):
+                before = connection._untaken
+                await asyncio.sleep(0)
+                if 0 < connection._untaken < before:  # the time is over just now
+                    connection._look_at_taking(before, connection._begun)
+                    judged += 1
+        writer.close()
+    assert (received > 10_000_000, judged > 0) == (True, True)
+
+
+async def test_a_client_that_goes_on_asking_is_not_cut_off_for_an_answer_of_this_moment(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[int] = []
+
+    class Judged(GuardedProtocol):
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            waiting.append(self._untaken)
+            self._look_at_taking(1, self._begun - 1)  # as planned after the answer before, and due just now
+
+    monkeypatch.setattr("app.http.protocol.GuardedProtocol", Judged)
+    async with serving(served, PATIENT, MUCH) as server:
+        answers = await exchange(server.port, much(KEEP), much(CLOSE))
+    assert answers.count(b"HTTP/1.1 200") == 2
+    assert (len(waiting), all(waiting)) == (2, True)
 
 
 async def test_few_requests_may_wait_for_the_answer_to_the_one_before(server: HttpServer) -> None:
