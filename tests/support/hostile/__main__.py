@@ -22,7 +22,7 @@ from rich.console import Console
 from app.cli.main import FRAMES
 from app.service import logs
 from tests.support.hostile import ground
-from tests.support.hostile.catalogue import catalogue
+from tests.support.hostile.catalogue import EACH, catalogue
 from tests.support.hostile.ordeal import Ordeal, Rules
 from tests.support.hostile.report import Report
 from tests.support.hostile.things import Thing
@@ -36,7 +36,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--quiet", type=float, default=30.0, help="seconds without anything hostile (%(default)s)")
     parser.add_argument("--hang", type=float, default=30.0, help="seconds after which a service is replaced")
     parser.add_argument("--memory", type=int, default=6144, help="MiB of addresses for the service (%(default)s)")
-    parser.add_argument("--each", type=int, default=12, help="generated selectors of each family (%(default)s)")
+    parser.add_argument("--each", type=int, default=EACH, help="generated selectors of each family (%(default)s)")
     parser.add_argument("--list", action="store_true", help="show what would be fed, and exit")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write logs there and leave them")
     real = bool(os.environ.get("E2E"))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.support.hostile import calls, connections, drivers, lines, searches, selectors, shapes, specs
 from tests.support.hostile.things import Thing
 
-EACH = 12
+EACH = 22
 """Generated selectors of each family."""
 
 

@@ -1,0 +1,180 @@
+"""TLS with certificates that change while they are in use."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from app.http.application import create_app
+from app.http.metrics import Metrics
+from app.http.server import HttpServer
+from app.http.tls import Certificates
+from tests.support.http.served import Served
+
+HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
+
+
+class Authority:
+    """Writes server files and makes client contexts."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.ca = trustme.CA()
+        self.clients = trustme.CA()
+
+    def write(self, name: str = "localhost") -> None:
+        issued = self.ca.issue_cert(name)
+        issued.cert_chain_pems[0].write_to_path(self.directory / "tls.crt")
+        issued.private_key_pem.write_to_path(self.directory / "tls.key")
+        self.clients.cert_pem.write_to_path(self.directory / "ca.crt")
+
+    def client(self, authority: trustme.CA | None) -> ssl.SSLContext:
+        context = ssl.create_default_context()
+        self.ca.configure_trust(context)
+        if authority is not None:
+            authority.issue_cert("scheduler").configure_cert(context)
+        return context
+
+
+Call = Callable[[ssl.SSLContext], Any]
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    made = Authority(tmp_path)
+    made.write()
+    return made
+
+
+@pytest.fixture
+def certificates(authority: Authority) -> Certificates:
+    files = (authority.directory / name for name in ("tls.crt", "tls.key", "ca.crt"))
+    return Certificates(*files)
+
+
+@pytest.fixture
+async def call(served: Served, certificates: Certificates) -> AsyncIterator[Call]:
+    """Makes one request with a client context; gives the status line and the server's certificate."""
+    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), health=served)
+    server = HttpServer(app, "127.0.0.1", 0, grace=1, tls=certificates.context)
+    await server.start()
+
+    async def make(context: ssl.SSLContext) -> tuple[bytes, bytes]:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=context, server_hostname="localhost"
+        )
+        try:
+            writer.write(HEAD + b"Connection: close\r\n\r\n")
+            line = await reader.readline()
+            certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            return line.strip(), certificate
+        finally:
+            writer.close()
+
+    yield make
+    await server.stop()
+
+
+REFUSED = (ssl.SSLError, ConnectionError)
+
+
+async def refused(call: Call, context: ssl.SSLContext) -> bool:
+    try:
+        line, _ = await call(context)
+    except REFUSED:
+        return True
+    return bool(line == b"")
+
+
+async def test_only_clients_of_the_right_authority_get_through(authority: Authority, call: Call) -> None:
+    assert (await call(authority.client(authority.clients)))[0] == b"HTTP/1.1 200 OK"
+    assert await refused(call, authority.client(None))
+    assert await refused(call, authority.client(trustme.CA()))
+
+
+async def test_a_new_certificate_is_used_for_new_connections(
+    authority: Authority, certificates: Certificates, call: Call
+) -> None:
+    client = authority.client(authority.clients)
+    _, before = await call(client)
+    assert not certificates.check()
+    authority.write()
+    assert certificates.check()
+    line, after = await call(client)
+    assert line == b"HTTP/1.1 200 OK"
+    assert after != before
+
+
+async def test_a_new_client_authority_replaces_the_old_one(
+    authority: Authority, certificates: Certificates, call: Call
+) -> None:
+    old = authority.clients
+    authority.clients = trustme.CA()
+    authority.write()
+    assert certificates.check()
+    assert (await call(authority.client(authority.clients)))[0] == b"HTTP/1.1 200 OK"
+    assert await refused(call, authority.client(old))
+
+
+async def test_files_that_cannot_be_used_leave_the_old_ones_in_force(
+    authority: Authority, certificates: Certificates, call: Call
+) -> None:
+    (authority.directory / "tls.crt").write_text("half writ")
+    assert not certificates.check()
+    assert (await call(authority.client(authority.clients)))[0] == b"HTTP/1.1 200 OK"
+    (authority.directory / "tls.crt").unlink()
+    assert not certificates.check()
+    authority.write()
+    assert certificates.check()
+
+
+async def test_exchanging_certificates_drops_no_call(
+    authority: Authority, certificates: Certificates, call: Call
+) -> None:
+    """Clients call without a pause, on new connections, while server certificate and key are exchanged five times."""
+    clients = [authority.client(authority.clients) for _ in range(4)]
+    answers: list[tuple[bytes, bytes]] = []
+    done = asyncio.Event()
+
+    async def keep_calling(context: ssl.SSLContext) -> None:
+        while not done.is_set():
+            answers.append(await call(context))
+
+    async with asyncio.TaskGroup() as group:
+        for context in clients:
+            group.create_task(keep_calling(context))
+        for _ in range(5):
+            seen = len(answers)
+            authority.write()
+            assert certificates.check()
+            while len(answers) < seen + 2 * len(clients):
+                await asyncio.sleep(0.005)
+        done.set()
+    assert {line for line, _ in answers} == {b"HTTP/1.1 200 OK"}
+    assert len({certificate for _, certificate in answers}) >= 5
+
+
+async def test_a_connection_that_is_kept_alive_outlives_its_certificate(
+    authority: Authority, certificates: Certificates, served: Served
+) -> None:
+    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), health=served)
+    server = HttpServer(app, "127.0.0.1", 0, grace=1, tls=certificates.context)
+    await server.start()
+    context = authority.client(authority.clients)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname="localhost")
+    for _ in range(3):
+        writer.write(HEAD + b"\r\n")
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK")
+        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        await reader.readexactly(length)
+        authority.write()
+        assert certificates.check()
+    writer.close()
+    await server.stop()
