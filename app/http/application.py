@@ -24,6 +24,7 @@ from app.http.metrics import Metrics
 from app.http.page.files import page_files
 from app.http.protocol import PROBES
 from app.http.readers import Guard, Readers
+from app.http.reports import Unanswered
 from app.http.verbs import Terms, Verbs, make_verbs
 from app.version import VERSION
 
@@ -95,7 +96,12 @@ def create_insight_app(
 def _application(title: str) -> Application:
     # kube-scheduler's client would turn a redirect into a GET: paths match exactly or not at all.
     app = Application(
-        title=f"dra-extender: {title}", version=VERSION, redirect_slashes=False, docs_url=None, redoc_url=None
+        title=f"dra-extender: {title}",
+        version=VERSION,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+        responses={414: {"model": Unanswered, "description": TOO_LONG}},
     )
     app.exception_handler(RequestValidationError)(_malformed)
     return app

@@ -177,6 +177,16 @@ def test_who_may_not_read_gets_an_answer_that_conforms(headers: dict[str, str], 
         assert answer.status_code == want
 
 
+def test_parameters_that_are_too_long_get_an_answer_that_conforms() -> None:
+    paths = list(after)
+    assert set(paths) > PROBES
+    for path in paths:
+        case = after[path]["POST" if path in ASKED_BY_POST else "GET"].Case(query={"of": "nothing" * 2_000})
+        answer = case.call()
+        case.validate_response(answer)
+        assert answer.status_code == 414
+
+
 @given(
     pod=st.sampled_from(PODS),
     nodes=st.lists(st.sampled_from(NODES), max_size=4),
