@@ -310,7 +310,8 @@ def markdown(rows: Sequence[Row], machine: str, steady_rows: Sequence[SteadyRow]
     lines = ["## On a real control plane", "", NOTES.format(devices=DEVICES, longest=LONGEST), f"{machine}.", ""]
     lines += ["| " + " | ".join(_COLUMNS) + " |", "|" + "---|" * len(_COLUMNS)]
     lines += ["| " + " | ".join(_cells(row)) + " |" for row in rows]
-    lines += ["", summary(rows).capitalize() + "."]
+    lowest = summary(rows)
+    lines += ["", f"{lowest[0].upper()}{lowest[1:]}."]
     return "\n".join([*lines, "", steady.markdown(steady_rows)] if steady_rows else lines)
 
 
