@@ -16,7 +16,7 @@ COPY manifests/samples manifests/samples
 RUN python -m hatchling build -t wheel -d /tmp/dist \
  && pip --python /opt/dra-extender install --no-index --no-deps /tmp/dist/*.whl \
  && cd /opt/dra-extender/lib/python3*/site-packages \
- && rm -r app/demo app/embedded
+ && rm -r embedded_cluster
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title="dra-extender" \

@@ -14,14 +14,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NamedTuple
 
-from app.allocation import task
-from app.allocation.allocator import Allocator
-from app.allocation.plan import STEP_BUDGET, Unfit, undecided
-from app.allocation.proofs import assignment, bins, bounds, budgets, demands, nogoods, pieces, sums, yields
-from app.allocation.proofs.proof import ALL, Proof
-from app.allocation.scenario import Scenario, decide
 from bench.allocation import vectors
 from bench.document import write_section
+from dra_extender.allocation import task
+from dra_extender.allocation.allocator import Allocator
+from dra_extender.allocation.plan import STEP_BUDGET, Unfit, undecided
+from dra_extender.allocation.proofs import assignment, bins, bounds, budgets, demands, nogoods, pieces, sums, yields
+from dra_extender.allocation.proofs.proof import ALL, Proof
+from dra_extender.allocation.scenario import Scenario, decide
 from tests.support.allocation.families import DECIDED_BY
 
 SEARCH = Path(__file__).parents[1] / "docs" / "decisions" / "search.md"

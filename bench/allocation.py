@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from app.allocation.allocator import Allocator
-from app.allocation.plan import Failure, Plan, Unfit
-from app.allocation.requests import prepare
-from app.allocation.scenario import Scenario, decide
-from app.devices.holdings import NodeHoldings, holdings_of
-from app.devices.nodeview import node_view
 from bench.timing import timed
+from dra_extender.allocation.allocator import Allocator
+from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.allocation.requests import prepare
+from dra_extender.allocation.scenario import Scenario, decide
+from dra_extender.devices.holdings import NodeHoldings, holdings_of
+from dra_extender.devices.nodeview import node_view
 
 VECTORS = Path(__file__).parents[1] / "tests" / "conformance"
 RUNS = 5

@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
 from tests.e2e.components import Component, free_port
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.extender import SCHEDULER_GATES, Extender, insight_reader, scheduler_configuration, shipped_environment
@@ -215,7 +215,7 @@ class Arena:
         """The address of its verbs, when it is ready."""
         kubeconfig = self.plane.service_account_kubeconfig("dra-system", "dra-extender")
         address, probes = (f"127.0.0.1:{free_port()}" for _ in range(2))
-        command = [sys.executable, "-m", "app.cli", "serve", "--listen", address, "--insight-listen", probes]
+        command = [sys.executable, "-m", "dra_extender.cli", "serve", "--listen", address, "--insight-listen", probes]
         command += ["--kubeconfig", str(kubeconfig)]
         command += ["--offered-percent", str(offered or shipped_environment()["DRA_EXTENDER_OFFERED_PERCENT"])]
         if tls:

@@ -25,9 +25,6 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from app.plurals import counted
-from app.service import logs
-from app.version import VERSION
 from bench import steady
 from bench.arena import CLAIMS, CLASS, DEVICES, DRIVER, PCIE_ROOT, PODS, Arena, cpu_seconds
 from bench.bindings import claim, pod, watched
@@ -36,6 +33,9 @@ from bench.machine import described
 from bench.shares import markdown as markdown_of_shares
 from bench.shares import shares
 from bench.steady import Pace, SteadyRow
+from dra_extender.plurals import counted
+from dra_extender.service import logs
+from dra_extender.version import VERSION
 
 RESULTS = Path(__file__).with_name("cluster.json")
 POD_COUNT = 600

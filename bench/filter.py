@@ -20,14 +20,14 @@ from typing import Any
 
 import msgspec
 
-from app.allocation.decisions import Decisions
-from app.api.core import Node
-from app.api.decoding import convert, decode
-from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from app.devices.cluster import Cluster
-from app.plurals import counted
 from bench.timing import Timing, timed
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert, decode
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.plurals import counted
 
 DRIVER = "gpu.example.com"
 DEVICES = 8

@@ -18,17 +18,17 @@ from unittest.mock import Mock
 
 import msgspec
 
-from app.allocation.decisions import Decisions
-from app.api.core import Pod
-from app.api.decoding import convert, decode, encode
-from app.api.extender import ExtenderArgs
-from app.api.resource import ResourceClaim
-from app.placement.placement import Placement
-from app.scheduling.extender import Extender
-from app.scheduling.limits import Limits
-from app.scheduling.ports import Ports
-from app.service.memory import Memory
 from bench.filter import DRIVER, allocated, cluster_of, resident
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert, decode, encode
+from dra_extender.api.extender import ExtenderArgs
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.placement.placement import Placement
+from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.ports import Ports
+from dra_extender.service.memory import Memory
 
 RUNS: Final = 200
 MEMORY_TARGET: Final = 500.0

@@ -20,25 +20,25 @@ from typing import Any, Final
 import msgspec
 from playwright.async_api import Page
 
-from app.allocation.decisions import Decisions
-from app.api.core import Pod
-from app.devices.cluster import Cluster
-from app.http.application import create_insight_app
-from app.http.health import Check
-from app.http.insight.router import insight_router
-from app.http.metrics import Metrics
-from app.http.page.feed import Feed
-from app.http.page.routes import page_router
-from app.http.reports import Problem
-from app.http.server import HttpServer
-from app.scheduling.limits import Limits
-from app.scheduling.pods import Pods
-from app.scheduling.preemption.terms import Terms
-from app.scheduling.resourcenames import ResourceNames
-from app.scheduling.view import View
 from bench.document import write_section
 from bench.filter import allocated, cluster_of
 from bench.machine import described
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Pod
+from dra_extender.devices.cluster import Cluster
+from dra_extender.http.application import create_insight_app
+from dra_extender.http.health import Check
+from dra_extender.http.insight.router import insight_router
+from dra_extender.http.metrics import Metrics
+from dra_extender.http.page.feed import Feed
+from dra_extender.http.page.routes import page_router
+from dra_extender.http.reports import Problem
+from dra_extender.http.server import HttpServer
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scene import Stopped
 from tests.support.page.browser import browsing, chromium, showing
 from tests.support.patience import LONGEST

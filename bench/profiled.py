@@ -20,7 +20,7 @@ def main() -> None:
     signal.signal(signal.SIGUSR2, lambda *_: profile.enable())
     sys.argv = ["dra-extender", *sys.argv[2:]]
     try:
-        runpy.run_module("app.cli", run_name="__main__", alter_sys=True)
+        runpy.run_module("dra_extender.cli", run_name="__main__", alter_sys=True)
     finally:
         profile.disable()
         profile.dump_stats(file)

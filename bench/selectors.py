@@ -6,9 +6,9 @@ from statistics import median
 from timeit import Timer
 from typing import Any, Final
 
-from app.api.quantity import Quantity
-from app.api.semver import VersionText
-from app.cel import CelGates, CelRuntimeError, DeviceView, Program, compile_selector
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.semver import VersionText
+from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, compile_selector
 
 _EVALUATIONS: Final = 2000
 LISTS: Final = CelGates(list_attributes=True)

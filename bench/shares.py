@@ -13,20 +13,23 @@ from typing import Any, Final
 
 PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "requests of kube-scheduler: HTTP and JSON": (
-        "/app/http/", "/uvicorn/", "/starlette/", "/fastapi/", "/httptools/", "/app/service/gate.py",
+        "/dra_extender/http/", "/uvicorn/", "/starlette/", "/fastapi/", "/httptools/", "/dra_extender/service/gate.py",
     ),
     "requests to the API server: HTTP, TLS and JSON": (
-        "/aiohttp/", "/yarl/", "/multidict/", "/ssl.py", "/app/kube/client.py", "/app/kube/writer.py",
-        "/app/kube/connections.py", "/app/kube/credentials.py",
+        "/aiohttp/", "/yarl/", "/multidict/", "/ssl.py", "/dra_extender/kube/client.py", "/dra_extender/kube/writer.py",
+        "/dra_extender/kube/connections.py", "/dra_extender/kube/credentials.py",
     ),
     "watches, and what is known of the cluster": (
-        "/app/kube/", "/app/api/", "/app/devices/", "/app/service/sink.py", "/app/scheduling/intake.py",
-        "/app/scheduling/pods.py", "/app/scheduling/wakeups.py", "/app/scheduling/idle.py",
+        "/dra_extender/kube/", "/dra_extender/api/", "/dra_extender/devices/",
+        "/dra_extender/service/sink.py", "/dra_extender/scheduling/intake.py",
+        "/dra_extender/scheduling/pods.py", "/dra_extender/scheduling/wakeups.py", "/dra_extender/scheduling/idle.py",
     ),
-    "nomination ahead of the queue": ("/app/scheduling/planning/",),
-    "binding": ("/app/scheduling/bind/", "/app/scheduling/release/"),
-    "decisions": ("/app/allocation/", "/app/cel/", "/app/placement/", "/app/scheduling/"),
-    "events, metrics, logs": ("/prometheus_client/", "/structlog/", "/app/service/"),
+    "nomination ahead of the queue": ("/dra_extender/scheduling/planning/",),
+    "binding": ("/dra_extender/scheduling/bind/", "/dra_extender/scheduling/release/"),
+    "decisions": (
+        "/dra_extender/allocation/", "/dra_extender/cel/", "/dra_extender/placement/", "/dra_extender/scheduling/",
+    ),
+    "events, metrics, logs": ("/prometheus_client/", "/structlog/", "/dra_extender/service/"),
     "event loop": ("/uvloop/", "/asyncio/"),
 }  # fmt: skip
 """Pieces of paths; the first that a file has counts."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.service.reference import sections
-from app.service.settings import Settings
 from charts.reference import CHART
+from dra_extender.service.reference import sections
+from dra_extender.service.settings import Settings
 
 SCHEMA = CHART / "values.schema.json"
 

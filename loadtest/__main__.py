@@ -21,12 +21,12 @@ import aiohttp
 from rich.console import Console
 from rich.table import Table
 
-from app.demo.companion import Companion
-from app.demo.language import selector_problem
-from app.demo.show import service_command
-from app.embedded.cluster import EmbeddedCluster
-from app.plurals import counted
-from app.service import logs
+from dra_extender.plurals import counted
+from dra_extender.service import logs
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.companion import Companion
+from embedded_cluster.demo.language import selector_problem
+from embedded_cluster.demo.show import service_command
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
 _STARTING = 60.0

@@ -14,10 +14,10 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from app.cli.main import app
-from app.cli.options import WHERE
-from app.service.reference import flag
-from app.service.settings import Settings
+from dra_extender.cli.main import app
+from dra_extender.cli.options import WHERE
+from dra_extender.service.reference import flag
+from dra_extender.service.settings import Settings
 
 NAME: Final = "dra-extender"
 _SETTINGS: Final = frozenset(flag(name) for name in Settings.model_fields)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from app.http import metrics
-from app.service import reference as settings
+from dra_extender.http import metrics
+from dra_extender.service import reference as settings
 from reference import commands, questions
 
 DOCS: Final = Path(__file__).parents[1] / "docs"

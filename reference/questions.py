@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from app.http.application import create_insight_app
-from app.http.health import Health
-from app.http.insight.desk import Insight
-from app.http.insight.router import insight_router
-from app.http.metrics import Metrics
+from dra_extender.http.application import create_insight_app
+from dra_extender.http.health import Health
+from dra_extender.http.insight.desk import Insight
+from dra_extender.http.insight.router import insight_router
+from dra_extender.http.metrics import Metrics
 
 Schema = Mapping[str, Any]
 _OK: Final = "200"

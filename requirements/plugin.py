@@ -24,7 +24,7 @@ from zipfile import ZipFile
 
 import yaml
 
-from app.version import VERSION
+from dra_extender.version import VERSION
 
 ROOT: Final = Path(__file__).parents[1]
 MANIFEST: Final = ROOT / ".krew.yaml"
@@ -66,8 +66,7 @@ def _build(platform: str, wheel: Path, scratch: Path, target: Path) -> Path:
     merge(trees, tree / "lib")
     with ZipFile(wheel) as archive:
         archive.extractall(tree / "lib")
-    for left_out in ("app/demo", "app/embedded"):
-        shutil.rmtree(tree / "lib" / left_out)
+    shutil.rmtree(tree / "lib" / "embedded_cluster")
     shutil.copy(ROOT / "LICENSE", tree / "LICENSE")
     shutil.copy(LAUNCHER, tree / "kubectl-dra")
     return pack(tree, target / f"kubectl-dra-{platform}.tar.gz")

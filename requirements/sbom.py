@@ -26,7 +26,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-from app.version import VERSION
+from dra_extender.version import VERSION
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements" / "runtime.lock"

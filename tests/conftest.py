@@ -11,8 +11,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from app.cli.main import FRAMES
-from app.unexpected import tolerate
+from dra_extender.cli.main import FRAMES
+from dra_extender.unexpected import tolerate
 from tests.support.unexpected import REPORTS, Reports, outlive, refuse
 
 pytest_plugins = ["tests.support.leftovers", "tests.support.exploration.summary"]

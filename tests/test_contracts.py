@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import shutil
 import subprocess
 import sys
@@ -16,38 +17,49 @@ ROOT = Path(__file__).parent.parent
 PURE = ("api", "cel", "devices", "allocation", "placement")
 
 BREACHES = {
-    "rooms": [
-        ("app/devices/ledger.py", "import app.allocation.decisions"),
-        ("app/kube/client.py", "import app.allocation.decisions"),
-        ("app/embedded/kubelet.py", "import app.scheduling.view"),
-        ("app/scheduling/view.py", "import app.workers.pool"),
-        ("app/workers/pool.py", "import app.scheduling.ports"),
-        ("app/devices/ledger.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import app.http.health"),
-        ("app/newroom.py", "import app.api.core"),
+    "layers": [
+        ("app/dra_extender/devices/ledger.py", "import dra_extender.allocation.decisions"),
+        ("app/dra_extender/kube/client.py", "import dra_extender.allocation.decisions"),
+        ("app/dra_extender/scheduling/view.py", "import dra_extender.workers.pool"),
+        ("app/dra_extender/workers/pool.py", "import dra_extender.scheduling.ports"),
+        (
+            "app/dra_extender/devices/ledger.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import dra_extender.http.health",
+        ),
+        ("app/dra_extender/newpackage.py", "import dra_extender.api.core"),
     ],
     "scheduling": [
-        ("app/scheduling/view.py", "import app.scheduling.wakeups"),
-        ("app/scheduling/bind/attempt.py", "import app.scheduling.verbs.filter"),
-        ("app/scheduling/newmodule.py", "import app.scheduling.view"),
-        ("app/scheduling/judgement.py", "import app.scheduling.diagnosis.report"),
+        ("app/dra_extender/scheduling/view.py", "import dra_extender.scheduling.wakeups"),
+        ("app/dra_extender/scheduling/bind/attempt.py", "import dra_extender.scheduling.verbs.filter"),
+        ("app/dra_extender/scheduling/newmodule.py", "import dra_extender.scheduling.view"),
+        ("app/dra_extender/scheduling/warmup.py", "import dra_extender.scheduling.extender"),
     ],
     "questions": [
-        ("app/scheduling/judgement.py", "import app.scheduling.wakeups"),
-        ("app/scheduling/verbs/preempt.py", "import app.scheduling.intake"),
-        ("app/scheduling/verbs/explain.py", "import app.scheduling.inquiries"),
-        ("app/scheduling/diagnosis/ground.py", "import app.scheduling.inquiries"),
+        ("app/dra_extender/scheduling/judgement.py", "import dra_extender.scheduling.wakeups"),
+        ("app/dra_extender/scheduling/verbs/preempt.py", "import dra_extender.scheduling.intake"),
+        ("app/dra_extender/scheduling/verbs/explain.py", "import dra_extender.scheduling.inquiries"),
+        ("app/dra_extender/insight/why/ground.py", "import dra_extender.scheduling.inquiries"),
     ],
     "ports": [
-        ("app/scheduling/bind/claimwrite.py", "import app.kube.writer"),
-        ("app/scheduling/view.py", "import urllib.request"),
+        ("app/dra_extender/scheduling/bind/claimwrite.py", "import dra_extender.kube.writer"),
+        ("app/dra_extender/scheduling/view.py", "import urllib.request"),
     ],
-    "embedded": [("app/embedded/driver.py", "import app.devices.pools"), ("app/kube/client.py", "import app.cel")],
+    "embedded": [
+        ("app/embedded_cluster/driver.py", "import dra_extender.devices.pools"),
+        ("app/embedded_cluster/demo/show.py", "import dra_extender.service.settings"),
+    ],
     "images": [
-        ("app/http/health.py", "import app.embedded.driver"),
-        ("app/cli/why.py", "import app.demo.board"),
+        ("app/dra_extender/http/health.py", "import embedded_cluster.driver"),
+        ("app/dra_extender/cli/why.py", "import embedded_cluster.demo.board"),
     ],
-    "pure": [("app/cel/program.py", "from threading import Lock"), ("app/api/core.py", "import os")],
-    "circles": [("app/devices/uses.py", "import app.devices.ledger"), ("app/cel/tokens.py", "import app.cel.program")],
+    "pure": [
+        ("app/dra_extender/cel/program.py", "from threading import Lock"),
+        ("app/dra_extender/api/core.py", "import os"),
+    ],
+    "circles": [
+        ("app/dra_extender/devices/uses.py", "import dra_extender.devices.ledger"),
+        ("app/dra_extender/cel/tokens.py", "import dra_extender.cel.program"),
+    ],
 }
 """By contract: a module, and a line that must not be in it."""
 
@@ -77,7 +89,8 @@ def contracts() -> list[str]:
 def told(contract: str, tree: Path) -> tuple[bool, str]:
     """What lint-imports says of one contract for a tree: whether it is kept, and all that it prints."""
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-logo", "--contract", contract]
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(tree / "app")}
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
     assert ("1 kept, 0 broken" if done.returncode == 0 else "0 kept, 1 broken") in done.stdout, (
         done.stdout + done.stderr
     )
@@ -113,7 +126,7 @@ def test_a_planted_breach_breaks_the_contract(tree: Path, contract: str, module:
 @pytest.mark.parametrize("contract", OUTSIDE)
 def test_every_import_of_what_a_room_may_not_know_is_found(tree: Path, contract: str) -> None:
     rooms, modules = OUTSIDE[contract][0], OUTSIDE[contract][1].split()
-    planted = [tree / f"app/{room}/planted.py" for room in rooms]
+    planted = [tree / f"app/dra_extender/{room}/planted.py" for room in rooms]
     for path in planted:
         path.write_text('"""Planted."""\n\n' + "".join(f"import {module}\n" for module in modules))
     try:
@@ -121,7 +134,7 @@ def test_every_import_of_what_a_room_may_not_know_is_found(tree: Path, contract:
     finally:
         for path in planted:
             path.unlink()
-    wanted = {f"app.{room} is not allowed to import {module}:" for room in rooms for module in modules}
+    wanted = {f"dra_extender.{room} is not allowed to import {module}:" for room in rooms for module in modules}
     assert wanted - set(answer.splitlines()) == set()
 
 
@@ -149,7 +162,10 @@ HIDING_NAMES = {"__import__", "__builtins__", "__loader__", "__spec__", "eval", 
 HIDING_PACKAGES = {"importlib", "imp", "pkgutil", "runpy", "zipimport"}
 
 ALLOWED = {
-    "app/cel/fragments.py": ["compile", "exec"],  # Python made from a checked selector; it gets the names it may use
+    "app/dra_extender/cel/fragments.py": [
+        "compile",
+        "exec",
+    ],  # Python made from a checked selector; it gets the names it may use
 }
 """What hides imports and may stay, by file."""
 
@@ -168,7 +184,9 @@ def imported(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        yield from (package for name in names if (package := name.partition(".")[0]) != "app")
+        yield from (
+            package for name in names if (package := name.partition(".")[0]) not in ("dra_extender", "embedded_cluster")
+        )
 
 
 def hidden_imports(source: str) -> Iterator[str]:
@@ -186,13 +204,13 @@ def hidden_imports(source: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("room", PURE)
 def test_pure_rooms_ask_no_clock_open_no_file_and_leave_the_interpreter_alone(room: str) -> None:
-    modules = sorted((ROOT / "app" / room).rglob("*.py"))
+    modules = sorted((ROOT / "app" / "dra_extender" / room).rglob("*.py"))
     assert modules
     assert [f"{module.name}: {found}" for module in modules for found in impurities(module.read_text())] == []
 
 
 def test_pure_rooms_import_from_outside_only_what_is_pure() -> None:
-    modules = [module for room in PURE for module in (ROOT / "app" / room).rglob("*.py")]
+    modules = [module for room in PURE for module in (ROOT / "app" / "dra_extender" / room).rglob("*.py")]
     assert {package for module in modules for package in imported(module.read_text())} == PURE_PACKAGES
 
 
@@ -230,7 +248,7 @@ def test_a_breach_that_needs_no_import_would_be_noticed(line: str) -> None:
         "run = exec",
         "__builtins__['open']",
         "import runpy",
-        "sys.modules['app.allocation']",
+        "sys.modules['dra_extender.allocation']",
     ],
 )
 def test_a_hidden_import_would_be_noticed(line: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.plurals import counted
+from dra_extender.plurals import counted
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 import msgspec
 
-from app.api.core import Pod
-from app.api.extender import ExtenderArgs
-from app.placement.policies import POLICIES, PolicyName
-from app.placement.strategy import Strategy
 from bench.placement.trace import Job, Machine
 from bench.placement.world import World
 from bench.timing import Call, Timing, alternating
+from dra_extender.api.core import Pod
+from dra_extender.api.extender import ExtenderArgs
+from dra_extender.placement.policies import POLICIES, PolicyName
+from dra_extender.placement.strategy import Strategy
 
 NODES: Final = 5_000
 MOST_TIMES: Final = 2.0

@@ -25,7 +25,6 @@ from typing import Final
 
 import msgspec
 
-from app.plurals import counted
 from bench.document import write_section
 from bench.machine import described
 from bench.placement import trace
@@ -33,6 +32,7 @@ from bench.placement.plot import Axis, plot
 from bench.placement.report import DOCUMENT, PLOTS
 from bench.placement.run import STRATEGIES, Placed, Site
 from bench.placement.trace import Job, Workload
+from dra_extender.plurals import counted
 
 RESULTS: Final = Path(__file__).with_name("departures.json")
 FIRST_SEED: Final = 42

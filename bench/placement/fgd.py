@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from app.placement.podshape import PodShape
-from app.placement.policies import Cost, Worths
-from app.placement.state import State
-from app.placement.workload import plain
+from dra_extender.placement.podshape import PodShape
+from dra_extender.placement.policies import Cost, Worths
+from dra_extender.placement.state import State
+from dra_extender.placement.workload import plain
 
 
 class FGD:

@@ -23,14 +23,6 @@ from typing import Final
 
 import msgspec
 
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
-from app.embedded.scheduler.config import SchedulerConfig, takeover
-from app.kube.client import KubeClient
-from app.placement.policies import PolicyName
-from app.service import logs
-from app.service.service import Service
-from app.service.settings import load
 from bench.arena import NAMESPACE, Arena
 from bench.document import write_section
 from bench.machine import described
@@ -39,6 +31,14 @@ from bench.placement.report import DOCUMENT
 from bench.placement.scene import Ended, Scene
 from bench.placement.trace import Machine, Workload
 from bench.placement.world import CLASS, DRIVER
+from dra_extender.kube.client import KubeClient
+from dra_extender.placement.policies import PolicyName
+from dra_extender.service import logs
+from dra_extender.service.service import Service
+from dra_extender.service.settings import load
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
+from embedded_cluster.scheduler.config import SchedulerConfig, takeover
 
 RESULTS: Final = Path(__file__).with_name("replay.json")
 WEIGHT: Final = 200

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from app.api.core import Pod
-from app.placement.policies import PolicyName
-from app.placement.strategy import Strategy
 from bench.placement.fgd import FGD
 from bench.placement.kubescheduler import Scheduler
 from bench.placement.trace import Job, Workload, tuned, typical
 from bench.placement.world import World
+from dra_extender.api.core import Pod
+from dra_extender.placement.policies import PolicyName
+from dra_extender.placement.strategy import Strategy
 
 KUBE: Final = "kube-default"
 STRATEGIES: Final[Mapping[str, PolicyName]] = {

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from app.api.core import Pod
-from app.api.decoding import decode, to_builtins
-from app.api.errors import NotFoundError
-from app.kube.client import KubeClient
-from app.kube.resources import PODS
-from app.placement.policies import PolicyName
-from app.placement.strategy import ANNOTATION
 from bench.placement.trace import Job, Machine
 from bench.placement.world import node_of, slices_of, spec_of
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import decode, to_builtins
+from dra_extender.api.errors import NotFoundError
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.resources import PODS
+from dra_extender.placement.policies import PolicyName
+from dra_extender.placement.strategy import ANNOTATION
 
 RESOURCE: Final = "/apis/resource.k8s.io/v1"
 LONGEST: Final = 60.0

@@ -14,21 +14,21 @@ from typing import Any, cast
 
 import msgspec
 
-from app.allocation.decisions import Decisions
-from app.api.core import Node, Pod
-from app.api.decoding import convert
-from app.api.extender import ExtenderArgs
-from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from app.devices.cluster import Cluster
-from app.placement.placement import Placement
-from app.placement.podshape import PodShape
-from app.placement.strategy import Strategy
-from app.scheduling.extender import Extender
-from app.scheduling.judgement import Decision, decide, subject_of
-from app.scheduling.ports import Ports
 from bench.placement import partitions
 from bench.placement.trace import PARTITIONED, WHOLE, Job, Machine
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.extender import ExtenderArgs
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.placement.placement import Placement
+from dra_extender.placement.podshape import PodShape
+from dra_extender.placement.strategy import Strategy
+from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.judgement import Decision, decide, subject_of
+from dra_extender.scheduling.ports import Ports
 
 DRIVER = "gpu.example.com"
 CLASS = "gpu"

@@ -12,17 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.allocation.allocator import Allocator
-from app.allocation.plan import Failure, Plan, Unfit, undecided
-from app.allocation.proofs.proof import Proof
-from app.allocation.proofs.pruning import Pruning
-from app.allocation.requests import prepare
-from app.allocation.scenario import Scenario, decide
-from app.allocation.search import Outcome, Search
-from app.allocation.state import State
-from app.allocation.task import Failed, Task
-from app.devices.holdings import NodeHoldings, holdings_of
-from app.devices.nodeview import node_view
+from dra_extender.allocation.allocator import Allocator
+from dra_extender.allocation.plan import Failure, Plan, Unfit, undecided
+from dra_extender.allocation.proofs.proof import Proof
+from dra_extender.allocation.proofs.pruning import Pruning
+from dra_extender.allocation.requests import prepare
+from dra_extender.allocation.scenario import Scenario, decide
+from dra_extender.allocation.search import Outcome, Search
+from dra_extender.allocation.state import State
+from dra_extender.allocation.task import Failed, Task
+from dra_extender.devices.holdings import NodeHoldings, holdings_of
+from dra_extender.devices.nodeview import node_view
 from tests.support.allocation.enumeration import enumerate_first
 from tests.support.allocation.scenarios import NODE, allocated, claim, device, device_class, outcome, resource_slice
 from tests.support.allocation.strategies import scenarios

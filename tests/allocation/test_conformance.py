@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.allocation.plan import STEP_BUDGET
-from app.api.quantity import Quantity
+from dra_extender.allocation.plan import STEP_BUDGET
+from dra_extender.api.quantity import Quantity
 from tests.support.allocation.checking import violations
 from tests.support.allocation.scenarios import answer
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.allocation.plan import RULES, Loss, Rule
-from app.allocation.score import PrioritizedList
-from app.api.decoding import convert
-from app.api.resource import AllocationResult, ResourceClaim
+from dra_extender.allocation.plan import RULES, Loss, Rule
+from dra_extender.allocation.score import PrioritizedList
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import AllocationResult, ResourceClaim
 from tests.support.allocation.scenarios import (
     DRIVER,
     A,

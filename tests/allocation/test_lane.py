@@ -7,15 +7,15 @@ from weakref import ref
 
 import pytest
 
-from app.allocation.answering import answer
-from app.allocation.cache.verdicts import Verdicts
-from app.allocation.contents import BYTES_PER_UNIT
-from app.allocation.lane import EVALUATING, SEARCHING, Answers, CountedLane, Exhausted, Waiting
-from app.allocation.plan import Failure, Plan, Unfit
-from app.allocation.questions import CompileQuestion, Evaluated, Overrun, kind_of
-from app.api.resource import ResourceClaim
-from app.cel import CelGates
-from app.devices.overlay import Overlay
+from dra_extender.allocation.answering import answer
+from dra_extender.allocation.cache.verdicts import Verdicts
+from dra_extender.allocation.contents import BYTES_PER_UNIT
+from dra_extender.allocation.lane import EVALUATING, SEARCHING, Answers, CountedLane, Exhausted, Waiting
+from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.allocation.questions import CompileQuestion, Evaluated, Overrun, kind_of
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.cel import CelGates
+from dra_extender.devices.overlay import Overlay
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
 from tests.support.allocation.manynodes import World, all_of, exactly, planned, selector, wanted
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim, ResourceSlice
-from app.devices.overlay import Overlay
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim, ResourceSlice
+from dra_extender.devices.overlay import Overlay
 from tests.support.allocation.manynodes import Json, World, exactly, memory, planned, units, wanted
 
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from app.allocation.cache import verdicts
-from app.allocation.decisions import Decisions
-from app.allocation.score import Allocated, Scorer
-from app.api.resource import ResourceClaim
-from app.devices.holdings import NodeHoldings
-from app.devices.nodeview import NodeView
+from dra_extender.allocation.cache import verdicts
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.score import Allocated, Scorer
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.nodeview import NodeView
 from tests.support.allocation.manynodes import World, attributes, exactly, memory, selector, units, wanted
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.allocation.plan import INVALID_POOLS
+from dra_extender.allocation.plan import INVALID_POOLS
 from tests.support.allocation.scenarios import (
     DRIVER,
     A,

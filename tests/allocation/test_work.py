@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import pytest
 
-from app.allocation.allocator import Allocator
-from app.allocation.lane import FREE
-from app.allocation.plan import Failure
-from app.allocation.proofs.sums import LOOKS, Filling
-from app.allocation.requests import prepare
-from app.allocation.scenario import Scenario
-from app.cel import TooMuch, Work
-from app.devices.holdings import NodeHoldings, holdings_of
-from app.devices.nodeview import node_view
+from dra_extender.allocation.allocator import Allocator
+from dra_extender.allocation.lane import FREE
+from dra_extender.allocation.plan import Failure
+from dra_extender.allocation.proofs.sums import LOOKS, Filling
+from dra_extender.allocation.requests import prepare
+from dra_extender.allocation.scenario import Scenario
+from dra_extender.cel import TooMuch, Work
+from dra_extender.devices.holdings import NodeHoldings, holdings_of
+from dra_extender.devices.nodeview import node_view
 from tests.support.allocation import families
 from tests.support.allocation.families import DECIDED_BY
 from tests.support.counting import calls

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.api.core import Node, Pod
-from app.api.decoding import DecodeError, convert, decode, encode, to_builtins
-from app.api.quantity import Quantity
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import DecodeError, convert, decode, encode, to_builtins
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 
 SLICE = b"""{
   "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice",

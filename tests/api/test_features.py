@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates
 
 
 def test_the_flag_form_is_read_and_printed() -> None:

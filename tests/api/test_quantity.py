@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.quantity import Format, Quantity
+from dra_extender.api.quantity import Format, Quantity
 
 PARSED = [
     # text, nano units, printed, int64 form

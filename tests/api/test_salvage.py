@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.salvage import Salvaged, salvage
+from dra_extender.api.salvage import Salvaged, salvage
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 X = b'{"request":"r","driver":"d","pool":"p","device":"x"}'

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.api import resource as v1
-from app.api import v1beta1
-from app.api.decoding import convert
+from dra_extender.api import resource as v1
+from dra_extender.api import v1beta1
+from dra_extender.api.decoding import convert
 
 
 def test_a_flat_request_becomes_an_exact_one() -> None:

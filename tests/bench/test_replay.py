@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from app.placement.policies import PolicyName
 from bench.arena import NAMESPACE
 from bench.placement.replay import SCHEDULER, embedded
 from bench.placement.scene import Ended, Scene
 from bench.placement.trace import Job, Machine
 from bench.placement.world import CLASS
+from dra_extender.placement.policies import PolicyName
 
 pytestmark = pytest.mark.slow
 

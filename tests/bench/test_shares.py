@@ -11,9 +11,9 @@ from bench.shares import OTHER, PARTS, markdown, shares
 
 SERVING, CLIENT, WATCHES, *_ = PARTS
 FUNCTIONS = {
-    "route": ("/x/app/http/verbs.py", 1, "route"),
+    "route": ("/x/app/dra_extender/http/verbs.py", 1, "route"),
     "patch": ("/x/aiohttp/client.py", 1, "patch"),
-    "observe": ("/x/app/devices/ledger.py", 1, "observe"),
+    "observe": ("/x/app/dra_extender/devices/ledger.py", 1, "observe"),
     "join": ("/lib/json.py", 1, "join"),
     "encode": ("~", 0, "<encode>"),
     "main": ("/lib/main.py", 1, "main"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.cel import CelGates, compile_selector
-from app.cel.clauses import brief, clauses, pointed, respelled, without
-from app.cel.trial import try_selector
+from dra_extender.cel import CelGates, compile_selector
+from dra_extender.cel.clauses import brief, clauses, pointed, respelled, without
+from dra_extender.cel.trial import try_selector
 from tests.support.simulation.objects import make_slice
 
 MODEL = 'device.attributes["gpu.example.com"].model'

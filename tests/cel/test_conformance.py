@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.cel.batch import answer
+from dra_extender.cel.batch import answer
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "cel.jsonl.gz"
 

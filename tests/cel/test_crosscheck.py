@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 
-from app.cel import CelRuntimeError, DeviceView, compile_selector
+from dra_extender.cel import CelRuntimeError, DeviceView, compile_selector
 
 EXPRESSIONS = [
     "1 + 2 * 3 == 7", "7 / 2 == 3 && -7 / 2 == -3", "7 % 3 == 1 && -7 % 3 == -1", "1 / 0 == 1", "1 % 0 == 1",

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.api.quantity import Quantity
-from app.api.semver import VersionText
-from app.cel import CelGates, CelRuntimeError, DeviceView, compile_selector
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.semver import VersionText
+from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, compile_selector
 
 LISTS = CelGates(list_attributes=True)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.cel import CelCompileError, DeviceView, compile_selector
+from dra_extender.cel import CelCompileError, DeviceView, compile_selector
 
 
 @pytest.mark.parametrize("name", ["Any", "Empty", "ListValue", "Struct", "Value"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.cel import CelCompileError, CelRuntimeError, DeviceView, Work, compile_selector
+from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, Work, compile_selector
 
 MISTAKES = [
     # expression, line, column, words of the message, words of the hint

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.cel import CelCompileError, CelRuntimeError, types
-from app.cel.expressions import Bindings, Expression
-from app.cel.policyvariables import ALWAYS, STRUCTS, VARIABLES
-from app.cel.types import Type
+from dra_extender.cel import CelCompileError, CelRuntimeError, types
+from dra_extender.cel.expressions import Bindings, Expression
+from dra_extender.cel.policyvariables import ALWAYS, STRUCTS, VARIABLES
+from dra_extender.cel.types import Type
 
 POD = {
     "metadata": {"name": "a", "labels": {"tier": "gold"}},

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.quantity import Quantity
-from app.api.semver import VersionText
-from app.cel import CelGates, CelRuntimeError, DeviceView, Program, compile_selector
-from app.cel.fallbacks import FALLBACKS
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.semver import VersionText
+from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, compile_selector
+from dra_extender.cel.fallbacks import FALLBACKS
 from tests.support.unexpected import Reports, raises_unexpected
 
 LISTS = CelGates(list_attributes=True)

@@ -9,12 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector, unlimited
-from app.cel import program as programs
-from app.cel.errors import LONGEST
-from app.cel.library import regexes, strings
-from app.cel.meter import FREE
-from app.cel.program import Program
+from dra_extender.cel import (
+    CelCompileError,
+    CelGates,
+    CelRuntimeError,
+    DeviceView,
+    TooMuch,
+    Work,
+    compile_selector,
+    unlimited,
+)
+from dra_extender.cel import program as programs
+from dra_extender.cel.errors import LONGEST
+from dra_extender.cel.library import regexes, strings
+from dra_extender.cel.meter import FREE
+from dra_extender.cel.program import Program
 from tests.support.counting import calls
 
 LOOP = 20_000

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from app.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Program, compile_selector
-from app.cel.cost import CALLS, CHEAP
-from app.cel.environment import environment
-from app.cli.main import FRAMES
+from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, Program, compile_selector
+from dra_extender.cel.cost import CALLS, CHEAP
+from dra_extender.cel.environment import environment
+from dra_extender.cli.main import FRAMES
 from tests.support.unexpected import Reports
 
 Shape = Callable[[int], str]
@@ -59,7 +59,7 @@ def test_the_deepest_selectors_leave_frames_for_their_caller(view: DeviceView, s
 def test_the_entry_point_makes_room_for_the_deepest_selectors() -> None:
     cases = [{"name": name, "expression": shape(deepest)} for name, shape, deepest in DEPTHS + DEEPEST]
     run = subprocess.run(
-        [sys.executable, "-m", "app.cli", "selector", "--batch"],
+        [sys.executable, "-m", "dra_extender.cli", "selector", "--batch"],
         input="".join(json.dumps(case) + "\n" for case in cases),
         capture_output=True,
         text=True,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.cel import (
+from dra_extender.cel import (
     CelCompileError,
     CelRuntimeError,
     DeviceView,
@@ -20,8 +20,8 @@ from app.cel import (
     interpreter,
     unlimited,
 )
-from app.cel import meter as meters
-from app.cel.frame import Frame
+from dra_extender.cel import meter as meters
+from dra_extender.cel.frame import Frame
 from tests.support.cel.expressions import SELECTORS
 from tests.support.counting import calls
 

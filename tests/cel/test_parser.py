@@ -3,10 +3,10 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.cel import CelCompileError, DeviceView, compile_selector
-from app.cel.parser import parse
-from app.cel.syntax import Call, Conditional, Literal, Logic, Macro, Node, Select, walk
-from app.cel.tokens import tokenize
+from dra_extender.cel import CelCompileError, DeviceView, compile_selector
+from dra_extender.cel.parser import parse
+from dra_extender.cel.syntax import Call, Conditional, Literal, Logic, Macro, Node, Select, walk
+from dra_extender.cel.tokens import tokenize
 
 PIECES = [
     "true", "false", "null", "in", "device", "driver", "x", "has", "all", "map", "cel", "bind", "if", "1", "0x1F",

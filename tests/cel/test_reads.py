@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.quantity import Quantity
-from app.api.semver import VersionText
-from app.cel import CelGates, CelRuntimeError, DeviceView, Program, ReadSet, compile_selector
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.semver import VersionText
+from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, ReadSet, compile_selector
 
 LISTS = CelGates(list_attributes=True)
 

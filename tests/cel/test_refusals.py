@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from app.cel import CelCompileError, compile_selector
+from dra_extender.cel import CelCompileError, compile_selector
 
 OPERAND = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"

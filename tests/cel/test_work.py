@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from app.cel import CelCompileError, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector, unlimited
+from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector, unlimited
 
 
 def test_what_is_refused_is_not_taken_off() -> None:

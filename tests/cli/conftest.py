@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.source import Source
+from dra_extender.cli.source import Source
 from tests.support.service.world import World, populated
 
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.api.decoding import encode
-from app.api.resource import FINALIZER
-from app.cli.answers.audit import answer
-from app.cli.source import Source
-from app.cli.statuses import FAILED, NO, YES
-from app.embedded.cluster import EmbeddedCluster
+from dra_extender.api.decoding import encode
+from dra_extender.api.resource import FINALIZER
+from dra_extender.cli.answers.audit import answer
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, NO, YES
+from embedded_cluster.cluster import EmbeddedCluster
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from app.cli.answers.censustables import device_table, painted, sum_table, summed
-from app.cli.columns import folded, table
-from app.scheduling.census.report import CountedDevice
-from app.scheduling.census.taking import Asked, census
-from app.scheduling.census.totals import sums
+from dra_extender.cli.answers.censustables import device_table, painted, sum_table, summed
+from dra_extender.cli.columns import folded, table
+from dra_extender.insight.devicereport.report import CountedDevice
+from dra_extender.insight.devicereport.taking import Asked, census
+from dra_extender.insight.devicereport.totals import sums
 from tests.support.scheduling.census import scene
 
 

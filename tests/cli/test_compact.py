@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cli.answers import compact, headroom
-from app.cli.headroom import MOST
-from app.cli.source import Source
-from app.cli.statuses import FAILED, NO, YES
-from app.embedded.hardware import GPU_DRIVER
+from dra_extender.cli.answers import compact, headroom
+from dra_extender.cli.headroom import MOST
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, NO, YES
+from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.service.world import Json, World
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import names
-from app.cli.completion import kubectl_words
-from app.cli.main import app
-from app.cli.snapshot import take
-from app.cli.source import Source
-from app.embedded import Fault
-from app.embedded.hardware import GPU_DRIVER
+from dra_extender.cli import names
+from dra_extender.cli.completion import kubectl_words
+from dra_extender.cli.main import app
+from dra_extender.cli.snapshot import take
+from dra_extender.cli.source import Source
+from embedded_cluster import Fault
+from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.patience import LONGEST
 from tests.support.service.world import World
 
@@ -121,7 +121,11 @@ async def test_a_cluster_that_does_not_answer_is_not_waited_for(
 @pytest.mark.parametrize(("shell", "said"), [("bash", "complete -o"), ("zsh", "compdef"), ("fish", "complete --comm")])
 def test_each_shell_gets_a_script(shell: str, said: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "app.cli", "completion", shell], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "dra_extender.cli", "completion", shell],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert said in done.stdout
     assert done.stderr == ""
@@ -129,7 +133,7 @@ def test_each_shell_gets_a_script(shell: str, said: str) -> None:
 
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     command = tmp_path / "dra-extender"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m dra_extender.cli "$@"\n')
     command.chmod(0o755)
     script = """
     source <(dra-extender completion bash)
@@ -146,7 +150,7 @@ def test_bash_completes_with_the_script(tmp_path: Path) -> None:
 def test_kubectl_completes_the_plugin(tmp_path: Path) -> None:
     for name, entry in (("kubectl_complete-dra", "kubectl_complete"), ("kubectl-dra", "main")):
         script = tmp_path / name
-        code = f"from app.cli.main import {entry}; {entry}()"
+        code = f"from dra_extender.cli.main import {entry}; {entry}()"
         script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$@"\n')
         script.chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"

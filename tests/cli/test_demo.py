@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from app.demo.places import api_port, claimed, service_port
+from embedded_cluster.demo.places import api_port, claimed, service_port
 from tests.support.patience import LONGEST
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ WHOLE = 2 * LONGEST
 
 
 def demo(directory: Path, *more: str) -> list[str]:
-    return [sys.executable, "-m", "app.cli", "demo", "--directory", str(directory), *more]
+    return [sys.executable, "-m", "dra_extender.cli", "demo", "--directory", str(directory), *more]
 
 
 def test_once_places_everything_that_can_be_placed(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from app.cli.answers.devices import Question, add_up, list_devices
-from app.cli.devices import DeviceState
-from app.cli.main import app
-from app.cli.source import Source
-from app.cli.statuses import FAILED, NO, YES
-from app.embedded.cluster import EmbeddedCluster
-from app.embedded.hardware import GPU_DRIVER
-from app.scheduling.census.report import STATES
+from dra_extender.cli.answers.devices import Question, add_up, list_devices
+from dra_extender.cli.devices import DeviceState
+from dra_extender.cli.main import app
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.insight.devicereport.report import STATES
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import World, serve
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.cli.answers.headroom import Question, answer
-from app.cli.headroom import MOST
-from app.cli.main import app
-from app.cli.source import Source
-from app.cli.statuses import FAILED, NO, YES
-from app.embedded.hardware import GPU_DRIVER
-from app.scheduling.headroom import DECISIONS
+from dra_extender.cli.answers.headroom import Question, answer
+from dra_extender.cli.headroom import MOST
+from dra_extender.cli.main import app
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.insight.headroom import DECISIONS
+from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.patience import LONGEST
 from tests.support.service.world import World, serve
 

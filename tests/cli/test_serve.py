@@ -13,10 +13,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from app.cli.main import app
-from app.service.reference import flag
-from app.service.settings import PREFIX, Settings
-from app.version import VERSION
+from dra_extender.cli.main import app
+from dra_extender.service.reference import flag
+from dra_extender.service.settings import PREFIX, Settings
+from dra_extender.version import VERSION
 from tests.support.patience import LONGEST
 
 runner = CliRunner()
@@ -65,7 +65,17 @@ def test_bad_settings_end_with_status_2_and_one_line() -> None:
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "app.cli", "serve", "--listen", "127.0.0.1:0", "--log-format", "json", *arguments],
+        [
+            sys.executable,
+            "-m",
+            "dra_extender.cli",
+            "serve",
+            "--listen",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+            *arguments,
+        ],
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,18 +10,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.api.decoding import DecodeError
-from app.api.resource import ResourceClaim
-from app.cli.answers import compact, headroom, why
-from app.cli.answers.devices import Question, add_up, list_devices
-from app.cli.headroom import MOST
-from app.cli.snapshot import take
-from app.cli.snapshotfile import FORMAT, KIND, load
-from app.cli.source import Source
-from app.cli.statuses import FAILED, YES
-from app.embedded.hardware import GPU_DRIVER
-from app.kube import resources
-from app.kube.resources import resource_claims
+from dra_extender.api.decoding import DecodeError
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.cli.answers import compact, headroom, why
+from dra_extender.cli.answers.devices import Question, add_up, list_devices
+from dra_extender.cli.headroom import MOST
+from dra_extender.cli.snapshot import take
+from dra_extender.cli.snapshotfile import FORMAT, KIND, load
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, YES
+from dra_extender.kube import resources
+from dra_extender.kube.resources import resource_claims
+from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.service.world import Json, World
 
 SECRET = "hunter2"

@@ -10,12 +10,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from app.cli.main import app
-from app.cli.snapshot import take
-from app.cli.source import Source
-from app.cli.statuses import FAILED, NO, YES
-from app.embedded.hardware import GPU_DRIVER
-from app.version import VERSION
+from dra_extender.cli.main import app
+from dra_extender.cli.snapshot import take
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.version import VERSION
+from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.service.world import World
 
 

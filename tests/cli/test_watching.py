@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app.cli.answers import watching
-from app.cli.answers.answer import Answer, UnanswerableError
-from app.cli.cluster import Snapshot
-from app.cli.main import app
-from app.cli.source import Source
-from app.cli.statuses import FAILED, NO, YES
-from app.embedded import Fault
-from app.kube.watches import Watches
+from dra_extender.cli.answers import watching
+from dra_extender.cli.answers.answer import Answer, UnanswerableError
+from dra_extender.cli.cluster import Snapshot
+from dra_extender.cli.main import app
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.kube.watches import Watches
+from embedded_cluster import Fault
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import World
 
@@ -167,7 +167,7 @@ async def test_a_terminal_is_redrawn_until_ctrl_c(
     ours, theirs = terminal
     os.set_blocking(ours, False)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "app.cli", *command, "--watch", "--kubeconfig", source.kubeconfig,
+        sys.executable, "-m", "dra_extender.cli", *command, "--watch", "--kubeconfig", source.kubeconfig,
         cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs,
     )  # fmt: skip
     seen = ""

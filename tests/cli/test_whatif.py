@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.api.core import Toleration
-from app.cli.answers.supposed import toleration
-from app.cli.answers.whatif import Question, added_node, answer
-from app.cli.source import Source
-from app.cli.statuses import FAILED, NO, YES
+from dra_extender.api.core import Toleration
+from dra_extender.cli.answers.supposed import toleration
+from dra_extender.cli.answers.whatif import Question, added_node, answer
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, NO, YES
 from tests.support.service.world import World
 
 

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 import yaml
 
-from app.api.core import Node
-from app.api.decoding import DecodeError
-from app.api.resource import ResourceClaim
-from app.cli.answers.why import Question, answer
-from app.cli.source import Source
-from app.cli.statuses import FAILED, NO, YES
-from app.kube import resources
-from app.kube.resources import NODES, resource_claims
-from app.service.service import Service
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import DecodeError
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.cli.answers.why import Question, answer
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.kube import resources
+from dra_extender.kube.resources import NODES, resource_claims
+from dra_extender.service.service import Service
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import Json, World, serve
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.answers.workload import answer
-from app.cli.source import Source
-from app.cli.statuses import FAILED, NO, YES
-from app.service.settings import load
+from dra_extender.cli.answers.workload import answer
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED, NO, YES
+from dra_extender.service.settings import load
 from tests.support.service.world import World
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.service.audit import CONFLICT
+from dra_extender.service.audit import CONFLICT
 from tests.support.contention.entrants import entrants
 from tests.support.contention.history import IN_TREE, OURS, ClaimVersion, History, PodVersion, Version
 from tests.support.contention.outcome import Outcome, Replica, Told, api_conflicts, told_in

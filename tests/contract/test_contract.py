@@ -11,9 +11,9 @@ from functools import cache
 
 import pytest
 
-from app.demo.language import POLICIES, selector_problem
-from app.embedded.apiserver.access import Access, Attributes
-from app.embedded.apiserver.server import EmbeddedAPIServer
+from embedded_cluster.apiserver.access import Access, Attributes
+from embedded_cluster.apiserver.server import EmbeddedAPIServer
+from embedded_cluster.demo.language import POLICIES, selector_problem
 from tests.e2e.controlplane import ControlPlane
 from tests.support.contract import exchanges, record
 from tests.support.contract.answers import differences

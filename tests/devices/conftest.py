@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.resource import AllocationResult, ResourceClaim, ResourceSlice
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceSlice
 
 ClaimBuilder = Callable[..., ResourceClaim]
 

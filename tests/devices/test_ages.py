@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.api.features import FeatureGates
-from app.api.resource import ResourceClaim
-from app.devices.inventory import Inventory
-from app.devices.ledger import Ledger
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.inventory import Inventory
+from dra_extender.devices.ledger import Ledger
 
 ClaimBuilder = Callable[..., ResourceClaim]
 DEVICE = ["gpu/n/x"]

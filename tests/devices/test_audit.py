@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.resource import CounterSet, Device, DeviceID, ResourceClaim
-from app.devices.audit import Auditor
-from app.devices.ledger import Ledger
-from app.devices.usage import UsageIndex
-from app.devices.uses import PoolID, Uses
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.devices.audit import Auditor
+from dra_extender.devices.ledger import Ledger
+from dra_extender.devices.usage import UsageIndex
+from dra_extender.devices.uses import PoolID, Uses
 
 ClaimBuilder = Callable[..., ResourceClaim]
 

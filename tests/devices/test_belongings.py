@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weakref import ref
 
-from app.devices.belongings import Belongings
+from dra_extender.devices.belongings import Belongings
 
 
 class Thing:

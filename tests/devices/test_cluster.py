@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.meta import ObjectKey
-from app.api.resource import (
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectKey
+from dra_extender.api.resource import (
     AllocationResult,
     DeviceClass,
     DeviceRequestAllocationResult,
@@ -21,9 +21,9 @@ from app.api.resource import (
     ResourceClaimConsumerReference,
     ResourceSlice,
 )
-from app.api.salvage import Salvaged
-from app.devices.cluster import Cluster
-from app.devices.problems import Problem
+from dra_extender.api.salvage import Salvaged
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.problems import Problem
 
 SliceBuilder = Callable[..., ResourceSlice]
 ClaimBuilder = Callable[..., ResourceClaim]
@@ -329,7 +329,7 @@ class TestSharing:
         self, cluster: Cluster, make_slice: SliceBuilder, make_node: NodeBuilder, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looks: list[object] = []
-        monkeypatch.setattr("app.devices.catalogue.Peers", looks.append)
+        monkeypatch.setattr("dra_extender.devices.catalogue.Peers", looks.append)
         cluster.apply(make_node("n"))
         cluster.apply(make_slice("s", "p", ["d"], nodeName="n"))
         view = cluster.inventory.view("n")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from app.api.features import FeatureGates
-from app.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
-from app.devices.cluster import Cluster
-from app.devices.holders import Holder, holders
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.holders import Holder, holders
 
 ClaimBuilder = Callable[..., ResourceClaim]
 AllocationBuilder = Callable[..., AllocationResult]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.resource import ResourceClaim, ResourceSlice
-from app.devices.holdings import NodeHoldings, PoolHoldings, holdings_of
-from app.devices.nodeview import NodeView, node_view
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceClaim, ResourceSlice
+from dra_extender.devices.holdings import NodeHoldings, PoolHoldings, holdings_of
+from dra_extender.devices.nodeview import NodeView, node_view
 
 Json = dict[str, Any]
 POOL = ("d", "p")

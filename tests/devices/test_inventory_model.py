@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from app.api.core import Node
-from app.api.decoding import convert, to_builtins
-from app.api.features import FeatureGates
-from app.api.resource import DeviceTaintRule, ResourceSlice
-from app.devices.inventory import Inventory
-from app.devices.nodeview import NodeView, node_view
-from app.devices.pools import Pool
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert, to_builtins
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceTaintRule, ResourceSlice
+from dra_extender.devices.inventory import Inventory
+from dra_extender.devices.nodeview import NodeView, node_view
+from dra_extender.devices.pools import Pool
 
 NODES = ("n0", "n1", "n2")
 ZONES = ("a", "b")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from app.api.features import FeatureGates
-from app.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
-from app.devices.ledger import HeldError, Ledger
-from app.devices.uses import PoolID
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.devices.ledger import HeldError, Ledger
+from dra_extender.devices.uses import PoolID
 
 ClaimBuilder = Callable[..., ResourceClaim]
 AllocationBuilder = Callable[..., AllocationResult]

@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
-from app.api.decoding import convert, to_builtins
-from app.api.features import FeatureGates
-from app.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
-from app.devices.ledger import HeldError, Hold, Ledger
-from app.devices.uses import PoolID, uses_of
+from dra_extender.api.decoding import convert, to_builtins
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import AllocationResult, CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.devices.ledger import HeldError, Hold, Ledger
+from dra_extender.devices.uses import PoolID, uses_of
 
 NAMES = ("a", "b", "c")
 RESULTS = st.lists(

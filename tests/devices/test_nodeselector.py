@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.api.core import NodeSelector
-from app.api.decoding import convert
-from app.devices import nodeselector
-from app.devices.nodeselector import NodeSelectorError, matches, parse, size_of
+from dra_extender.api.core import NodeSelector
+from dra_extender.api.decoding import convert
+from dra_extender.devices import nodeselector
+from dra_extender.devices.nodeselector import NodeSelectorError, matches, parse, size_of
 
 LABELS = {"zone": "a", "gpus": "8", "empty": ""}
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.resource import DeviceAttribute, DeviceTaintRule, ResourceSlice
-from app.devices.nodeview import NodeView, node_view
-from app.devices.traits import traits_of
-from app.devices.validity import defects, stands_alone
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceAttribute, DeviceTaintRule, ResourceSlice
+from dra_extender.devices.nodeview import NodeView, node_view
+from dra_extender.devices.traits import traits_of
+from dra_extender.devices.validity import defects, stands_alone
 
 Json = dict[str, Any]
 
@@ -214,7 +214,7 @@ def test_devices_of_equal_content_share_a_model() -> None:
 
 def test_the_view_of_one_node_takes_no_digests(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[object] = []
-    monkeypatch.setattr("app.devices.models.digest", taken.append)
+    monkeypatch.setattr("dra_extender.devices.models.digest", taken.append)
     assert view([item("a", "x y")]).devices
     assert taken == []
 

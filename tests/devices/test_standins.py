@@ -7,15 +7,15 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.resource import AllocationResult, ResourceClaim, ResourceSlice
-from app.api.salvage import Salvaged
-from app.devices.cluster import Cluster
-from app.devices.holdings import NodeHoldings
-from app.devices.ledger import HeldError
-from app.devices.poolstate import PoolStates
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceSlice
+from dra_extender.api.salvage import Salvaged
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.ledger import HeldError
+from dra_extender.devices.poolstate import PoolStates
 
 
 @pytest.fixture

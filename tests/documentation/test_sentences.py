@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from app.cli.main import app
+from dra_extender.cli.main import app
 from tests.support.documentation.blocks import COMMANDS, ROOT, all_blocks, pages
 
 FENCED = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)

@@ -14,11 +14,11 @@ from typing import Any, Self
 
 import msgspec
 
-from app.embedded.informer import Informer
-from app.embedded.objects import PODS, FullPod
-from app.kube.client import STRATEGIC_PATCH, KubeClient
-from app.kube.resources import resource_claims, resource_slices
-from app.scheduling.signals import Signals
+from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
+from dra_extender.kube.resources import resource_claims, resource_slices
+from dra_extender.scheduling.signals import Signals
+from embedded_cluster.informer import Informer
+from embedded_cluster.objects import PODS, FullPod
 from tests.e2e.pacing import steadily, together
 
 SCARCE, LATE, PLENTY = "scarce", "late", "plenty"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from app.api.errors import NotFoundError, RejectedError
+from dra_extender.api.errors import NotFoundError, RejectedError
 from tests.e2e.ground import SCHEDULER, Ground
 from tests.e2e.space import Body, Space
 

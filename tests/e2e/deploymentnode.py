@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from app.api.decoding import decode
-from app.api.meta import Object, ObjectMeta
-from app.embedded.informer import Informer
-from app.embedded.objects import PODS, FullPod
-from app.kube.client import KubeClient
-from app.kube.resources import Resource
+from dra_extender.api.decoding import decode
+from dra_extender.api.meta import Object, ObjectMeta
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.resources import Resource
+from embedded_cluster.informer import Informer
+from embedded_cluster.objects import PODS, FullPod
 from tests.e2e.podprocess import PodProcess, real, shown
 
 

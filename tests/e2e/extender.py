@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from app.service.logs import UNEXPECTED
+from dra_extender.service.logs import UNEXPECTED
 from tests.e2e.components import free_port
 from tests.e2e.credentials import Credentials
 from tests.e2e.plane import Plane
@@ -75,7 +75,7 @@ class Extender:
         """Start the process; with `wait` it returns when the verbs are served."""
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "app.cli", "serve"],
+                [sys.executable, "-m", "dra_extender.cli", "serve"],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -17,18 +17,18 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from app.api.errors import NotFoundError
-from app.api.resource import ResourceClaim
-from app.embedded import hardware, manifests
-from app.embedded.driver import Driver
-from app.embedded.informer import Informer
-from app.embedded.kubelet import Kubelet
-from app.embedded.objects import NODES as NODE_OBJECTS
-from app.embedded.objects import PODS, FullNode, FullPod
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings
-from app.kube.events import EventRecorder
-from app.kube.resources import resource_claims
+from dra_extender.api.errors import NotFoundError
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
+from dra_extender.kube.events import EventRecorder
+from dra_extender.kube.resources import resource_claims
+from embedded_cluster import hardware, manifests
+from embedded_cluster.driver import Driver
+from embedded_cluster.informer import Informer
+from embedded_cluster.kubelet import Kubelet
+from embedded_cluster.objects import NODES as NODE_OBJECTS
+from embedded_cluster.objects import PODS, FullNode, FullPod
 from tests.e2e.components import Component
 from tests.e2e.extender import ROOT, SCHEDULER_GATES, Extender, insight_reader, scheduler_configuration, scheduler_trust
 from tests.e2e.heartbeats import Heartbeats

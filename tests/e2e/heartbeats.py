@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from app.api.errors import ApiError, NotFoundError
-from app.embedded import manifests
-from app.embedded.informer import Informer
-from app.embedded.objects import FullNode
-from app.kube.client import STRATEGIC_PATCH, KubeClient
+from dra_extender.api.errors import ApiError, NotFoundError
+from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
+from embedded_cluster import manifests
+from embedded_cluster.informer import Informer
+from embedded_cluster.objects import FullNode
 
 PERIOD = 10.0
 """Seconds between two renewals, and the duration of a lease: those of kubelet."""

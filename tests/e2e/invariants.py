@@ -12,15 +12,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from app.api.core import Node
-from app.api.errors import ApiError
-from app.api.resource import ResourceClaim, ResourceSlice
-from app.embedded.informer import Informer
-from app.embedded.invariants import violations
-from app.embedded.kubelet import obstacle
-from app.embedded.objects import NODES, PODS, FullPod
-from app.kube.client import KubeClient
-from app.kube.resources import Resource, resource_claims, resource_slices
+from dra_extender.api.core import Node
+from dra_extender.api.errors import ApiError
+from dra_extender.api.resource import ResourceClaim, ResourceSlice
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.resources import Resource, resource_claims, resource_slices
+from embedded_cluster.informer import Informer
+from embedded_cluster.invariants import violations
+from embedded_cluster.kubelet import obstacle
+from embedded_cluster.objects import NODES, PODS, FullPod
 
 PERIOD = 0.25
 T = TypeVar("T")

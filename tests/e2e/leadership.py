@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.api.decoding import decode
-from app.api.times import parse_time
-from app.embedded.informer import Informer
-from app.kube.client import KubeClient
-from app.kube.lease import Lease, LeaseSpec
-from app.kube.resources import Resource
+from dra_extender.api.decoding import decode
+from dra_extender.api.times import parse_time
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.lease import Lease, LeaseSpec
+from dra_extender.kube.resources import Resource
+from embedded_cluster.informer import Informer
 
 
 def _lease(data: bytes | msgspec.Raw) -> Lease:

@@ -19,8 +19,8 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from app.api.errors import ApiError, NotFoundError
-from app.kube.client import STRATEGIC_PATCH, KubeClient
+from dra_extender.api.errors import ApiError, NotFoundError
+from dra_extender.kube.client import STRATEGIC_PATCH, KubeClient
 from tests.e2e.extender import ROOT
 
 Body = dict[str, Any]
@@ -181,7 +181,7 @@ class PodProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as output:
             return subprocess.Popen(
-                [sys.executable, "-m", "app.cli", *self._container["args"]],
+                [sys.executable, "-m", "dra_extender.cli", *self._container["args"]],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

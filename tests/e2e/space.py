@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from app.api.errors import NotFoundError
-from app.embedded.objects import FullPod
+from dra_extender.api.errors import NotFoundError
+from embedded_cluster.objects import FullPod
 from tests.e2e.ground import Ground
 from tests.support.patience import LONGEST
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from app.embedded.informer import Informer
-from app.embedded.objects import PODS, FullPod
-from app.kube.client import KubeClient
+from dra_extender.kube.client import KubeClient
+from embedded_cluster.informer import Informer
+from embedded_cluster.objects import PODS, FullPod
 
 STREAMED = "streamed"
 """The name in the labels of the pods: no kubelet runs them."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.api.errors import RejectedError
-from app.api.quantity import Quantity
-from app.api.resource import GROUP, ResourceClaim
-from app.embedded import hardware, manifests
-from app.kube.discovery import discover
+from dra_extender.api.errors import RejectedError
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import GROUP, ResourceClaim
+from dra_extender.kube.discovery import discover
+from embedded_cluster import hardware, manifests
 from tests.e2e.case import Case
 from tests.e2e.ground import NODES, Ground
 from tests.e2e.space import Space

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from app.kube.access import (
+from dra_extender.kube.access import (
     Permission,
     missing_permissions,
     permissions_for_binding,
@@ -19,9 +19,9 @@ from app.kube.access import (
     permissions_for_reading,
     permissions_for_waking,
 )
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings
-from app.kube.discovery import Served, discover
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
+from dra_extender.kube.discovery import Served, discover
 from tests.e2e.ground import Ground
 
 pytestmark = pytest.mark.e2e

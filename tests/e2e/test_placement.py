@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.placement.policies import PolicyName
-from app.placement.strategy import ANNOTATION
+from dra_extender.placement.policies import PolicyName
+from dra_extender.placement.strategy import ANNOTATION
 from tests.e2e.case import Case
 from tests.e2e.ground import PLACING, Ground
 

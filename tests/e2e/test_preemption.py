@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.embedded.kubelet import STAYS
-from app.scheduling.nomination.nominations import MARK
+from dra_extender.scheduling.nomination.nominations import MARK
+from embedded_cluster.kubelet import STAYS
 from tests.e2e.case import Case
 from tests.e2e.extender import ROOT
 from tests.e2e.ground import Ground

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from app.service.logs import UNEXPECTED
-from app.version import VERSION
+from dra_extender.service.logs import UNEXPECTED
+from dra_extender.version import VERSION
 from tests.e2e.case import Case
 from tests.e2e.components import metric
 from tests.e2e.deploymentnode import DeploymentNode, ServiceProxy

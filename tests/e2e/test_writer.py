@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.api.core import Node, Pod
-from app.api.errors import ConflictError, NotFoundError, RejectedError
-from app.api.resource import (
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.errors import ConflictError, NotFoundError, RejectedError
+from dra_extender.api.resource import (
     FINALIZER,
     GROUP,
     AllocationResult,
@@ -24,16 +24,21 @@ from app.api.resource import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from app.kube.access import missing_permissions, permissions_for_binding, permissions_for_lease, permissions_for_reading
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings
-from app.kube.discovery import Served, discover
-from app.kube.events import EventRecorder
-from app.kube.lease import LeaderElection, LeaseSettings
-from app.kube.mirror import Callbacks
-from app.kube.reflector import Reflector
-from app.kube.resources import NODES
-from app.kube.writer import Doorbell, Writer
+from dra_extender.kube.access import (
+    missing_permissions,
+    permissions_for_binding,
+    permissions_for_lease,
+    permissions_for_reading,
+)
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
+from dra_extender.kube.discovery import Served, discover
+from dra_extender.kube.events import EventRecorder
+from dra_extender.kube.lease import LeaderElection, LeaseSettings
+from dra_extender.kube.mirror import Callbacks
+from dra_extender.kube.reflector import Reflector
+from dra_extender.kube.resources import NODES
+from dra_extender.kube.writer import Doorbell, Writer
 from tests.e2e.controlplane import ControlPlane
 from tests.support.patience import LONGEST, until
 

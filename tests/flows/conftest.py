@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
 from tests.support.embedded.manifests import Make, claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow, flowing
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
 from tests.support.flows.flow import Flow, flowing
 
 Json = dict[str, Any]

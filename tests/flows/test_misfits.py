@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
-from app.scheduling.diagnosis.diagnose import diagnose
-from app.scheduling.diagnosis.report import Change, Diagnosis, Remedy
+from dra_extender.insight.why.diagnose import diagnose
+from dra_extender.insight.why.report import Change, Diagnosis, Remedy
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
 from tests.support.diagnosis.hardware import cluster as hardware
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
 from tests.support.diagnosis.scene import apply, apply_to_node

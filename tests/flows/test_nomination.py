@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
 from tests.support.flows.flow import Flow
 
 Make = Callable[..., dict[str, Any]]

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
-from app.kube.resources import PODS
-from app.scheduling.nomination.nominations import MARK
+from dra_extender.kube.resources import PODS
+from dra_extender.scheduling.nomination.nominations import MARK
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
 from tests.support.embedded.manifests import with_classes
 from tests.support.flows.flow import Flow
 

@@ -12,18 +12,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.embedded import hardware, manifests
-from app.embedded.cluster import SCHEDULER_NAMES
-from app.embedded.controllers.manager import Controllers
-from app.embedded.driver import Driver
-from app.embedded.kubelet import EXIT_CODE
-from app.embedded.manifests import Manifest
-from app.embedded.scheduler import Scheduler, takeover
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings
-from app.kube.discovery import discover
-from app.service.service import Service
-from app.service.settings import load
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
+from dra_extender.kube.discovery import discover
+from dra_extender.service.service import Service
+from dra_extender.service.settings import load
+from embedded_cluster import hardware, manifests
+from embedded_cluster.cluster import SCHEDULER_NAMES
+from embedded_cluster.controllers.manager import Controllers
+from embedded_cluster.driver import Driver
+from embedded_cluster.kubelet import EXIT_CODE
+from embedded_cluster.manifests import Manifest
+from embedded_cluster.scheduler import Scheduler, takeover
 from tests.e2e.components import NotBuiltError
 from tests.e2e.controlplane import ControlPlane
 from tests.support.patience import until

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.embedded import Fault
+from embedded_cluster import Fault
 from tests.support.flows.flow import Flow
 
 pytestmark = pytest.mark.slow

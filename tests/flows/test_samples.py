@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.embedded import manifests
-from app.embedded.manifests import FIRST_SAMPLES
+from embedded_cluster import manifests
+from embedded_cluster.manifests import FIRST_SAMPLES
 from tests.support.flows.flow import Flow
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
 from tests.support.embedded.kubectl import Kubectl, needs_kubectl, rows
 from tests.support.flows.flow import Flow, flowing
 

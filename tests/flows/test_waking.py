@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.api.resource import DeviceAttribute
-from app.embedded import hardware
+from dra_extender.api.resource import DeviceAttribute
+from embedded_cluster import hardware
 from tests.support.flows.flow import Flow
 
 Make = Callable[..., dict[str, Any]]

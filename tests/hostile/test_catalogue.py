@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from app.demo.language import selector_problem
+from embedded_cluster.demo.language import selector_problem
 from tests.support.hostile.catalogue import catalogue
 from tests.support.hostile.selectors import LONGEST, NAMED, Grammar
 from tests.support.hostile.things import MOST_BYTES, Objects

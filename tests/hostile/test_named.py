@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.embedded import hardware
+from embedded_cluster import hardware
 from tests.support.hostile import ground
 from tests.support.hostile.catalogue import catalogue
 from tests.support.hostile.feeding import Fed, Feeding

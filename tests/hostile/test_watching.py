@@ -12,7 +12,7 @@ from functools import partial
 import aiohttp
 import pytest
 
-from app.embedded.cluster import EmbeddedCluster
+from embedded_cluster.cluster import EmbeddedCluster
 from tests.support.hostile import eyes
 from tests.support.hostile.eyes import Eyes
 from tests.support.hostile.observer import Look, Task

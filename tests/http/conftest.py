@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from app.http.application import create_app
-from app.http.server import HttpServer
+from dra_extender.http.application import create_app
+from dra_extender.http.server import HttpServer
 from tests.support.http.served import Served
 
 

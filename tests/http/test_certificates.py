@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import trustme
 
-from app.http.application import create_app
-from app.http.metrics import Metrics
-from app.http.server import HttpServer
-from app.http.tls import Certificates
+from dra_extender.http.application import create_app
+from dra_extender.http.metrics import Metrics
+from dra_extender.http.server import HttpServer
+from dra_extender.http.tls import Certificates
 from tests.support.http.served import Served
 
 HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"

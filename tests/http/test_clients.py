@@ -12,10 +12,10 @@ import pytest
 import trustme
 from structlog.testing import capture_logs
 
-from app.http.application import create_app
-from app.http.clients import CLIENT_NAMES, STRANGER, Clients, certified_names
-from app.http.server import HttpServer
-from app.http.tls import Certificates
+from dra_extender.http.application import create_app
+from dra_extender.http.clients import CLIENT_NAMES, STRANGER, Clients, certified_names
+from dra_extender.http.server import HttpServer
+from dra_extender.http.tls import Certificates
 from tests.support.http.served import Served
 
 VERBS = ("/scheduler/filter", "/scheduler/prioritize", "/scheduler/preempt", "/scheduler/bind", "/advisor/prioritize")

@@ -13,11 +13,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
-from app.http.application import create_app
-from app.http.metrics import Metrics
-from app.http.protocol import ConnectionLimits, GuardedProtocol
-from app.http.server import HttpServer
+from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
+from dra_extender.http.application import create_app
+from dra_extender.http.metrics import Metrics
+from dra_extender.http.protocol import ConnectionLimits, GuardedProtocol
+from dra_extender.http.server import HttpServer
 from tests.support.http.served import Served
 from tests.support.patience import LONGEST, until
 
@@ -142,7 +142,7 @@ async def test_an_answer_is_one_write(
             recording.write = write
             super().connection_made(recording)
 
-    monkeypatch.setattr("app.http.protocol.GuardedProtocol", Recorded)
+    monkeypatch.setattr("dra_extender.http.protocol.GuardedProtocol", Recorded)
     async with serving(served, PATIENT) as server:
         closing = request_.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
         said = await exchange(server.port, closing)
@@ -191,7 +191,7 @@ async def test_a_client_that_goes_on_asking_is_not_cut_off_for_an_answer_of_this
             waiting.append(self._untaken)
             self._look_at_taking(1, self._begun - 1)  # as planned after the answer before, and due just now
 
-    monkeypatch.setattr("app.http.protocol.GuardedProtocol", Judged)
+    monkeypatch.setattr("dra_extender.http.protocol.GuardedProtocol", Judged)
     async with serving(served, PATIENT, MUCH) as server:
         answers = await exchange(server.port, much(KEEP), much(CLOSE))
     assert answers.count(b"HTTP/1.1 200") == 2
@@ -215,7 +215,7 @@ async def test_behind_the_request_that_is_one_too_many_nothing_is_read(
             begun.append(None)
             super().on_url(url)
 
-    monkeypatch.setattr("app.http.protocol.GuardedProtocol", Counting)
+    monkeypatch.setattr("dra_extender.http.protocol.GuardedProtocol", Counting)
     async with serving(served, PATIENT) as server:
         await exchange(server.port, (HEAD + b"\r\n") * 1_000)
     assert len(begun) <= 1 + PATIENT.pipelined + 1
@@ -232,7 +232,7 @@ async def test_a_connection_leaves_nothing_that_only_the_garbage_collector_finds
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         gc.collect()
-        left = [each for each in gc.garbage if type(each).__module__.partition(".")[0] in ("app", "uvicorn")]
+        left = [each for each in gc.garbage if type(each).__module__.partition(".")[0] in ("dra_extender", "uvicorn")]
     finally:
         gc.set_debug(0)
         gc.garbage.clear()

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
-from app.http.application import create_app
-from app.http.crowds import CROWDED_CONNECTIONS, CrowdResult, Crowds
-from app.http.metrics import PREFIX, Metrics
-from app.http.protocol import ConnectionLimits
-from app.http.server import HttpServer
+from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
+from dra_extender.http.application import create_app
+from dra_extender.http.crowds import CROWDED_CONNECTIONS, CrowdResult, Crowds
+from dra_extender.http.metrics import PREFIX, Metrics
+from dra_extender.http.protocol import ConnectionLimits
+from dra_extender.http.server import HttpServer
 from tests.support.http.served import Served
 
 FEW = ConnectionLimits(connections=3, probe_connections=1)

@@ -14,13 +14,13 @@ import aiohttp
 import pytest
 import trustme
 
-from app.api.extender import ExtenderBindingArgs, ExtenderBindingResult
-from app.http import forwarding
-from app.http.application import create_app
-from app.http.clients import Clients
-from app.http.forwarding import HEADER, Forwarding, Peer
-from app.http.server import HttpServer
-from app.http.tls import Certificates, PeerCertificates
+from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
+from dra_extender.http import forwarding
+from dra_extender.http.application import create_app
+from dra_extender.http.clients import Clients
+from dra_extender.http.forwarding import HEADER, Forwarding, Peer
+from dra_extender.http.server import HttpServer
+from dra_extender.http.tls import Certificates, PeerCertificates
 from tests.support.http.served import Served
 from tests.support.patience import until
 

@@ -11,10 +11,10 @@ from typing import Any, Literal, get_args, get_origin
 import aiohttp
 import pytest
 
-from app.cel.fallbacks import CAUSES, Cause
-from app.http.application import create_insight_app
-from app.http.health import Check
-from app.http.metrics import (
+from dra_extender.cel.fallbacks import CAUSES, Cause
+from dra_extender.http.application import create_insight_app
+from dra_extender.http.health import Check
+from dra_extender.http.metrics import (
     SPECS,
     VERB_RESULTS,
     Metrics,
@@ -22,12 +22,12 @@ from app.http.metrics import (
     Spec,
     VerbResult,
 )
-from app.http.server import HttpServer
-from app.scheduling import outcomes
-from app.scheduling.outcomes import Outcome
-from app.service.readings import of_process
-from app.unexpected import PLACES, Place, counts
-from app.version import VERSION
+from dra_extender.http.server import HttpServer
+from dra_extender.scheduling import outcomes
+from dra_extender.scheduling.outcomes import Outcome
+from dra_extender.service.readings import of_process
+from dra_extender.unexpected import PLACES, Place, counts
+from dra_extender.version import VERSION
 from tests.support.http.served import Served
 from tests.support.unexpected import Reports, raises_unexpected
 
@@ -143,7 +143,7 @@ def test_names_of_metrics_follow_the_conventions_of_prometheus(spec: Spec) -> No
     assert spec.name.endswith("_total") == (spec.type == "counter")
     assert spec.type != "histogram" or spec.name.endswith("_seconds")
     fixed = {"verb", "result", "reason", "write", "step", "kind", "where", "cause", "reader", "state", "rule"}
-    bounded = {"driver", "device_class", "capacity"}  # app.service.stock tells so many names at most
+    bounded = {"driver", "device_class", "capacity"}  # dra_extender.service.stock tells so many names at most
     assert set(spec.labels) <= fixed | bounded
 
 

@@ -16,22 +16,22 @@ from fastapi import FastAPI
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.api.authentication import AccessDecision, UserInfo
-from app.api.core import Pod
-from app.api.decoding import convert
-from app.api.resource import AllocationResult
-from app.devices.audit import Violation
-from app.http.application import create_insight_app
-from app.http.health import Check
-from app.http.insight.router import insight_router
-from app.http.metrics import Metrics, Reading
-from app.http.protocol import PROBES
-from app.http.readers import ASKED_BY_POST, Readers
-from app.http.reports import Problem
-from app.scheduling.census.report import STATES
-from app.scheduling.preemption.terms import Terms
-from app.scheduling.view import View
-from app.service.problems import problems
+from dra_extender.api.authentication import AccessDecision, UserInfo
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import AllocationResult
+from dra_extender.devices.audit import Violation
+from dra_extender.http.application import create_insight_app
+from dra_extender.http.health import Check
+from dra_extender.http.insight.router import insight_router
+from dra_extender.http.metrics import Metrics, Reading
+from dra_extender.http.protocol import PROBES
+from dra_extender.http.readers import ASKED_BY_POST, Readers
+from dra_extender.http.reports import Problem
+from dra_extender.insight.devicereport.report import STATES
+from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.view import View
+from dra_extender.service.problems import problems
 from tests.support.simulation.objects import DRIVER, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World, replay
 

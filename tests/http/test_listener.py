@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import trustme
 
-from app.http import listener as listeners
-from app.http.listener import Listener
+from dra_extender.http import listener as listeners
+from dra_extender.http.listener import Listener
 from tests.support.patience import LONGEST, until
 
 

@@ -11,12 +11,12 @@ import pytest
 from structlog.testing import capture_logs
 from yarl import URL
 
-from app.api.authentication import AccessDecision, UserInfo
-from app.api.errors import ApiError, RejectedError, UnreachableError
-from app.http import readers
-from app.http.application import create_app, create_insight_app
-from app.http.readers import BAD_TOKEN, CACHE_BYTES, ENTRY_BYTES, NO_TOKEN, QUESTIONS, UNKNOWN, Readers
-from app.http.server import HttpServer
+from dra_extender.api.authentication import AccessDecision, UserInfo
+from dra_extender.api.errors import ApiError, RejectedError, UnreachableError
+from dra_extender.http import readers
+from dra_extender.http.application import create_app, create_insight_app
+from dra_extender.http.readers import BAD_TOKEN, CACHE_BYTES, ENTRY_BYTES, NO_TOKEN, QUESTIONS, UNKNOWN, Readers
+from dra_extender.http.server import HttpServer
 from tests.support.http.served import Served
 
 PROMETHEUS = UserInfo("system:serviceaccount:monitoring:prometheus", "u1", ("system:authenticated",))

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from app.api.decoding import decode, encode
-from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
-from app.http import verbs
-from app.http.application import create_app
-from app.http.metrics import Metrics
+from dra_extender.api.decoding import decode, encode
+from dra_extender.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
+from dra_extender.http import verbs
+from dra_extender.http.application import create_app
+from dra_extender.http.metrics import Metrics
 from tests.support.http.served import Served
 from tests.support.patience import LONGEST
 from tests.support.unexpected import Reports

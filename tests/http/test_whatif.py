@@ -11,11 +11,11 @@ import aiohttp
 import pytest
 from fastapi import FastAPI, HTTPException
 
-from app.http.insight import whatif
-from app.http.insight.desk import MOST_WAITING, Desk
-from app.http.insight.router import insight_router
-from app.http.server import HttpServer
-from app.scheduling.view import View
+from dra_extender.http.insight import whatif
+from dra_extender.http.insight.desk import MOST_WAITING, Desk
+from dra_extender.http.insight.router import insight_router
+from dra_extender.http.server import HttpServer
+from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Scene
 from tests.support.scheduling.census import GATES, GPU

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
 from tests.support.kube.scripted import Lines, ScriptedServer
 from tests.support.patience import LONGEST
 

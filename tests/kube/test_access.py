@@ -11,8 +11,8 @@ import pytest
 import yaml
 from aiohttp import web
 
-from app.api.errors import RejectedError
-from app.kube.access import (
+from dra_extender.api.errors import RejectedError
+from dra_extender.kube.access import (
     Permission,
     missing_permissions,
     permissions_for_binding,
@@ -22,8 +22,8 @@ from app.kube.access import (
     permissions_for_reading,
     permissions_for_waking,
 )
-from app.kube.client import KubeClient
-from app.kube.discovery import Served
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.discovery import Served
 from tests.support.kube.scripted import ScriptedServer
 
 SERVED = Served("v1", "v1alpha3")

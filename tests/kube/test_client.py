@@ -8,7 +8,7 @@ import socket
 import pytest
 from aiohttp import web
 
-from app.api.errors import (
+from dra_extender.api.errors import (
     ApiError,
     ConflictError,
     GoneError,
@@ -18,8 +18,8 @@ from app.api.errors import (
     ThrottledError,
     UnreachableError,
 )
-from app.kube.client import MERGE_PATCH, KubeClient
-from app.kube.credentials import ClientSettings
+from dra_extender.kube.client import MERGE_PATCH, KubeClient
+from dra_extender.kube.credentials import ClientSettings
 from tests.support.kube.scripted import Lines, ScriptedServer
 
 

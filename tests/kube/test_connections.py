@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trustme
 
-from app.kube.client import KubeClient
-from app.kube.connections import Connections
-from app.kube.credentials import ClientSettings, Credentials
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.connections import Connections
+from dra_extender.kube.credentials import ClientSettings, Credentials
 
 WATCH = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n"
 

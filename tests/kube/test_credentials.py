@@ -13,10 +13,10 @@ import trustme
 import yaml
 from aiohttp import web
 
-from app.api.errors import UnreachableError
-from app.kube import credentials
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings, CredentialsError, load
+from dra_extender.api.errors import UnreachableError
+from dra_extender.kube import credentials
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings, CredentialsError, load
 
 
 @pytest.fixture(autouse=True)

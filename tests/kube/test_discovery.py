@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.errors import ApiError, RejectedError
-from app.kube.client import KubeClient
-from app.kube.discovery import Served, discover
+from dra_extender.api.errors import ApiError, RejectedError
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.discovery import Served, discover
 from tests.support.kube.scripted import ScriptedServer
 
 FOUR = ("deviceclasses", "resourceclaims", "resourceslices", "resourceclaimtemplates")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.api.core import ObjectReference
-from app.kube.client import KubeClient
-from app.kube.events import EventRecorder, Occurrence
+from dra_extender.api.core import ObjectReference
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.events import EventRecorder, Occurrence
 from tests.support.kube.scripted import ScriptedServer
 
 COLLECTION = "/apis/events.k8s.io/v1/namespaces/default/events"

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from app.kube.client import KubeClient
-from app.kube.lease import LeaderElection, Lease, LeaseSettings
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.lease import LeaderElection, Lease, LeaseSettings
 from tests.support.kube.scripted import Lines, ScriptedServer
 from tests.support.patience import LONGEST, until
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.api.core import Node
-from app.api.errors import ApiError, GoneError, OutcomeUnknownError
-from app.api.resource import ResourceClaim
-from app.kube.mirror import Callbacks, Mirror
-from app.kube.resources import NODES, resource_claims
+from dra_extender.api.core import Node
+from dra_extender.api.errors import ApiError, GoneError, OutcomeUnknownError
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.kube.mirror import Callbacks, Mirror
+from dra_extender.kube.resources import NODES, resource_claims
 from tests.support.unexpected import Reports
 
 

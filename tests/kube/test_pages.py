@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from app.api.decoding import encode
-from app.api.errors import ApiError
-from app.kube.client import KubeClient
-from app.kube.pages import BYTES, SIZE, list_pages
-from app.kube.resources import NODES
-from app.kube.snapshot import list_all
+from dra_extender.api.decoding import encode
+from dra_extender.api.errors import ApiError
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.pages import BYTES, SIZE, list_pages
+from dra_extender.kube.resources import NODES
+from dra_extender.kube.snapshot import list_all
 from tests.support.kube.scripted import ScriptedServer
 
 PATH = "/api/v1/nodes"

@@ -10,14 +10,14 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from app.api.core import Node
-from app.kube.backoff import Backoff
-from app.kube.client import KubeClient
-from app.kube.mirror import Callbacks
-from app.kube.pages import SIZE
-from app.kube.reflector import Reflector, portioned
-from app.kube.resources import NODES
-from app.service.following import Following
+from dra_extender.api.core import Node
+from dra_extender.kube.backoff import Backoff
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.mirror import Callbacks
+from dra_extender.kube.pages import SIZE
+from dra_extender.kube.reflector import Reflector, portioned
+from dra_extender.kube.resources import NODES
+from dra_extender.service.following import Following
 from tests.support.kube.scripted import Lines, ScriptedServer
 from tests.support.patience import until
 

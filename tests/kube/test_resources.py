@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from app.api.errors import NotFoundError
-from app.kube.discovery import Served
-from app.kube.resources import PODS, followed, resource_claims, segment
+from dra_extender.api.errors import NotFoundError
+from dra_extender.kube.discovery import Served
+from dra_extender.kube.resources import PODS, followed, resource_claims, segment
 
 
 @pytest.mark.parametrize(

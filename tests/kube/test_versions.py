@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.api import resource as v1
-from app.api.decoding import encode, to_builtins
-from app.kube.resources import device_classes, device_taint_rules, resource_claims, resource_slices
+from dra_extender.api import resource as v1
+from dra_extender.api.decoding import encode, to_builtins
+from dra_extender.kube.resources import device_classes, device_taint_rules, resource_claims, resource_slices
 from tests.support.specimens import specimen
 
 Json = dict[str, Any]

@@ -7,9 +7,9 @@ import asyncio
 import msgspec
 import pytest
 
-from app.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
-from app.api.decoding import decode
-from app.api.errors import (
+from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from dra_extender.api.decoding import decode
+from dra_extender.api.errors import (
     ConflictError,
     DisruptionBudgetError,
     NotFoundError,
@@ -18,8 +18,8 @@ from app.api.errors import (
     UndecodableError,
     is_passing,
 )
-from app.api.meta import ObjectMeta
-from app.api.resource import (
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import (
     FINALIZER,
     AllocationResult,
     DeviceAllocationConfiguration,
@@ -29,11 +29,11 @@ from app.api.resource import (
     ResourceClaim,
     ResourceClaimConsumerReference,
 )
-from app.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
-from app.kube.discovery import Served
-from app.kube.events import EventRecorder
-from app.kube.writer import NOMINATOR, RING_ANNOTATION, Doorbell, Writer
-from app.scheduling.ports import Ports
+from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
+from dra_extender.kube.discovery import Served
+from dra_extender.kube.events import EventRecorder
+from dra_extender.kube.writer import NOMINATOR, RING_ANNOTATION, Doorbell, Writer
+from dra_extender.scheduling.ports import Ports
 from tests.support.kube.scripted import ScriptedServer
 from tests.support.patience import until
 

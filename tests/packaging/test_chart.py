@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from app.http.metrics import PREFIX, SPECS
 from charts import dashboard, reference, schema
 from charts.reference import CHART
+from dra_extender.http.metrics import PREFIX, SPECS
 
 ROOT = Path(__file__).parents[2]
 ALERTS = CHART / "files" / "alerts.yaml"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from app.cli.main import app
+from dra_extender.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 TEMPLATES = ROOT / ".github" / "ISSUE_TEMPLATE"

@@ -21,10 +21,10 @@ PROJECT: dict[str, Any] = PYPROJECT["project"]
 GROUPS: dict[str, list[Any]] = PYPROJECT["dependency-groups"]
 
 IMPORTED_FOR_US = {
-    "httptools": "app.http.protocol extends uvicorn.protocols.http.httptools_impl, which imports it",
+    "httptools": "dra_extender.http.protocol extends uvicorn.protocols.http.httptools_impl, which imports it",
     "tzdata": "zoneinfo reads it where the system has no time zones",
 }
-OUR_OWN = {"app", "bench", "charts", "loadtest", "reference", "requirements", "tests"}
+OUR_OWN = {"dra_extender", "embedded_cluster", "bench", "charts", "loadtest", "reference", "requirements", "tests"}
 
 Pins = dict[str, str]
 """Name of a distribution → the line that pins it, with its marker."""
@@ -57,12 +57,12 @@ def pins(lock: str) -> Pins:
 
 
 def test_the_service_declares_what_it_imports_and_nothing_else() -> None:
-    everything_but_the_cluster = imported(ROOT / "app", without=ROOT / "app" / "embedded")
+    everything_but_the_cluster = imported(ROOT / "app", without=ROOT / "app" / "embedded_cluster")
     assert names(PROJECT["dependencies"]) == everything_but_the_cluster | IMPORTED_FOR_US.keys()
 
 
 def test_the_demo_declares_what_only_the_embedded_cluster_imports() -> None:
-    only_there = imported(ROOT / "app" / "embedded") - names(PROJECT["dependencies"])
+    only_there = imported(ROOT / "app" / "embedded_cluster") - names(PROJECT["dependencies"])
     assert names(PROJECT["optional-dependencies"]["demo"]) == only_there
 
 
@@ -77,7 +77,7 @@ def test_tests_and_measurements_declare_what_they_import() -> None:
 def test_an_import_for_us_is_one() -> None:
     needed = metadata.requires("uvicorn") or []
     assert any(requirement.startswith("httptools") for requirement in needed)
-    assert "ZoneInfo" in (ROOT / "app" / "cel" / "library" / "times.py").read_text()
+    assert "ZoneInfo" in (ROOT / "app" / "dra_extender" / "cel" / "library" / "times.py").read_text()
 
 
 def test_images_build_with_the_tools_that_the_package_names() -> None:

@@ -19,7 +19,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
-from app.version import VERSION
+from dra_extender.version import VERSION
 from tests.support.patience import LONGEST
 
 pytestmark = pytest.mark.slow
@@ -65,13 +65,19 @@ def contents(wheel: Path) -> set[str]:
 
 
 def test_the_wheel_holds_the_package_its_page_and_the_samples_of_the_demo(wheel: Path) -> None:
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "app").rglob("*.py")}
+    modules = {str(path.relative_to(ROOT / "app")) for path in (ROOT / "app").rglob("*.py")}
     samples = ROOT / "manifests" / "samples"
-    copied = {f"app/embedded/samples/{path.relative_to(samples)}" for path in samples.rglob("*.yaml")}
-    page = {str(path.relative_to(ROOT)) for path in (ROOT / "app" / "http" / "page" / "static").iterdir()}
-    in_app = {name for name in contents(wheel) if name.startswith("app/")}
+    copied = {f"embedded_cluster/samples/{path.relative_to(samples)}" for path in samples.rglob("*.yaml")}
+    page = {
+        str(path.relative_to(ROOT / "app"))
+        for path in (ROOT / "app" / "dra_extender" / "http" / "page" / "static").iterdir()
+    }
+    installed = {name for name in contents(wheel) if not name.startswith("dra_extender-")}
     assert len(page) > 10
-    assert in_app == modules | copied | page | {"app/py.typed", "app/embedded/apiserver/fieldnumbers.json"}
+    assert installed == modules | copied | page | {
+        "dra_extender/py.typed",
+        "embedded_cluster/apiserver/fieldnumbers.json",
+    }
 
 
 def test_the_sdist_makes_the_same_wheel(wheel: Path, unpacked: Path, tmp_path: Path) -> None:
@@ -107,7 +113,7 @@ def image(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = tmp_path_factory.mktemp("image")
     with ZipFile(wheel) as archive:
         archive.extractall(site)
-    (removed,) = re.findall(r"rm -r (app/.*)", DOCKERFILE)
+    (removed,) = re.findall(r"rm -r (embedded.*)", DOCKERFILE)
     for folder in removed.split():
         shutil.rmtree(site / folder)
     for line in (ROOT / "requirements" / "runtime.lock").read_text().splitlines():
@@ -129,7 +135,7 @@ def _link(requirement: Requirement, site: Path) -> None:
 
 def run(image: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """A command as in the image: -S keeps the packages of this environment away."""
-    command = [sys.executable, "-S", "-P", "-m", "app.cli", *arguments]
+    command = [sys.executable, "-S", "-P", "-m", "dra_extender.cli", *arguments]
     environment = {**os.environ, "PYTHONPATH": str(image), "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
     return subprocess.run(
         command, cwd=image, env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=LONGEST
@@ -137,11 +143,11 @@ def run(image: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedPr
 
 
 def test_the_image_has_no_embedded_cluster(image: Path) -> None:
-    assert not (image / "app" / "embedded").exists()
-    leads_there = re.compile(r"^\s*(?:from|import) app\.(?:embedded|demo)\b", re.MULTILINE)
-    modules = (image / "app").rglob("*.py")
+    assert not (image / "embedded_cluster").exists()
+    leads_there = re.compile(r"^\s*(?:from|import) embedded_cluster\b", re.MULTILINE)
+    modules = (image / "dra_extender").rglob("*.py")
     importing = {str(path.relative_to(image)) for path in modules if leads_there.search(path.read_text())}
-    assert importing == {"app/cli/demo.py"}
+    assert importing == {"dra_extender/cli/demo.py"}
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ def test_offline_decisions_are_made_in_the_image(image: Path) -> None:
 def test_the_demo_says_in_the_image_how_to_get_it(image: Path) -> None:
     done = run(image, "demo", "--once")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "this installation has no demo: app.demo is missing" in done.stderr
+    assert "this installation has no demo: embedded_cluster is missing" in done.stderr
     assert "`make demo` in a checkout" in done.stderr and "dra-extender[demo]" in done.stderr
 
 

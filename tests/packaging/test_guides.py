@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from app.api.features import FeatureGates
+from dra_extender.api.features import FeatureGates
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

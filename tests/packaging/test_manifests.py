@@ -9,18 +9,18 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from app.http.application import create_insight_app
-from app.http.insight.router import insight_router
-from app.http.metrics import Metrics
-from app.http.protocol import PROBES
-from app.kube.discovery import Served
-from app.service.addresses import split_address
-from app.service.gate import Gate
-from app.service.health import Health
-from app.service.insight import Insight
-from app.service.permissions import needed
-from app.service.settings import load
-from app.service.status import Status
+from dra_extender.http.application import create_insight_app
+from dra_extender.http.insight.router import insight_router
+from dra_extender.http.metrics import Metrics
+from dra_extender.http.protocol import PROBES
+from dra_extender.kube.discovery import Served
+from dra_extender.service.addresses import split_address
+from dra_extender.service.gate import Gate
+from dra_extender.service.health import Health
+from dra_extender.service.insight import Insight
+from dra_extender.service.permissions import needed
+from dra_extender.service.settings import load
+from dra_extender.service.status import Status
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.version import VERSION
+from dra_extender.version import VERSION
 from requirements.plugin import LAUNCHER, MANIFEST, PLATFORMS, PYTHONS, RELEASES, manifest, merge, pack
 
 ROOT = Path(__file__).parents[2]
@@ -103,7 +103,7 @@ def test_a_file_that_differs_between_pythons_is_named(tmp_path: Path) -> None:
 def tree(tmp_path: Path) -> Path:
     """What krew unpacks, with a command that only says what it was called with."""
     unpacked = tmp_path / "store"
-    command = unpacked / "lib" / "app" / "cli"
+    command = unpacked / "lib" / "dra_extender" / "cli"
     command.mkdir(parents=True)
     for package in (command, command.parent):
         (package / "__init__.py").touch()

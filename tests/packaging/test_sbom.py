@@ -10,7 +10,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from app.version import VERSION
+from dra_extender.version import VERSION
 from requirements.sbom import LOCK, NAME, Pin, document, main, pins
 
 HASH = "a" * 64

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.version import VERSION
+from dra_extender.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 IMAGE = r"dra-extender(?:=REGISTRY/dra-extender)?:(\d+\.\d+\.\d+)"
@@ -38,7 +38,9 @@ def test_no_other_page_or_manifest_names_an_image_of_another_version() -> None:
 
 
 def test_the_command_says_its_version() -> None:
-    done = subprocess.run([sys.executable, "-m", "app.cli", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "dra_extender.cli", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split()[-1] == VERSION
 
 

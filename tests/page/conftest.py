@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser
 
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
 from tests.support.flows.flow import Flow
 from tests.support.page.browser import browsing, chromium
 

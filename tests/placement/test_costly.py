@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim
-from app.placement.podshape import filters_of
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.placement.podshape import filters_of
 from tests.support.placement.gpunodes import NAMESPACE, GpuNodes, gpus
 
 TEN = str(list(range(10)))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.placement.expected import Expected, ExpectedPod
-from app.placement.load import load_of
-from app.placement.podshape import PodShape
+from dra_extender.placement.expected import Expected, ExpectedPod
+from dra_extender.placement.load import load_of
+from dra_extender.placement.podshape import PodShape
 from tests.support.placement.gpunodes import GpuNodes, gpus
 
 

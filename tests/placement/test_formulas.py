@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from app.api.resource import ResourceClaim
+from dra_extender.api.resource import ResourceClaim
 from tests.support.placement.gpunodes import GpuNodes, gpus
 
 MODELS = ("A", "B")

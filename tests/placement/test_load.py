@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.api.core import Node, Pod
-from app.api.decoding import convert
-from app.placement.load import NO_LOAD, Load, Loads, allocatable, load_of
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.placement.load import NO_LOAD, Load, Loads, allocatable, load_of
 
 Json = dict[str, Any]
 GIB = 2**30

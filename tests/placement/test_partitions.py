@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.placement.policies import PolicyName
+from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import GpuNodes
 from tests.support.placement.partitionednodes import add_partitioned, part
 

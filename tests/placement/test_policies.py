@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.salvage import Salvaged
-from app.placement.policies import PolicyName
+from dra_extender.api.salvage import Salvaged
+from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes, gpus
 from tests.support.placement.partitionednodes import add_partitioned, part
 

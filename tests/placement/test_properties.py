@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from app.allocation.choice import Chooser
-from app.allocation.decisions import Decisions
-from app.allocation.plan import Failure, Plan, Unfit
-from app.allocation.scenario import Scenario
-from app.api.core import Pod
-from app.api.decoding import convert, to_builtins
-from app.devices.cluster import Cluster, Watched
-from app.placement.placement import Placement
-from app.placement.policies import PolicyName
-from app.placement.strategy import Strategy
+from dra_extender.allocation.choice import Chooser
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.allocation.scenario import Scenario
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert, to_builtins
+from dra_extender.devices.cluster import Cluster, Watched
+from dra_extender.placement.placement import Placement
+from dra_extender.placement.policies import PolicyName
+from dra_extender.placement.strategy import Strategy
 from tests.support.allocation.checking import violations
 from tests.support.allocation.strategies import scenarios
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim
-from app.placement.policies import PolicyName
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes, gpus
 
 ROOT = "resource.kubernetes.io/pcieRoot"

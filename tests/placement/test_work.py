@@ -6,10 +6,10 @@ from weakref import ref
 
 import pytest
 
-from app.api.core import Node
-from app.api.decoding import convert
-from app.placement import ranking, weighing
-from app.placement.policies import PolicyName
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.placement import ranking, weighing
+from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import GpuNodes, gpus
 
 NODES = 12

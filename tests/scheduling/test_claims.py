@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.allocation.plan import Failure
-from app.api.core import Pod
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, ResourceClaim
-from app.scheduling.claims import MOST_CLAIMS, TOO_MANY, PodClaims, Refusal, consumer, examine, find
+from dra_extender.allocation.plan import Failure
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceClass, ResourceClaim
+from dra_extender.scheduling.claims import MOST_CLAIMS, TOO_MANY, PodClaims, Refusal, consumer, examine, find
 
 Json = dict[str, Any]
 

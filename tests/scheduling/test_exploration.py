@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from app.api.resource import ResourceClaim
-from app.devices.ledger import Ledger
-from app.scheduling.bind.claimwrite import ClaimWrite
-from app.scheduling.bind.undo import Undo
-from app.scheduling.claims import ADOPTED
-from app.scheduling.idle import IdleAllocations
-from app.scheduling.intake import Intake
-from app.scheduling.release.clear import Clearer
-from app.scheduling.signals import Signals
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.ledger import Ledger
+from dra_extender.scheduling.bind.claimwrite import ClaimWrite
+from dra_extender.scheduling.bind.undo import Undo
+from dra_extender.scheduling.claims import ADOPTED
+from dra_extender.scheduling.idle import IdleAllocations
+from dra_extender.scheduling.intake import Intake
+from dra_extender.scheduling.release.clear import Clearer
+from dra_extender.scheduling.signals import Signals
 from tests.support.exploration.scene import Scene
 from tests.support.exploration.scenes import QUICK, SLOW
 from tests.support.exploration.search import Explored, ViolationError, explore

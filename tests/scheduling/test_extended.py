@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.api.core import Node, Pod
-from app.api.decoding import convert
-from app.api.resource import DeviceClass
-from app.scheduling.extended import (
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import DeviceClass
+from dra_extender.scheduling.extended import (
     MOST_CONTAINERS,
     MOST_REQUESTS,
     Requests,

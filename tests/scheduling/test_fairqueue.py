@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.allocation.questions import CompileQuestion
-from app.cel import CelGates
-from app.scheduling.fairqueue import Asked, FairQueue
+from dra_extender.allocation.questions import CompileQuestion
+from dra_extender.cel import CelGates
+from dra_extender.scheduling.fairqueue import Asked, FairQueue
 
 
 def asked(namespace: str, content: str, number: int) -> Asked:

@@ -6,15 +6,15 @@ import asyncio
 
 import pytest
 
-from app.allocation import requests
-from app.allocation.contents import BYTES_PER_UNIT
-from app.allocation.lane import EVALUATING, SEARCHING
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim
-from app.scheduling.inquiries import UNAVAILABLE, USED_UP
-from app.scheduling.limits import Limits
-from app.scheduling.outcomes import WORKER_ANSWERS
-from app.scheduling.verbs.explain import explain_pod, explaining
+from dra_extender.allocation import requests
+from dra_extender.allocation.contents import BYTES_PER_UNIT
+from dra_extender.allocation.lane import EVALUATING, SEARCHING
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.inquiries import UNAVAILABLE, USED_UP
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import WORKER_ANSWERS
+from dra_extender.scheduling.verbs.explain import explain_pod, explaining
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
 from tests.support.simulation.objects import Json, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.workers import NEVER, VirtualWorkers
@@ -322,7 +322,7 @@ def large(name: str, parameters: Json) -> ResourceClaim:
 async def test_who_asks_most_gives_way_when_there_are_too_many_questions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.scheduling.inquiries.MOST_QUESTIONS", 8)
+    monkeypatch.setattr("dra_extender.scheduling.inquiries.MOST_QUESTIONS", 8)
     names = cluster(world, 50, 1)
     add_pod(world, "hostile", selecting("h", f"{LOOPS} && {SERIAL} != ''"))
     add_pod(world, "demanding", selecting("d", f"{LOOPS} && {SERIAL} == 'n7-0'"))

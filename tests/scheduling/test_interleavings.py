@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.api.errors import OutcomeUnknownError
-from app.api.resource import ResourceClaim
-from app.scheduling.limits import Limits
+from dra_extender.api.errors import OutcomeUnknownError
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.limits import Limits
 from tests.support.simulation.objects import (
     Objects,
     make_allocated,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.scheduling.noderules import ANY_ADDRESS, Port, conflicting
+from dra_extender.scheduling.noderules import ANY_ADDRESS, Port, conflicting
 
 PORTS = st.tuples(
     st.sampled_from((ANY_ADDRESS, "10.0.0.1", "10.0.0.2")), st.sampled_from(("TCP", "UDP")), st.integers(1, 3)

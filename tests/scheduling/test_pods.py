@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from app.api.core import Pod
-from app.scheduling.pods import Pods
+from dra_extender.api.core import Pod
+from dra_extender.scheduling.pods import Pods
 from tests.support.simulation.objects import make_pod
 
 

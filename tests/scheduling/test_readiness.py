@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim
-from app.scheduling.readiness import (
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.readiness import (
     has_conditions,
     readiness,
     timed_out,

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from app.api.resource import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult, ResourceClaim
-from app.scheduling.reservations import Reservations, Tentative
+from dra_extender.api.resource import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from dra_extender.scheduling.reservations import Reservations, Tentative
 from tests.support.simulation.objects import make_claim
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from app.scheduling.outcomes import FILTER_RESULTS
-from app.scheduling.verbs.explain import explain_pod
+from dra_extender.scheduling.outcomes import FILTER_RESULTS
+from dra_extender.scheduling.verbs.explain import explain_pod
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.api.errors import OutcomeUnknownError, RejectedError
-from app.api.resource import ResourceClaimConsumerReference
-from app.scheduling.outcomes import DOORBELL_RINGS
+from dra_extender.api.errors import OutcomeUnknownError, RejectedError
+from dra_extender.api.resource import ResourceClaimConsumerReference
+from dra_extender.scheduling.outcomes import DOORBELL_RINGS
 from tests.support.simulation.objects import Objects, make_claim, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 

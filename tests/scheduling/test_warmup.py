@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.allocation.cache.verdicts import Table
-from app.devices.nodes import Nodes
-from app.scheduling import warmup
-from app.scheduling.limits import Limits
+from dra_extender.allocation.cache.verdicts import Table
+from dra_extender.devices.nodes import Nodes
+from dra_extender.scheduling import warmup
+from dra_extender.scheduling.limits import Limits
 from tests.support.allocation.heavy import LOOPS, selecting
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.workers import VirtualWorkers

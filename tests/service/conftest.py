@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.service.service import Service
-from app.service.settings import load
+from dra_extender.service.service import Service
+from dra_extender.service.settings import load
 from tests.support.patience import LONGEST
 from tests.support.service.world import StartService, World, populated
 

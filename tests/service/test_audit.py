@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.api.meta import ObjectMeta
-from app.api.resource import ResourceClaim
-from app.devices.audit import Violation
-from app.service.audit import Audit
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.audit import Violation
+from dra_extender.service.audit import Audit
 
 TWICE = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "held by both")
 

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from app.kube.lease import LeaderElection
-from app.kube.reflector import Progress
-from app.service.engine import Engine
-from app.service.following import Following
-from app.service.gate import Gate
-from app.service.health import Health
-from app.service.insight import Insight
-from app.service.readings import readings
-from app.service.status import Status
+from dra_extender.kube.lease import LeaderElection
+from dra_extender.kube.reflector import Progress
+from dra_extender.service.engine import Engine
+from dra_extender.service.following import Following
+from dra_extender.service.gate import Gate
+from dra_extender.service.health import Health
+from dra_extender.service.insight import Insight
+from dra_extender.service.readings import readings
+from dra_extender.service.status import Status
 
 GAP = 30.0
 

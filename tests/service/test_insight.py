@@ -8,11 +8,11 @@ from typing import Any
 import aiohttp
 import pytest
 
-from app.embedded import Fault
-from app.embedded.hardware import GPU_DRIVER
-from app.http.insight import devices as inventory_pages
-from app.scheduling.verbs import explain as explaining
-from app.service.service import Service
+from dra_extender.http.insight import devices as inventory_pages
+from dra_extender.scheduling.verbs import explain as explaining
+from dra_extender.service.service import Service
+from embedded_cluster import Fault
+from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World
 

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 import structlog
 
-from app.service import logs
+from dra_extender.service import logs
 
 SECRET = "token-of-a-service-account"
 

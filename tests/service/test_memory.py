@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from app.service import memory
-from app.service.memory import Memory
+from dra_extender.service import memory
+from dra_extender.service.memory import Memory
 from tests.support.patience import until
 
 HOLES = """
-from app.service.memory import trim
+from dra_extender.service.memory import trim
 from tests.support.hostile.service import resident
 import os
 full = [b"x" * 50_000 for _ in range(4_000)]
@@ -44,7 +44,7 @@ def test_what_is_new_is_looked_through_less_often_in_a_process_of_ours(own: bool
 
 CIRCLES = """
 import gc
-from app.service.memory import Memory
+from dra_extender.service.memory import Memory
 Memory(own=True).keep()
 most, waiting = 0, []
 for number in range(1_000_000):

@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from app.http.page import feed, stream
-from app.http.page.files import HEADERS, page_files
-from app.http.protocol import ConnectionLimits
-from app.service.service import Service
+from dra_extender.http.page import feed, stream
+from dra_extender.http.page.files import HEADERS, page_files
+from dra_extender.http.protocol import ConnectionLimits
+from dra_extender.service.service import Service
 from tests.support.patience import until
 from tests.support.service.events import listening
 from tests.support.service.world import StartService, World
@@ -191,7 +191,9 @@ async def rest(connection: socket.socket) -> bytes:
 
 @pytest.mark.slow
 async def test_who_takes_nothing_is_cut_off(start_service: StartService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.listeners.ConnectionLimits", partial(ConnectionLimits, taking_seconds=0.2))
+    monkeypatch.setattr(
+        "dra_extender.service.listeners.ConnectionLimits", partial(ConnectionLimits, taking_seconds=0.2)
+    )
     async with start_service() as service:
         address = service.insight_url.removeprefix("http://").split(":")
         with socket.create_connection((address[0], int(address[1]))) as silent:

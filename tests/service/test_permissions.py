@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from app.embedded import EmbeddedAPIServer, Fault
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings
-from app.kube.discovery import Served
-from app.service import permissions
-from app.service.permissions import missing_until_granted, needed
-from app.service.settings import load
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
+from dra_extender.kube.discovery import Served
+from dra_extender.service import permissions
+from dra_extender.service.permissions import missing_until_granted, needed
+from dra_extender.service.settings import load
+from embedded_cluster import EmbeddedAPIServer, Fault
 
 BOTH = Served("v1", "v1alpha3")
 

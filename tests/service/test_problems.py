@@ -6,13 +6,13 @@ from typing import cast
 
 import pytest
 
-from app.api.features import FeatureGates
-from app.devices.audit import Violation
-from app.devices.cluster import Cluster
-from app.kube import watches
-from app.kube.client import KubeClient
-from app.kube.discovery import Served
-from app.service.problems import problems
+from dra_extender.api.features import FeatureGates
+from dra_extender.devices.audit import Violation
+from dra_extender.devices.cluster import Cluster
+from dra_extender.kube import watches
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.discovery import Served
+from dra_extender.service.problems import problems
 
 
 def followed() -> list[str]:

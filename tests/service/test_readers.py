@@ -10,9 +10,9 @@ import aiohttp
 import pytest
 import trustme
 
-from app.embedded import Fault
-from app.embedded.apiserver.access import Attributes
-from app.service.service import Service
+from dra_extender.service.service import Service
+from embedded_cluster import Fault
+from embedded_cluster.apiserver.access import Attributes
 from tests.support.patience import until
 from tests.support.service.world import StartService, World
 

@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from app.embedded import EmbeddedAPIServer, Fault
-from app.http.metrics import SPECS
-from app.kube.credentials import CredentialsError
-from app.service.service import Service
-from app.service.settings import load
+from dra_extender.http.metrics import SPECS
+from dra_extender.kube.credentials import CredentialsError
+from dra_extender.service.service import Service
+from dra_extender.service.settings import load
+from embedded_cluster import EmbeddedAPIServer, Fault
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World, serve
 
@@ -114,7 +114,7 @@ async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: World
 async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("app.service.apiversion.PERIOD", 0.05)
+    monkeypatch.setattr("dra_extender.service.apiversion.PERIOD", 0.05)
     async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
@@ -129,7 +129,7 @@ async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one
 
 
 async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.service.apiversion.PERIOD", 0.05)
+    monkeypatch.setattr("dra_extender.service.apiversion.PERIOD", 0.05)
     async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
         before.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
         port = urlsplit(before.url).port or 0

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 import trustme
 
-from app.api.resource import ResourceClaim, ResourceClaimStatus
-from app.embedded import Fault
-from app.service.service import Service
-from app.service.settings import load
+from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
+from dra_extender.service.service import Service
+from dra_extender.service.settings import load
+from embedded_cluster import Fault
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World
 

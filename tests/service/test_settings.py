@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.allocation.plan import STEP_BUDGET
-from app.placement.strategy import Strategy
-from app.service.addresses import is_loopback, split_address
-from app.service.reference import flag
-from app.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, load
+from dra_extender.allocation.plan import STEP_BUDGET
+from dra_extender.placement.strategy import Strategy
+from dra_extender.service.addresses import is_loopback, split_address
+from dra_extender.service.reference import flag
+from dra_extender.service.settings import CONFIG_VARIABLE, PREFIX, Settings, SettingsError, load
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from app.http.metrics import OTHER, UNDIAGNOSED, Metrics, Reading
-from app.scheduling.census.taking import census
-from app.scheduling.diagnosis.report import BindingRule
-from app.scheduling.view import View
-from app.service import stock
-from app.service.service import Service
-from app.service.stock import Labels, StockReadings
+from dra_extender.http.metrics import OTHER, UNDIAGNOSED, Metrics, Reading
+from dra_extender.insight.devicereport.taking import census
+from dra_extender.insight.why.report import BindingRule
+from dra_extender.scheduling.view import View
+from dra_extender.service import stock
+from dra_extender.service.service import Service
+from dra_extender.service.stock import Labels, StockReadings
 from tests.support.counting import calls
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Scene

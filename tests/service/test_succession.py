@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from app.embedded import Fault
-from app.embedded.hardware import node
-from app.service.service import Service
+from dra_extender.service.service import Service
+from embedded_cluster import Fault
+from embedded_cluster.hardware import node
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import NODES, StartService, World, serve
 
@@ -222,7 +222,7 @@ async def test_a_replica_that_has_just_started_leaves_the_lease_to_those_that_kn
 async def test_a_standby_looks_at_what_has_changed_so_that_it_could_lead_at_any_time(
     world: World, start_service: StartService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.service.engine._WARM_PERIOD", 0.01)
+    monkeypatch.setattr("dra_extender.service.engine._WARM_PERIOD", 0.01)
     async with start_service(identity="one", **FORWARDING), start_service(identity="two", **FORWARDING) as second:
         assert second.status.engine is not None
         nodes = second.status.engine.cluster.inventory.nodes

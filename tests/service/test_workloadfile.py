@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from app.api.core import Pod
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim, ResourceClaimSpec
-from app.placement.expected import ExpectedPod
-from app.placement.load import Load
-from app.service import workloadfile
-from app.service.settings import SettingsError, load
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
+from dra_extender.placement.expected import ExpectedPod
+from dra_extender.placement.load import Load
+from dra_extender.service import workloadfile
+from dra_extender.service.settings import SettingsError, load
 from tests.support.placement.gpunodes import GpuNodes, gpus
 
 REQUEST = "{name: gpu, exactly: {deviceClassName: gpu, count: 2}}"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import inspect
 
-from app.api.quantity import Quantity
+from dra_extender.api.quantity import Quantity
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""What `app.unexpected` has reported in the test that runs now."""
+"""What `dra_extender.unexpected` has reported in the test that runs now."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from app.unexpected import Place
+from dra_extender.unexpected import Place
 
 Reports = list[tuple[Place, Exception]]
 

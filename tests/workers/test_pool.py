@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from app.allocation.answering import answer
-from app.allocation.questions import Compiled, CompileQuestion, Evaluated, EvaluateQuestion, Overrun, Question
-from app.api.quantity import Quantity
-from app.api.semver import VersionText
-from app.cel import CelGates, DeviceView
-from app.workers import process
-from app.workers.limits import WorkerLimits
-from app.workers.pool import START_ATTEMPTS, WorkerPool
+from dra_extender.allocation.answering import answer
+from dra_extender.allocation.questions import Compiled, CompileQuestion, Evaluated, EvaluateQuestion, Overrun, Question
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.semver import VersionText
+from dra_extender.cel import CelGates, DeviceView
+from dra_extender.workers import process
+from dra_extender.workers.limits import WorkerLimits
+from dra_extender.workers.pool import START_ATTEMPTS, WorkerPool
 from tests.support.patience import until
 
 GATES = CelGates(list_attributes=True, stored=True)
@@ -64,7 +64,7 @@ def instead(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
 def answering(expression: str) -> str:
     """A worker that answers with this Python expression."""
     return (
-        "import sys, app.workers.__main__ as worker\n"
+        "import sys, dra_extender.workers.__main__ as worker\n"
         f"worker.answer = lambda question, steps: {expression}\n"
         "worker.main(float(sys.argv[1]), *map(int, sys.argv[2:]))"
     )

@@ -6,14 +6,23 @@ from itertools import islice
 
 import pytest
 
-from app.allocation.answering import answer
-from app.allocation.questions import SearchQuestion
-from app.allocation.requests import PreparedClaims, prepare
-from app.allocation.scenario import Scenario
-from app.devices.holdings import NodeHoldings, holdings_of
-from app.devices.nodeview import node_view
-from app.workers.wire import HEADER, MOST, WireError, decode_question, decode_reply, encode_question, frame, length
 from bench.allocation import vectors
+from dra_extender.allocation.answering import answer
+from dra_extender.allocation.questions import SearchQuestion
+from dra_extender.allocation.requests import PreparedClaims, prepare
+from dra_extender.allocation.scenario import Scenario
+from dra_extender.devices.holdings import NodeHoldings, holdings_of
+from dra_extender.devices.nodeview import node_view
+from dra_extender.workers.wire import (
+    HEADER,
+    MOST,
+    WireError,
+    decode_question,
+    decode_reply,
+    encode_question,
+    frame,
+    length,
+)
 
 
 def question_of(scenario: Scenario) -> SearchQuestion | None:

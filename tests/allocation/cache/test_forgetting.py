@@ -7,7 +7,7 @@ from weakref import ref
 
 import pytest
 
-from app.allocation.cache import kinds
+from dra_extender.allocation.cache import kinds
 from tests.support.allocation.manynodes import World, attributes, exactly, selector, wanted
 
 MODEL_X = selector('device.attributes["gpu"].model == "x"')

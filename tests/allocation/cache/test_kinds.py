@@ -7,22 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.allocation.cache.lens import Fingerprint, Focus, Lens, focus
-from app.allocation.cache.reduction import Reduction, reads_of
-from app.allocation.requests import PreparedClaims, prepare
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.meta import ObjectMeta
-from app.api.resource import Device, DeviceAttribute, DeviceClass, ResourceSliceSpec
-from app.devices.blocks import Block
-from app.devices.cluster import Cluster
-from app.devices.models import DeviceModel
-from app.devices.nodes import SeenNode, SeenPool
-from app.devices.nodeselection import NodeSelection
-from app.devices.pools import Pool
-from app.devices.poolstate import PoolStates
-from app.devices.traits import Traits, traits_of
+from dra_extender.allocation.cache.lens import Fingerprint, Focus, Lens, focus
+from dra_extender.allocation.cache.reduction import Reduction, reads_of
+from dra_extender.allocation.requests import PreparedClaims, prepare
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import Device, DeviceAttribute, DeviceClass, ResourceSliceSpec
+from dra_extender.devices.blocks import Block
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.nodes import SeenNode, SeenPool
+from dra_extender.devices.nodeselection import NodeSelection
+from dra_extender.devices.pools import Pool
+from dra_extender.devices.poolstate import PoolStates
+from dra_extender.devices.traits import Traits, traits_of
 from tests.support.allocation.manynodes import exactly, wanted
 from tests.support.specimens import field_specimens, specimen
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.allocation.plan import Failure, Plan
+from dra_extender.allocation.plan import Failure, Plan
 from tests.support.allocation.manynodes import World, exactly, selector, units, wanted
 
 Json = dict[str, Any]

@@ -14,20 +14,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from app.allocation.allocator import Allocator
-from app.allocation.decisions import Decisions
-from app.allocation.plan import Failure, Plan, Unfit
-from app.allocation.requests import prepare
-from app.allocation.score import PrioritizedList
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.meta import ObjectMeta
-from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
-from app.devices.cluster import Cluster
-from app.devices.holdings import NodeHoldings, holdings_of
-from app.devices.ledger import HeldError, Hold
-from app.devices.nodeview import node_view
+from dra_extender.allocation.allocator import Allocator
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.allocation.requests import prepare
+from dra_extender.allocation.score import PrioritizedList
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimStatus, ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.holdings import NodeHoldings, holdings_of
+from dra_extender.devices.ledger import HeldError, Hold
+from dra_extender.devices.nodeview import node_view
 from tests.support.allocation.changingnodes import (
     CLAIMS,
     DEVICES,

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from app.allocation import selection
-from app.allocation.lane import Lane
-from app.allocation.plan import Plan, Unfit
-from app.allocation.requests import Filter
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.resource import DeviceTaintRule
-from app.devices.models import DeviceModel
+from dra_extender.allocation import selection
+from dra_extender.allocation.lane import Lane
+from dra_extender.allocation.plan import Plan, Unfit
+from dra_extender.allocation.requests import Filter
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import DeviceTaintRule
+from dra_extender.devices.models import DeviceModel
 from tests.support.allocation.manynodes import World, all_of, attributes, exactly, memory, selector, units, wanted
 
 Json = dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.allocation.proofs.bins import Packing, Row, Size, flat
+from dra_extender.allocation.proofs.bins import Packing, Row, Size, flat
 
 
 @given(st.data())

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from app.allocation.plan import STEP_BUDGET
-from app.allocation.proofs.proof import ALL, Proof
-from app.allocation.scenario import Scenario
 from bench.ablation import SEARCH, baseline, count, left_out, load
+from dra_extender.allocation.plan import STEP_BUDGET
+from dra_extender.allocation.proofs.proof import ALL, Proof
+from dra_extender.allocation.scenario import Scenario
 from tests.support.allocation.families import (
     DECIDED_BY,
     PERFECT,

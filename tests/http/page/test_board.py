@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.http.page.board import REMEMBERED_DROPS, Board, Reader
+from dra_extender.http.page.board import REMEMBERED_DROPS, Board, Reader
 
 
 class Listener:

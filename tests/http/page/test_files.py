@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.http.page import files
-from app.http.page.files import HEADERS, page_files
+from dra_extender.http.page import files
+from dra_extender.http.page.files import HEADERS, page_files
 
 FOLDER = Path(files.__file__).parent / files.FOLDER
 TEXTS = {path.name: path.read_text() for path in sorted(FOLDER.iterdir())}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.http.page.board import Board
-from app.http.page.parts import BoardPart, Pods, Steps
-from app.http.page.questions import LATE, SOON, Ask, Questions
+from dra_extender.http.page.board import Board
+from dra_extender.http.page.parts import BoardPart, Pods, Steps
+from dra_extender.http.page.questions import LATE, SOON, Ask, Questions
 
 
 class Clock:

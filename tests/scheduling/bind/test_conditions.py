@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.resource import AllocatedDeviceStatus
-from app.scheduling.bind import failure
-from app.scheduling.limits import Limits
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import AllocatedDeviceStatus
+from dra_extender.scheduling.bind import failure
+from dra_extender.scheduling.limits import Limits
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import DRIVER, Json, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.core import Pod
-from app.api.errors import ConflictError, OutcomeUnknownError, RejectedError
-from app.api.features import FeatureGates
-from app.api.resource import ResourceClaim
-from app.scheduling import extended
-from app.scheduling.bind import failure
-from app.scheduling.limits import Limits
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import ConflictError, OutcomeUnknownError, RejectedError
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling import extended
+from dra_extender.scheduling.bind import failure
+from dra_extender.scheduling.limits import Limits
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice

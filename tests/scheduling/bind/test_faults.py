@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.api.errors import (
+from dra_extender.api.errors import (
     ApiError,
     ConflictError,
     NotFoundError,
@@ -15,10 +15,10 @@ from app.api.errors import (
     ThrottledError,
     UnreachableError,
 )
-from app.api.resource import ResourceClaimConsumerReference
-from app.scheduling.bind import failure
-from app.scheduling.limits import Limits
-from app.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, CONFLICTS
+from dra_extender.api.resource import ResourceClaimConsumerReference
+from dra_extender.scheduling.bind import failure
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When
 from tests.support.simulation.objects import Objects, make_claim, make_pod

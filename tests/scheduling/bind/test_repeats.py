@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from app.api.errors import RejectedError
-from app.scheduling.bind import failure
-from app.scheduling.limits import Limits
-from app.scheduling.outcomes import CONFLICTS
+from dra_extender.api.errors import RejectedError
+from dra_extender.scheduling.bind import failure
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World

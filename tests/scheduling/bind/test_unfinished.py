@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.api.errors import (
+from dra_extender.api.errors import (
     ApiError,
     ConflictError,
     GoneError,
@@ -14,11 +14,11 @@ from app.api.errors import (
     UndecodableError,
     UnreachableError,
 )
-from app.api.resource import ResourceClaim
-from app.devices.problems import Problem
-from app.scheduling.bind import failure
-from app.scheduling.limits import Limits
-from app.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.problems import Problem
+from dra_extender.scheduling.bind import failure
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF
 from tests.support.scheduling.leftovers import NO_SWEEP
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.api.errors import RejectedError
-from app.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims
-from app.scheduling.outcomes import NOMINATIONS_ENDED
+from dra_extender.api.errors import RejectedError
+from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims
+from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED
 from tests.support.scheduling.nominating import FOUR, ON, full, tried, until_bound, wanting
 from tests.support.simulation.objects import Objects
 from tests.support.simulation.strategy import with_metadata, with_pod_status

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.api.core import Pod
-from app.api.resource import AllocationResult
-from app.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import AllocationResult
+from dra_extender.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
 from tests.support.simulation.objects import make_claim, make_pod
 
 

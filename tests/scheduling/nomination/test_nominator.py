@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from app.api.core import Node
-from app.api.errors import OutcomeUnknownError, RejectedError
-from app.api.resource import ResourceClaimStatus
-from app.scheduling.nomination.nominations import MARK, mark_of
-from app.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
-from app.scheduling.verbs.explain import explain_pod
+from dra_extender.api.core import Node
+from dra_extender.api.errors import OutcomeUnknownError, RejectedError
+from dra_extender.api.resource import ResourceClaimStatus
+from dra_extender.scheduling.nomination.nominations import MARK, mark_of
+from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, PREEMPTION_VICTIMS, PREEMPTIONS
+from dra_extender.scheduling.verbs.explain import explain_pod
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, alive, full, running, tried, until_bound, wanting
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World

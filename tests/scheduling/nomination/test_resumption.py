@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.scheduling.nomination.nominations import MARK, Mark
+from dra_extender.scheduling.nomination.nominations import MARK, Mark
 from tests.support.scheduling.nominating import FOUR, ON, full, tried, wanting
 from tests.support.simulation.objects import Objects, make_pod
 from tests.support.simulation.strategy import with_metadata

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.api.core import Pod
-from app.api.decoding import convert
-from app.scheduling.planning.eligibility import objection
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert
+from dra_extender.scheduling.planning.eligibility import objection
 
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}

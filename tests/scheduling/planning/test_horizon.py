@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.scheduling.planning.horizon import LEAST, MOST, UNKNOWN, Horizon
+from dra_extender.scheduling.planning.horizon import LEAST, MOST, UNKNOWN, Horizon
 from tests.support.simulation.virtualtime import VirtualClock
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from app.api.core import Node, Pod, PodStatus
-from app.api.decoding import convert
-from app.scheduling.noderules import Wants
-from app.scheduling.planning.occupancy import Occupancy
+from dra_extender.api.core import Node, Pod, PodStatus
+from dra_extender.api.decoding import convert
+from dra_extender.scheduling.noderules import Wants
+from dra_extender.scheduling.planning.occupancy import Occupancy
 from tests.support.simulation.objects import make_node
 
 NODE = make_node("n1", cpu="8", memory="8Gi", pods="3")

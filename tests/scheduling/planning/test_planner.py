@@ -7,11 +7,11 @@ from collections import Counter
 import msgspec
 import pytest
 
-from app.api.core import Node, Pod
-from app.api.errors import ConflictError, OutcomeUnknownError, UnreachableError
-from app.api.resource import ResourceClaim
-from app.placement.policies import PolicyName
-from app.placement.strategy import Strategy
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.errors import ConflictError, OutcomeUnknownError, UnreachableError
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.placement.policies import PolicyName
+from dra_extender.placement.strategy import Strategy
 from tests.support.scheduling.planning import ALWAYS, KubeScheduler, ended, nominated, planning, waiting, with_devices
 from tests.support.simulation.objects import make_pod, make_wishes
 from tests.support.simulation.world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.scheduling.planning.queue import Queue
+from dra_extender.scheduling.planning.queue import Queue
 
 
 def test_priority_comes_first_then_who_waits_longer_then_who_was_seen_first() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.scheduling.planning.targets import OLD_SECONDS, RENEWED_SECONDS, TargetLists, Targets
+from dra_extender.scheduling.planning.targets import OLD_SECONDS, RENEWED_SECONDS, TargetLists, Targets
 from tests.support.simulation.virtualtime import VirtualClock
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from app.scheduling.limits import Limits
-from app.scheduling.planning.upcoming import FAILURES, QUEUED_SECONDS, TRIED_SECONDS, Upcoming
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.planning.upcoming import FAILURES, QUEUED_SECONDS, TRIED_SECONDS, Upcoming
 from tests.support.scheduling.planning import ALWAYS, waiting, with_devices
 from tests.support.simulation.objects import make_pod
 from tests.support.simulation.world import World

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.api.core import Pod
-from app.api.extender import ExtenderArgs
-from app.api.resource import DeviceID, ResourceClaim
-from app.scheduling.planning.planner import LOOK_SECONDS, WAIT_SECONDS
+from dra_extender.api.core import Pod
+from dra_extender.api.extender import ExtenderArgs
+from dra_extender.api.resource import DeviceID, ResourceClaim
+from dra_extender.scheduling.planning.planner import LOOK_SECONDS, WAIT_SECONDS
 from tests.support.counting import calls
 from tests.support.scheduling.planning import ALWAYS, nominated, planning, waiting, with_devices
 from tests.support.simulation.world import Service, World, replay

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.api.core import Pod
-from app.api.decoding import convert
-from app.api.policy import LabelSelector, PodDisruptionBudget
-from app.scheduling.preemption.budgets import Grouped, selects, violating
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.policy import LabelSelector, PodDisruptionBudget
+from dra_extender.scheduling.preemption.budgets import Grouped, selects, violating
 from tests.support.scheduling.preempting import pod_of
 
 LABELS = {"app": "a", "tier": "web"}

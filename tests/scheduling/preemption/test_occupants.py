@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.api.decoding import convert
-from app.api.resource import AllocationResult
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import AllocationResult
 from tests.support.scheduling.preempting import Situation, pod_of
 
 LOW = {"priority": 1, "node": "n1", "has": ["d0"]}

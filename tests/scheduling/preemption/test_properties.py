@@ -9,12 +9,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.allocation.lane import Answers, CountedLane, Exhausted
-from app.scheduling.judgement import judge, subject_of
-from app.scheduling.limits import Limits
-from app.scheduling.preemption.choice import loss
-from app.scheduling.preemption.outcome import NoPreemption, Preemption
-from app.scheduling.preemption.search import Search
+from dra_extender.allocation.lane import Answers, CountedLane, Exhausted
+from dra_extender.scheduling.judgement import judge, subject_of
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.preemption.choice import loss
+from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
+from dra_extender.scheduling.preemption.search import Search
 from tests.support.scheduling.preempting import Situation, Told
 
 PREEMPTOR = 5

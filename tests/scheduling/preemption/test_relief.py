@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.allocation.lane import Answers, CountedLane
-from app.scheduling.judgement import Subject, subject_of
-from app.scheduling.preemption.relief import MOST_DEVICES, MOST_NODES, resolvable
+from dra_extender.allocation.lane import Answers, CountedLane
+from dra_extender.scheduling.judgement import Subject, subject_of
+from dra_extender.scheduling.preemption.relief import MOST_DEVICES, MOST_NODES, resolvable
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, full, wanting
 from tests.support.scheduling.preempting import Situation, Told
 from tests.support.simulation.objects import Objects, make_node, make_slice

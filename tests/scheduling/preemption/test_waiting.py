@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.allocation.lane import Answers, CountedLane
-from app.scheduling.preemption.outcome import NoPreemption, Preemption
+from dra_extender.allocation.lane import Answers, CountedLane
+from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
 from tests.support.allocation.heavy import LOOPS
 from tests.support.scheduling.preempting import Situation, Told
 

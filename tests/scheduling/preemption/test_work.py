@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.allocation.lane import Answers, CountedLane, Exhausted
-from app.api.resource import ResourceClaim
-from app.scheduling.limits import Limits
-from app.scheduling.preemption.occupants import occupants_of
-from app.scheduling.preemption.outcome import Preemption
-from app.scheduling.preemption.search import Search
-from app.scheduling.preemption.terms import Rules
-from app.scheduling.preemption.victims import fewest
+from dra_extender.allocation.lane import Answers, CountedLane, Exhausted
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.preemption.occupants import occupants_of
+from dra_extender.scheduling.preemption.outcome import Preemption
+from dra_extender.scheduling.preemption.search import Search
+from dra_extender.scheduling.preemption.terms import Rules
+from dra_extender.scheduling.preemption.victims import fewest
 from tests.support.scheduling.preempting import Situation
 
 PER_NODE = 4

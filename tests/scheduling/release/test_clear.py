@@ -8,12 +8,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from app.api.core import Pod
-from app.api.errors import ApiError, ConflictError, RejectedError, UndecodableError
-from app.api.resource import ResourceClaim
-from app.scheduling.claims import ADOPTED
-from app.scheduling.limits import Limits
-from app.scheduling.outcomes import ALLOCATIONS_CLEARED, CLAIM_READ_ERRORS, CLEAR_ERRORS
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import ApiError, ConflictError, RejectedError, UndecodableError
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.claims import ADOPTED
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import ALLOCATIONS_CLEARED, CLAIM_READ_ERRORS, CLEAR_ERRORS
 from tests.support.scheduling.leftovers import OURS, allocated, consumer, report
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.core import Pod
-from app.api.errors import OutcomeUnknownError
-from app.api.resource import ResourceClaim
-from app.scheduling.bind import failure
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import OutcomeUnknownError
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.bind import failure
 from tests.support.scheduling.leftovers import OURS, allocated, consumer, report
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import World

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from app.api.errors import ConflictError, OutcomeUnknownError
-from app.scheduling.limits import Limits
-from app.scheduling.outcomes import CLAIM_READ_ERRORS, CLEAR_ERRORS
+from dra_extender.api.errors import ConflictError, OutcomeUnknownError
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, CLEAR_ERRORS
 from tests.support.scheduling.leftovers import NO_SWEEP, OURS, allocated, consumer
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.scheduling.limits import Limits
+from dra_extender.scheduling.limits import Limits
 from tests.support.scheduling.leftovers import OURS, allocated, consumer, report
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World

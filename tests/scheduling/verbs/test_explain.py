@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.scheduling.verbs import explain
-from app.scheduling.verbs.explain import PodExplanation, explain_pod
+from dra_extender.scheduling.verbs import explain
+from dra_extender.scheduling.verbs.explain import PodExplanation, explain_pod
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 

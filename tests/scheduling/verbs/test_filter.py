@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.api.decoding import convert
-from app.api.errors import ApiError, OutcomeUnknownError
-from app.api.extender import NEEDS_NAMES, ExtenderArgs
-from app.api.features import FeatureGates
-from app.api.resource import ResourceClaimConsumerReference
-from app.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
+from dra_extender.api.decoding import convert
+from dra_extender.api.errors import ApiError, OutcomeUnknownError
+from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceClaimConsumerReference
+from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from tests.support.simulation.objects import DRIVER, Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import World
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from app.allocation.score import Allocated
-from app.api.resource import ResourceClaim
-from app.devices.holdings import NodeHoldings
-from app.devices.nodeview import NodeView
-from app.scheduling.judgement import subject_of
-from app.scheduling.limits import Limits
-from app.scheduling.verbs.offers import LEAST, Offers, enough
+from dra_extender.allocation.score import Allocated
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.nodeview import NodeView
+from dra_extender.scheduling.judgement import subject_of
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.verbs.offers import LEAST, Offers, enough
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import World
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.api.core import Pod
-from app.api.extender import ExtenderArgs
-from app.placement.strategy import Strategy
-from app.scheduling.verbs.explain import explain_pod
+from dra_extender.api.core import Pod
+from dra_extender.api.extender import ExtenderArgs
+from dra_extender.placement.strategy import Strategy
+from dra_extender.scheduling.verbs.explain import explain_pod
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import Service, World
 

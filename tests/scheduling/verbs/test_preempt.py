@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims, Victims
-from app.scheduling.preemption.terms import Rules
-from app.scheduling.verbs.preempt import preempt
+from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims, Victims
+from dra_extender.scheduling.preemption.terms import Rules
+from dra_extender.scheduling.verbs.preempt import preempt
 from tests.support.scheduling.nominating import FOUR, full, wanting
 from tests.support.scheduling.preempting import Situation, Told
 from tests.support.simulation.objects import Objects, make_claim, make_pod

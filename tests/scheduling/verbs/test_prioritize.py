@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.api.core import Pod
-from app.api.extender import ExtenderArgs
+from dra_extender.api.core import Pod
+from dra_extender.api.extender import ExtenderArgs
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import Service, World
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim
 
 Json = dict[str, Any]
 

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from app.api.decoding import convert
-from app.api.quantity import Quantity
-from app.api.resource import Device, attribute_values
-from app.cel import CelGates, DeviceView, compile_selector
+from dra_extender.api.decoding import convert
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import Device, attribute_values
+from dra_extender.cel import CelGates, DeviceView, compile_selector
 
 Json = dict[str, Any]
 DeviceID = tuple[str, str, str]

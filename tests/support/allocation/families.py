@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.allocation.proofs.proof import Proof
+from dra_extender.allocation.proofs.proof import Proof
 from tests.support.allocation.scenarios import (
     DRIVER,
     A,

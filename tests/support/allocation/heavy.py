@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim
 
 Json = dict[str, Any]
 

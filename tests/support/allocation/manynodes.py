@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.allocation.decisions import Decisions
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
-from app.devices.cluster import Cluster
-from app.devices.overlay import Planned
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.overlay import Planned
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from app.allocation import scenario as scenarios
+from dra_extender.allocation import scenario as scenarios
 
 DRIVER = "gpu.example.com"
 NODE = "node-1"

@@ -33,12 +33,12 @@ from collections import Counter
 import msgspec
 from structlog.testing import capture_logs
 
-from app.api.core import Pod
-from app.api.extender import ExtenderArgs, ExtenderPreemptionArgs, MetaVictims
-from app.api.meta import Condition
-from app.api.resource import DeviceClass, ResourceClaim
-from app.scheduling.limits import Limits
-from app.scheduling.outcomes import BIND_RESULTS
+from dra_extender.api.core import Pod
+from dra_extender.api.extender import ExtenderArgs, ExtenderPreemptionArgs, MetaVictims
+from dra_extender.api.meta import Condition
+from dra_extender.api.resource import DeviceClass, ResourceClaim
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import BIND_RESULTS
 from tests.support.chaos.hardware import Hardware
 from tests.support.chaos.mishaps import Mishaps
 from tests.support.chaos.planning import Planning

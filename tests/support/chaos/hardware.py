@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from app.api.core import Node, Pod
-from app.api.decoding import convert
-from app.api.resource import AllocatedDeviceStatus, DeviceClass, DeviceID, ResourceClaim, ResourceSlice
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import AllocatedDeviceStatus, DeviceClass, DeviceID, ResourceClaim, ResourceSlice
 from tests.support.simulation.api import Api, claim_names
 from tests.support.simulation.objects import DRIVER, Json, KubernetesObject, make_class, make_node, make_slice
 from tests.support.simulation.world import World

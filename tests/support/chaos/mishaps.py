@@ -7,8 +7,8 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
-from app.api.core import Pod
-from app.api.errors import (
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import (
     ApiError,
     ConflictError,
     OutcomeUnknownError,
@@ -17,7 +17,7 @@ from app.api.errors import (
     UndecodableError,
     UnreachableError,
 )
-from app.api.resource import ResourceClaim
+from dra_extender.api.resource import ResourceClaim
 from tests.support.chaos.strangers import Strangers
 from tests.support.simulation.client import When
 from tests.support.simulation.watch import KINDS

@@ -12,8 +12,8 @@ from collections import Counter
 
 import msgspec
 
-from app.api.core import Pod
-from app.scheduling.limits import Limits
+from dra_extender.api.core import Pod
+from dra_extender.scheduling.limits import Limits
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service

@@ -14,12 +14,12 @@ import random
 
 import msgspec
 
-from app.api.core import Node, Pod
-from app.scheduling.limits import Limits
-from app.scheduling.nomination.nominations import MARK, mark_of
-from app.scheduling.preemption.outcome import Preemption
-from app.scheduling.preemption.search import find_preemption
-from app.scheduling.preemption.terms import Rules
+from dra_extender.api.core import Node, Pod
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.nomination.nominations import MARK, mark_of
+from dra_extender.scheduling.preemption.outcome import Preemption
+from dra_extender.scheduling.preemption.search import find_preemption
+from dra_extender.scheduling.preemption.terms import Rules
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from app.allocation.choice import Chooser
-from app.allocation.decisions import Decisions
-from app.allocation.plan import Failure, Plan, Unfit
-from app.api.core import Pod
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.allocation.choice import Chooser
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from tests.support.chaos.hardware import Hardware, offered
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject

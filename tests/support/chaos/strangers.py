@@ -10,9 +10,9 @@ import random
 
 import msgspec
 
-from app.api.core import Node, Pod
-from app.api.decoding import convert
-from app.api.resource import (
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import (
     FINALIZER,
     AllocationResult,
     ResourceClaim,

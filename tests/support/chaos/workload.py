@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from app.api.core import Pod, PodResourceClaimStatus
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim
+from dra_extender.api.core import Pod, PodResourceClaimStatus
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim
 from tests.support.chaos.hardware import BROKEN, GPU, Hardware
 from tests.support.chaos.strangers import STRANGER
 from tests.support.simulation.api import claim_names

@@ -25,15 +25,15 @@ from typing import Any, Self, TypeVar
 import msgspec
 import yaml
 
-from app.api.resource import ResourceClaim
-from app.embedded import hardware
-from app.embedded.informer import Informer
-from app.embedded.kubelet import Kubelet
-from app.embedded.objects import PODS, FullPod
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings
-from app.kube.events import EventRecorder
-from app.kube.resources import resource_claims
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
+from dra_extender.kube.events import EventRecorder
+from dra_extender.kube.resources import resource_claims
+from embedded_cluster import hardware
+from embedded_cluster.informer import Informer
+from embedded_cluster.kubelet import Kubelet
+from embedded_cluster.objects import PODS, FullPod
 from tests.e2e.components import free_port
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.ground import claims_of
@@ -170,7 +170,9 @@ class Programs:
             "DRA_EXTENDER_SHUTDOWN_LINGER": "0",  # no endpoints lead here
         }
         self._authority = Path(files) / "ca.crt"
-        self._processes.append(self._process([sys.executable, "-m", "app.cli", *container["args"]], made, "extender"))
+        self._processes.append(
+            self._process([sys.executable, "-m", "dra_extender.cli", *container["args"]], made, "extender")
+        )
         eventually(lambda: self.page("/readyz")[0] == 200, "a replica that is ready", self.logs)
 
     def scheduler(self, deployment: str = "dra-scheduler") -> None:
@@ -216,7 +218,9 @@ class Programs:
                 files = str(self.files("secret", secrets[mount["name"]]))
                 made = {name: value.replace(mount["mountPath"], files) for name, value in made.items()}
         if not container.get("command"):
-            return self._process([sys.executable, "-m", "app.cli", *container["args"]], made, "test").wait(LONGEST)
+            return self._process([sys.executable, "-m", "dra_extender.cli", *container["args"]], made, "test").wait(
+                LONGEST
+            )
         assert container["command"] == ["python", "-c"]
         (code,) = container["args"]
         made = {name: value.replace(":8443", f":{self._port}") for name, value in made.items()}

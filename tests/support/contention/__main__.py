@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from app.service import logs
+from dra_extender.service import logs
 from tests.support.contention.contest import DEVICES, NODES, Rules, compete
 
 

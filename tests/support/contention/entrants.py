@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from app.embedded.kubelet import RUN_SECONDS
+from embedded_cluster.kubelet import RUN_SECONDS
 
 NAMESPACE = "default"
 DRIVER = CLASS = "gpu.example.com"

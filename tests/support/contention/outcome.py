@@ -10,8 +10,8 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 from rich.table import Table
 
-from app.scheduling.outcomes import OUTCOMES
-from app.service.audit import CONFLICT
+from dra_extender.scheduling.outcomes import OUTCOMES
+from dra_extender.service.audit import CONFLICT
 from tests.support.contention.entrants import Entrant
 from tests.support.contention.history import IN_TREE, OURS, History, Overlap
 

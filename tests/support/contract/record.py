@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from app.kube import credentials
+from dra_extender.kube import credentials
 from tests.e2e.controlplane import ControlPlane
 from tests.support.contract import exchanges
 

@@ -22,11 +22,11 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.api.core import Pod
-from app.api.decoding import DecodeError, convert, to_builtins
-from app.api.errors import ApiError, error_from_status
-from app.api.meta import Object
-from app.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import DecodeError, convert, to_builtins
+from dra_extender.api.errors import ApiError, error_from_status
+from dra_extender.api.meta import Object
+from dra_extender.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from tests.support.contract.answers import Json, at, differences, drop
 from tests.support.contract.exchanges import Answer, Scenario, Step, merged
 from tests.support.simulation.api import Api

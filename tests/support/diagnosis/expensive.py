@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, Final
 
-from app.api.core import Node
-from app.api.decoding import convert
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.api.core import Node
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from tests.support.diagnosis.stage import POD
 from tests.support.hostile.selectors import LONGEST, replaced
 from tests.support.simulation.objects import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from app.scheduling.diagnosis.report import Change
+from dra_extender.insight.why.report import Change
 from tests.support.diagnosis.hardware import CORDONED, ROOT, device_class, node, pool
 from tests.support.diagnosis.scene import Scene, apply, apply_to_node, patch, release
 

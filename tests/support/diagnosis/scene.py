@@ -13,20 +13,20 @@ from typing import Any
 
 import msgspec
 
-from app.allocation.decisions import Decisions
-from app.api.core import Node, Pod
-from app.api.decoding import convert, to_builtins
-from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from app.devices.cluster import Cluster
-from app.scheduling.diagnosis.diagnose import diagnose
-from app.scheduling.diagnosis.draft import defaulted
-from app.scheduling.diagnosis.report import Change, Diagnosis, Remedy
-from app.scheduling.judgement import Decision, decide_pod
-from app.scheduling.limits import Limits
-from app.scheduling.pods import Pods
-from app.scheduling.resourcenames import ResourceNames
-from app.scheduling.view import View
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert, to_builtins
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.insight.why.diagnose import diagnose
+from dra_extender.insight.why.draft import defaulted
+from dra_extender.insight.why.report import Change, Diagnosis, Remedy
+from dra_extender.scheduling.judgement import Decision, decide_pod
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.view import View
 
 Json = dict[str, Any]
 

@@ -9,18 +9,18 @@ from typing import Any, Final
 
 import msgspec
 
-from app.allocation.decisions import Decisions
-from app.allocation.lane import Answers, CountedLane, Lane, Waited
-from app.api.core import Node, Pod
-from app.api.decoding import UNDECODABLE, convert
-from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from app.devices.cluster import Cluster
-from app.scheduling.diagnosis.draft import defaulted
-from app.scheduling.limits import Limits
-from app.scheduling.pods import Pods
-from app.scheduling.resourcenames import ResourceNames
-from app.scheduling.view import View
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.lane import Answers, CountedLane, Lane, Waited
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import UNDECODABLE, convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.insight.why.draft import defaulted
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Stopped
 from tests.support.simulation.objects import DRIVER, Json, KubernetesObject

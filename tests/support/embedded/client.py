@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from app.embedded.apiserver import EmbeddedAPIServer
+from embedded_cluster.apiserver import EmbeddedAPIServer
 from tests.support.patience import LONGEST
 
 JSON = dict[str, Any]

@@ -1,4 +1,4 @@
-"""Writes app/embedded/apiserver/fieldnumbers.json from the .proto files of Kubernetes' Go modules.
+"""Writes app/embedded_cluster/apiserver/fieldnumbers.json from the .proto files of Kubernetes' Go modules.
 
     python -m tests.support.embedded.fieldnumbers $(go env GOMODCACHE)/k8s.io v0.36.3
 
@@ -15,9 +15,9 @@ from pathlib import Path
 
 import kubernetes_asyncio.client.models as models
 
-from app.embedded.apiserver import topology
-from app.embedded.apiserver.kinds import RESOURCE_VERSIONS, registry
-from app.embedded.apiserver.protobuf import TABLE, message_of
+from embedded_cluster.apiserver import topology
+from embedded_cluster.apiserver.kinds import RESOURCE_VERSIONS, registry
+from embedded_cluster.apiserver.protobuf import TABLE, message_of
 
 OTHERS = (("v1", "Binding"), ("autoscaling/v1", "Scale"), ("policy/v1", "Eviction"), ("v1", "DeleteOptions"))
 REVIEW = ("authorization.k8s.io/v1", "SelfSubjectAccessReview")

@@ -18,16 +18,16 @@ import msgspec
 import structlog
 from msgspec import UNSET, UnsetType
 
-from app.allocation.decisions import Decisions
-from app.api.core import Pod
-from app.api.errors import ApiError
-from app.api.extender import ExtenderBindingArgs
-from app.api.features import FeatureGates
-from app.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
-from app.devices.cluster import Cluster
-from app.scheduling.bind import claimwrite
-from app.scheduling.extender import Extender
-from app.scheduling.limits import Limits
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import ApiError
+from dra_extender.api.extender import ExtenderBindingArgs
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from dra_extender.devices.cluster import Cluster
+from dra_extender.scheduling.bind import claimwrite
+from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.limits import Limits
 from tests.support.exploration.likeness import Likeness, Tokens
 from tests.support.exploration.steploop import StepLoop
 from tests.support.simulation.objects import KubernetesObject

@@ -7,8 +7,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from app.api.resource import ResourceClaim
-from app.scheduling.limits import Limits
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.limits import Limits
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 

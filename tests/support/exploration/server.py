@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from app.api.core import Pod
-from app.api.errors import ApiError
-from app.api.resource import ResourceClaim
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import ApiError
+from dra_extender.api.resource import ResourceClaim
 from tests.support.exploration.machines import Things
 from tests.support.exploration.replica import Request
 from tests.support.simulation.api import Api, devices

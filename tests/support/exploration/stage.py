@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from app.api.core import Pod
-from app.api.resource import FINALIZER, ResourceClaim
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import FINALIZER, ResourceClaim
 from tests.support.exploration.scene import Act, Bind
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import (

@@ -25,9 +25,9 @@ from typing import Any
 
 import msgspec
 
-from app.api.core import Pod
-from app.api.errors import OutcomeUnknownError
-from app.api.resource import ResourceClaim
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import OutcomeUnknownError
+from dra_extender.api.resource import ResourceClaim
 from tests.support.exploration.likeness import Tokens
 from tests.support.exploration.machines import Machine, Things, is_write
 from tests.support.exploration.replica import Replica

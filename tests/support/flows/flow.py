@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from app.api.resource import DeviceRequestAllocationResult, ResourceClaim
-from app.embedded.cluster import SCHEDULER_NAMES, EmbeddedCluster
-from app.embedded.objects import FullPod
-from app.embedded.scheduler import Call
-from app.service.service import Service
-from app.service.settings import Settings
+from dra_extender.api.resource import DeviceRequestAllocationResult, ResourceClaim
+from dra_extender.service.service import Service
+from dra_extender.service.settings import Settings
+from embedded_cluster.cluster import SCHEDULER_NAMES, EmbeddedCluster
+from embedded_cluster.objects import FullPod
+from embedded_cluster.scheduler import Call
 
 
 class Flow:

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from app.cli.main import FRAMES
-from app.service import logs
+from dra_extender.cli.main import FRAMES
+from dra_extender.service import logs
 from tests.support.hostile import ground
 from tests.support.hostile.catalogue import EACH, catalogue
 from tests.support.hostile.ordeal import Ordeal, Rules

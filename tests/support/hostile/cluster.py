@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import uvloop
 
-from app.cli.main import FRAMES
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
-from app.service import logs
+from dra_extender.cli.main import FRAMES
+from dra_extender.service import logs
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
 
 
 class Command(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from app.api.errors import ApiError, NotFoundError
-from app.embedded import manifests
+from dra_extender.api.errors import ApiError, NotFoundError
+from embedded_cluster import manifests
 from tests.e2e.components import metric
 from tests.support.hostile.connections import Siege
 from tests.support.hostile.ground import Ground

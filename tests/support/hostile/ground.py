@@ -14,10 +14,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from app.demo.show import service_command
-from app.embedded import hardware, manifests
-from app.kube.client import KubeClient
-from app.kube.credentials import ClientSettings
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
+from embedded_cluster import hardware, manifests
+from embedded_cluster.demo.show import service_command
 from tests.e2e.components import free_port
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.extender import SCHEDULER_GATES, Extender, scheduler_configuration

@@ -14,8 +14,8 @@ from itertools import groupby
 
 import msgspec
 
-from app.api.errors import ApiError
-from app.service.memory import PERIOD
+from dra_extender.api.errors import ApiError
+from dra_extender.service.memory import PERIOD
 from tests.support.hostile import eyes
 from tests.support.hostile.eyes import Eyes
 from tests.support.hostile.feeding import Fed, Feeding

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from app.api.errors import ApiError, NotFoundError
-from app.kube.client import KubeClient
+from dra_extender.api.errors import ApiError, NotFoundError
+from dra_extender.kube.client import KubeClient
 from tests.support.hostile.things import API, DRIVER, ORDINARY, SCHEDULER, Body, wish
 
 PATIENCE: Final = 90.0

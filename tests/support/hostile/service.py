@@ -58,7 +58,7 @@ class Service:
         inherited = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
         with self._log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "app.cli", "serve", *self._flags,
+                sys.executable, "-m", "dra_extender.cli", "serve", *self._flags,
                 stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output,
                 cwd=ROOT, env=inherited | self._environment, start_new_session=True,
             )  # fmt: skip

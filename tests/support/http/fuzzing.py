@@ -23,15 +23,15 @@ from fastapi import FastAPI
 from rich.console import Console
 from starlette.types import Message
 
-from app.allocation.decisions import Decisions
-from app.api.core import Pod
-from app.api.decoding import encode
-from app.api.features import FeatureGates
-from app.devices.cluster import Cluster
-from app.http.application import create_app
-from app.http.metrics import Metrics
-from app.scheduling.extender import Extender
-from app.scheduling.limits import Limits
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import encode
+from dra_extender.api.features import FeatureGates
+from dra_extender.devices.cluster import Cluster
+from dra_extender.http.application import create_app
+from dra_extender.http.metrics import Metrics
+from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.limits import Limits
 from tests.support.hostile.service import resident
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client

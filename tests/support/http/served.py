@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from app.api.extender import (
+from dra_extender.api.extender import (
     ExtenderArgs,
     ExtenderBindingArgs,
     ExtenderBindingResult,
@@ -14,8 +14,8 @@ from app.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
-from app.http.health import Check
-from app.http.metrics import Metrics, Reading
+from dra_extender.http.health import Check
+from dra_extender.http.metrics import Metrics, Reading
 
 
 class ScriptedVerbs:

@@ -22,17 +22,17 @@ import msgspec
 import structlog
 from rich.console import Console
 
-from app.allocation.decisions import Decisions
-from app.api.core import Pod
-from app.api.decoding import convert
-from app.api.errors import ApiError
-from app.api.extender import ExtenderArgs
-from app.api.features import FeatureGates
-from app.cli.main import FRAMES
-from app.devices.cluster import Cluster
-from app.kube.mirror import Callbacks, Mirror
-from app.kube.resources import NODES, PODS, Resource, device_classes, resource_claims, resource_slices
-from app.scheduling.extender import Extender
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.errors import ApiError
+from dra_extender.api.extender import ExtenderArgs
+from dra_extender.api.features import FeatureGates
+from dra_extender.cli.main import FRAMES
+from dra_extender.devices.cluster import Cluster
+from dra_extender.kube.mirror import Callbacks, Mirror
+from dra_extender.kube.resources import NODES, PODS, Resource, device_classes, resource_claims, resource_slices
+from dra_extender.scheduling.extender import Extender
 from tests.support.hostile.lines import event, samples, wounded
 from tests.support.hostile.service import resident
 from tests.support.hostile.things import pod

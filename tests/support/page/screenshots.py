@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from playwright.async_api import Page
 
-from app.demo.language import selector_problem
-from app.embedded.cluster import EmbeddedCluster
-from app.embedded.manifests import FIRST_SAMPLES
-from app.service import logs
+from dra_extender.service import logs
+from embedded_cluster.cluster import EmbeddedCluster
+from embedded_cluster.demo.language import selector_problem
+from embedded_cluster.manifests import FIRST_SAMPLES
 from tests.support.embedded.manifests import claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow
 from tests.support.page.browser import Scheme, browsing, chromium, showing

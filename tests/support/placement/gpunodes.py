@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 
-from app.allocation.decisions import Decisions
-from app.allocation.plan import Plan
-from app.api.core import Node, Pod
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from app.devices.cluster import Cluster
-from app.placement.expected import NOBODY, Expected
-from app.placement.placement import Placement
-from app.placement.policies import PolicyName
-from app.placement.strategy import Strategy
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.plan import Plan
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.placement.expected import NOBODY, Expected
+from dra_extender.placement.placement import Placement
+from dra_extender.placement.policies import PolicyName
+from dra_extender.placement.strategy import Strategy
 
 Json = dict[str, Any]
 DRIVER = "gpu.example.com"

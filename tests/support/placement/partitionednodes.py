@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from app.api.decoding import convert
-from app.api.resource import ResourceClaim
 from bench.placement import partitions
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaim
 from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes
 
 

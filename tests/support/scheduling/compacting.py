@@ -15,21 +15,21 @@ from typing import Any
 
 import msgspec
 
-from app.allocation.decisions import Decisions
-from app.api.core import Node, Pod
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.policy import PodDisruptionBudget
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from app.devices.cluster import Cluster
-from app.scheduling.compaction.advice import Advice
-from app.scheduling.compaction.compaction import MOST_MOVES, MOST_QUESTIONS, Compaction, Wish
-from app.scheduling.compaction.movable import Rules
-from app.scheduling.limits import Limits
-from app.scheduling.pods import Pods
-from app.scheduling.resourcenames import ResourceNames
-from app.scheduling.view import View
 from bench.placement import partitions
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.policy import PodDisruptionBudget
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.insight.compaction.advice import Advice
+from dra_extender.insight.compaction.compaction import MOST_MOVES, MOST_QUESTIONS, Compaction, Wish
+from dra_extender.insight.compaction.movable import Rules
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.view import View
 from tests.support.placement.gpunodes import gpus
 from tests.support.placement.partitionednodes import part
 from tests.support.simulation.virtualtime import VirtualClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.api.decoding import convert
-from app.api.resource import ResourceClaimConsumerReference
-from app.scheduling.limits import Limits
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import ResourceClaimConsumerReference
+from dra_extender.scheduling.limits import Limits
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 

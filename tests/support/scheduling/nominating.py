@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from app.api.core import Pod
-from app.scheduling.limits import Limits
+from dra_extender.api.core import Pod
+from dra_extender.scheduling.limits import Limits
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from app.api.core import Pod
-from app.scheduling.limits import Limits
-from app.scheduling.outcomes import HINTS, HintResult
+from dra_extender.api.core import Pod
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import HINTS, HintResult
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 

@@ -22,22 +22,22 @@ from typing import Any
 
 import msgspec
 
-from app.allocation.decisions import Decisions
-from app.allocation.lane import Lane
-from app.api.core import Node, Pod
-from app.api.decoding import convert
-from app.api.features import FeatureGates
-from app.api.policy import PodDisruptionBudget
-from app.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
-from app.devices.cluster import Cluster
-from app.devices.overlay import Planned
-from app.scheduling.limits import Limits
-from app.scheduling.pods import Pods
-from app.scheduling.preemption.outcome import NoPreemption, Preemption
-from app.scheduling.preemption.search import Search
-from app.scheduling.preemption.terms import Rules, Terms
-from app.scheduling.resourcenames import ResourceNames
-from app.scheduling.view import View
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.lane import Lane
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.policy import PodDisruptionBudget
+from dra_extender.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.overlay import Planned
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
+from dra_extender.scheduling.preemption.search import Search
+from dra_extender.scheduling.preemption.terms import Rules, Terms
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.view import View
 from tests.support.simulation.virtualtime import START
 
 Json = Mapping[str, Any]

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiohttp
 
-from app.service.service import Service
+from dra_extender.service.service import Service
 from tests.support.patience import LONGEST
 
 Json = dict[str, Any]

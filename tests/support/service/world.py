@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from app.api.resource import FINALIZER
-from app.embedded import EmbeddedAPIServer
-from app.embedded.hardware import GPU_DRIVER, gpus, manifest, node, slices
-from app.service.service import Service
-from app.service.settings import load
+from dra_extender.api.resource import FINALIZER
+from dra_extender.service.service import Service
+from dra_extender.service.settings import load
+from embedded_cluster import EmbeddedAPIServer
+from embedded_cluster.hardware import GPU_DRIVER, gpus, manifest, node, slices
 
 NODES = 3
 

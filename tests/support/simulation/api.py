@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from app.api.core import Node, Pod
-from app.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.resource import FINALIZER, ResourceClaim, ResourceClaimStatus
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.strategy import with_pod_status
 

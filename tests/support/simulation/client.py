@@ -13,9 +13,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.api.core import Pod
-from app.api.decoding import convert, to_builtins
-from app.api.errors import (
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert, to_builtins
+from dra_extender.api.errors import (
     ApiError,
     ConflictError,
     DisruptionBudgetError,
@@ -26,8 +26,8 @@ from app.api.errors import (
     UndecodableError,
     UnreachableError,
 )
-from app.api.meta import Object
-from app.api.resource import (
+from dra_extender.api.meta import Object
+from dra_extender.api.resource import (
     FINALIZER,
     AllocationResult,
     ResourceClaim,

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from app.api.core import Node, Pod
-from app.api.decoding import convert
-from app.api.resource import (
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.decoding import convert
+from dra_extender.api.resource import (
     FINALIZER,
     AllocationResult,
     DeviceClass,

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from app.api.core import Pod
-from app.api.decoding import convert, to_builtins
-from app.api.errors import RejectedError
-from app.api.meta import Condition
-from app.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import convert, to_builtins
+from dra_extender.api.errors import RejectedError
+from dra_extender.api.meta import Condition
+from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
 
 T = TypeVar("T", ResourceClaim, Pod)
 

@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from app.api.core import Node, Pod
-from app.api.meta import ObjectMeta
-from app.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from app.api.salvage import Salvaged
-from app.scheduling.extender import Extender
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
+from dra_extender.api.salvage import Salvaged
+from dra_extender.scheduling.extender import Extender
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 

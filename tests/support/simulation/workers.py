@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from app.allocation.answering import answer
-from app.allocation.questions import Answer, Kind, Overrun, Question, kind_of
+from dra_extender.allocation.answering import answer
+from dra_extender.allocation.questions import Answer, Kind, Overrun, Question, kind_of
 
 NEVER = -1.0
 
@@ -21,7 +21,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class VirtualWorkers:
-    """Fulfils `app.scheduling.ports.Workers`. `seconds(question)`: how long the answer takes; more than `most` is too
+    """Fulfils `scheduling.ports.Workers`. `seconds(question)`: how long the answer takes; more than `most` is too
     long. `asked` are the kinds of all questions, in order.
     """
 

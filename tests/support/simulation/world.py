@@ -11,17 +11,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from app.allocation.decisions import Decisions
-from app.api.core import Node, Pod
-from app.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult
-from app.api.features import FeatureGates
-from app.devices.cluster import Cluster
-from app.placement.placement import Placement
-from app.placement.strategy import Strategy
-from app.scheduling.extender import Extender
-from app.scheduling.limits import Limits
-from app.scheduling.outcomes import STEPS, L, Outcome, Step
-from app.scheduling.ports import Workers
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderFilterResult
+from dra_extender.api.features import FeatureGates
+from dra_extender.devices.cluster import Cluster
+from dra_extender.placement.placement import Placement
+from dra_extender.placement.strategy import Strategy
+from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import STEPS, L, Outcome, Step
+from dra_extender.scheduling.ports import Workers
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
 from tests.support.simulation.objects import KubernetesObject

@@ -1,6 +1,0 @@
-"""`python -m app.cli` is `dra-extender`."""
-
-from app.cli.main import main
-
-if __name__ == "__main__":
-    main()

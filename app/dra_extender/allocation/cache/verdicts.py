@@ -1,0 +1,225 @@
+"""Verdicts of many nodes for one pod, from a cache that is never wrong.
+
+Promises: the answer is the one a fresh search on every node would give; `Verdicts` lists nodes in the order asked.
+One search per distinct fingerprint: 5,000 equal nodes cost one, an allocation on one of them one more. Asking again
+costs look-ups only, and after a change only the nodes it touched are looked at.
+
+Upstream evaluates nodes in parallel and reports the error of whichever fails first (Kubernetes 1.36,
+pkg/scheduler/schedule_one.go). Here it is the first in the order asked, and nodes after it are not evaluated.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import filterfalse, repeat
+from operator import itemgetter
+from typing import Final
+
+import msgspec
+
+from dra_extender.allocation.cache.lens import Fingerprint, Lens
+from dra_extender.allocation.lane import FREE, Lane, Waiting
+from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
+from dra_extender.devices.ledger import Ledger
+from dra_extender.devices.nodes import Nodes, SeenNode
+from dra_extender.devices.overlay import Overlay
+
+REMEMBERED_FINGERPRINTS = 50_000
+REMEMBERED_OUTCOMES = 50_000
+"""There are as many as scores."""
+
+UNDECIDED = 0
+"""Outcome of a node that has to be looked at (again)."""
+NO_NODE = 1
+FAILED = 2
+
+LOOK: Final = 4
+"""Units of work that looking at a node costs."""
+
+Search = Callable[[str, Hashable], tuple[Plan | Unfit | Failure, int]]
+"""A fresh search on the node of this name, and the raw score of what it found. Searches with equal keys, the second
+argument, have the same answer. Raises Exhausted and Waiting.
+"""
+
+
+class Verdicts(msgspec.Struct, frozen=True):
+    """`fits` in the order asked; `refused`: node -> constant reason. Both are empty with `error`, fatal for the pod.
+
+    `waiting`: some are refused only because workers have to answer first, or for want of time.
+    """
+
+    fits: list[str]
+    refused: dict[str, str]
+    error: str = ""
+    waiting: bool = False
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    """What a search came to. `score` counts for nodes that fit."""
+
+    fits: bool
+    reason: str = ""
+    score: int = 0
+    waiting: bool = False
+
+
+_FIXED = (_Outcome(False), _Outcome(False, NOT_SYNCED), _Outcome(False))
+"""Those of UNDECIDED, NO_NODE and FAILED."""
+
+
+class Table:
+    """The verdicts for claims of one content.
+
+    Scores are those of the searches: the lens has to be made for what the scorer reads, or nobody may ask for them.
+    """
+
+    def __init__(self, lens: Lens, nodes: Nodes, ledger: Ledger) -> None:
+        self.size = lens.size
+        """How many bytes its filters count for."""
+        self._lens = lens
+        self._nodes = nodes
+        self._seen_nodes = nodes.seen
+        self._ledger = ledger
+        self._position = -1
+        self.is_hard = False
+        """True when a search was too large to be done on the spot."""
+        self._outcomes = list(_FIXED)
+        self._numbers: dict[_Outcome, int] = {}
+        self._by_fingerprint: dict[Fingerprint, int] = {}
+        self._by_node: array[int] = array("I")
+        """Number of the outcome by index of the node; the last entry, index -1, stands for unknown nodes."""
+
+    def verdicts(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane = FREE) -> Verdicts:
+        """The verdicts for these nodes in the state that the overlay shows. `search`, on the same state, is used for
+        what is not known yet, and for the text of an error. Nodes for which workers have to answer first are refused.
+        Raises Exhausted.
+        """
+        row = self._row(names, search, overlay, lane)
+        numbers = set(row)
+        if FAILED in numbers:
+            return self._failed(names, names[row.index(FAILED)], search, overlay, lane)
+        outcomes = self._outcomes
+        found_here = {(outcomes[number].fits, outcomes[number].reason) for number in numbers}
+        waiting = any(outcomes[number].waiting for number in numbers)
+        if all(fits for fits, _ in found_here):
+            return Verdicts(list(names), {})
+        if len(found_here) == 1:
+            # Pods that wait are refused everywhere for one reason, and asked about again and again.
+            ((_, reason),) = found_here
+            return Verdicts([], dict.fromkeys(names, reason), waiting=waiting)
+        reasons = {number: outcomes[number].reason for number in numbers if not outcomes[number].fits}
+        refused = {name: reasons[number] for name, number in zip(names, row, strict=True) if number in reasons}
+        fits = list(filterfalse(refused.__contains__, names))
+        return Verdicts(fits, refused, waiting=waiting)
+
+    def _failed(self, names: Sequence[str], failed: str, search: Search, overlay: Overlay, lane: Lane) -> Verdicts:
+        """The text names claims, so it is made anew for these."""
+        try:
+            found, _ = search(failed, (self, self._fingerprint(failed, overlay, lane)))
+        except Waiting as waiting:
+            return Verdicts([], dict.fromkeys(names, str(waiting)), waiting=True)
+        return Verdicts([], {}, found.error if isinstance(found, Failure) else "")
+
+    def scores(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane = FREE) -> Mapping[str, int]:
+        """The raw score of the new allocations on those of the nodes that fit; empty when an error is fatal. Raises
+        Exhausted.
+        """
+        row = self._row(names, search, overlay, lane)
+        if FAILED in row:
+            return {}
+        outcomes = self._outcomes
+        return {name: outcomes[number].score for name, number in zip(names, row, strict=True) if outcomes[number].fits}
+
+    # --- keeping up --------------------------------------------------------------------------------------------------
+
+    def _row(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane) -> list[int]:
+        """The outcome of each node. After a failed one the others are left out. Raises Exhausted."""
+        self._catch_up()
+        index, by_node = self._nodes.index, self._by_node
+        indexes = list(map(index.get, names, repeat(-1)))
+        row = list(itemgetter(*indexes)(by_node)) if len(indexes) > 1 else [by_node[found] for found in indexes]
+        if overlay.differing:
+            for position in [number for number, name in enumerate(names) if name in overlay.differing]:
+                row[position] = UNDECIDED
+        if FAILED in row:
+            del row[row.index(FAILED) + 1 :]
+        position = -1
+        different = None if overlay.is_empty else overlay
+        has_waited = lane.has_waited()
+        for _ in range(row.count(UNDECIDED)):
+            position = row.index(UNDECIDED, position + 1)
+            name = names[position]
+            reason = lane.waiting(self, name) if has_waited else ""
+            try:
+                row[position] = self._refusal(reason) if reason else self._decide(name, search, different, lane)
+            except Waiting as waiting:
+                lane.wait(self, name, str(waiting))
+                row[position] = self._refusal(str(waiting))
+            if row[position] == FAILED:
+                return row[: position + 1]
+        return row
+
+    def _refusal(self, reason: str) -> int:
+        return self._number_of(_Outcome(False, reason, waiting=True))
+
+    def _catch_up(self) -> None:
+        changes = self._nodes.changes
+        noted = changes.since(self._position)
+        wanted = len(self._nodes.by_index) + 1
+        if len(self._outcomes) >= REMEMBERED_OUTCOMES:
+            self._outcomes, noted = list(_FIXED), None
+            self._numbers.clear()
+            self._by_fingerprint.clear()
+        if noted is None:
+            self._by_node = array("I", [UNDECIDED]) * wanted
+            self._by_node[-1] = NO_NODE
+        else:
+            by_node = self._by_node
+            if len(by_node) < wanted:
+                by_node[-1] = UNDECIDED
+                by_node.extend([UNDECIDED] * (wanted - len(by_node)))
+                by_node[-1] = NO_NODE
+            for node in noted:
+                by_node[node] = UNDECIDED
+        self._position = changes.position
+
+    def _decide(self, name: str, search: Search, overlay: Overlay | None, lane: Lane) -> int:
+        """Raises Exhausted and Waiting."""
+        lane.spend(LOOK)
+        if overlay is not None:
+            seen = self._seen(name, overlay)
+        else:  # as `_seen`, without calls at each node
+            seen = self._seen_nodes[name]
+            if seen.new or seen.stale:
+                self._nodes.current(seen)
+        fingerprint = self._lens.fingerprint(seen, self._ledger, overlay, lane)
+        number = self._by_fingerprint.get(fingerprint)
+        if number is None:
+            number = self._number(*search(name, (self, fingerprint)))
+            if len(self._by_fingerprint) >= REMEMBERED_FINGERPRINTS:
+                self._by_fingerprint.clear()
+            self._by_fingerprint[fingerprint] = number
+        if overlay is None or not overlay.differs_for(seen):
+            self._by_node[seen.index] = number
+        return number
+
+    def _seen(self, name: str, overlay: Overlay | None) -> SeenNode:
+        seen = overlay.hypothetical(name) if overlay is not None else None
+        return seen or self._nodes.current(self._seen_nodes[name])
+
+    def _fingerprint(self, name: str, overlay: Overlay, lane: Lane) -> Fingerprint:
+        different = None if overlay.is_empty else overlay
+        return self._lens.fingerprint(self._seen(name, different), self._ledger, different, lane)
+
+    def _number(self, found: Plan | Unfit | Failure, score: int) -> int:
+        if isinstance(found, Failure):
+            return FAILED
+        return self._number_of(_Outcome(False, found.reason) if isinstance(found, Unfit) else _Outcome(True, "", score))
+
+    def _number_of(self, outcome: _Outcome) -> int:
+        number = self._numbers.get(outcome)
+        if number is None:
+            number = self._numbers[outcome] = len(self._outcomes)
+            self._outcomes.append(outcome)
+        return number

@@ -1,0 +1,97 @@
+"""Counters of partitionable devices, laid out over a node view.
+
+Promises: exact integers. A device fits when all of its counters do - and when no counter of its whole pool, used by it
+or not, is overdrawn already. Charging and returning is the caller's business; the layout itself never changes.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (checkAvailableCounters).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.nodeview import NodeView
+
+Charge = tuple[tuple[int, int], ...]
+"""What a device consumes: (counter number, nano units)."""
+
+
+class CounterLayout:
+    """The counters of all pools of a view, numbered. `charges[device]` is what a consuming device takes;
+    `names[number]` is (pool index, counter set, counter), `consumers[number]` who consumes how much of it.
+    """
+
+    __slots__ = ("_pools", "_steps", "charges", "consumers", "names")
+
+    def __init__(self, view: NodeView) -> None:
+        self.names: list[tuple[int, str, str]] = []
+        self.charges: dict[int, Charge] = {}
+        self._pools: list[tuple[int, range, int]] = []
+        for index, pool in enumerate(view.pools):
+            if pool.counters:
+                self._add_pool(view, index)
+        self.consumers: list[list[tuple[int, int]]] = [[] for _ in self.names]
+        for device, charge in self.charges.items():
+            for number, amount in charge:
+                self.consumers[number].append((device, amount))
+        self._steps = self._thresholds()
+
+    def _add_pool(self, view: NodeView, index: int) -> None:
+        first = len(self.names)
+        numbers: dict[tuple[str, str], int] = {}
+        for set_name, counters in view.pools[index].counters.items():
+            for counter in counters:
+                numbers[set_name, counter] = len(self.names)
+                self.names.append((index, set_name, counter))
+        mask = 0
+        offset = view.offsets[index]
+        for position, model in enumerate(view.pools[index].models, offset):
+            if model.traits.consumes:
+                charge: dict[int, int] = {}
+                for set_name, counter, amount in model.traits.consumes:
+                    number = numbers[set_name, counter]
+                    charge[number] = charge.get(number, 0) + amount
+                self.charges[position] = tuple(charge.items())
+                mask |= 1 << position
+        self._pools.append((index, range(first, len(self.names)), mask))
+
+    def _thresholds(self) -> list[tuple[list[int], list[int]]]:
+        """Per counter the demands in order, and the mask of the devices from each of them on."""
+        steps: list[tuple[list[int], list[int]]] = []
+        for consumers in self.consumers:
+            found: dict[int, int] = {}
+            for device, amount in consumers:
+                found[amount] = found.get(amount, 0) | 1 << device
+            amounts = sorted(found)
+            masks = [0] * (len(amounts) + 1)
+            for position in range(len(amounts) - 1, -1, -1):
+                masks[position] = masks[position + 1] | found[amounts[position]]
+            steps.append((amounts, masks))
+        return steps
+
+    def left(self, holdings: NodeHoldings) -> list[int]:
+        """What is left of each counter."""
+        return [holdings.counters[pool][set_name][counter] for pool, set_name, counter in self.names]
+
+    def overdrawn(self, left: Sequence[int]) -> int:
+        """The consuming devices of pools in which any counter is below zero."""
+        mask = 0
+        for _, numbers, consuming in self._pools:
+            if any(left[number] < 0 for number in numbers):
+                mask |= consuming
+        return mask
+
+    def dry(self, left: Sequence[int]) -> int:
+        """The devices that want more of some counter than is left."""
+        mask = 0
+        for (amounts, masks), amount in zip(self._steps, left, strict=True):
+            mask |= masks[bisect_right(amounts, amount)]
+        return mask
+
+
+def counter_layout(view: NodeView) -> CounterLayout:
+    """The layout of a view, remembered by the view."""
+    found: CounterLayout | None = view.masks.get("counters")
+    return found if found is not None else view.remember("counters", CounterLayout(view))

@@ -1,0 +1,216 @@
+"""Why a node can or cannot have a pod's claims, counted per request and rule.
+
+Promises: the verdict is that of the allocator, found by the same search. The counts describe the start of the search:
+each device is counted under the first rule that takes it away, in the order in which the search looks at rules; what
+is left can be refused by the other requests only, and then `stuck` says at which request and why.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, NamedTuple
+
+from dra_extender.allocation.allocator import lacking
+from dra_extender.allocation.lane import FREE, Lane
+from dra_extender.allocation.plan import (
+    INVALID_POOLS,
+    NO_SOLUTION,
+    RULES,
+    STEP_BUDGET,
+    Explanation,
+    Failure,
+    Loss,
+    PoolProblem,
+    RequestExplanation,
+    Rule,
+    Stuck,
+    Verdict,
+    undecided,
+)
+from dra_extender.allocation.proofs.bounds import Bounds
+from dra_extender.allocation.proofs.demands import Choice, Demand, dry_devices
+from dra_extender.allocation.proofs.pruning import Pruning
+from dra_extender.allocation.requests import PreparedClaims
+from dra_extender.allocation.result import allocations
+from dra_extender.allocation.search import Outcome, Search
+from dra_extender.allocation.selection import losses
+from dra_extender.allocation.state import State
+from dra_extender.allocation.task import Failed, Option, Task
+from dra_extender.cel import Work
+from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.nodeview import NodeView
+
+NAMED: Final = 3
+"""How many devices are named for each rule."""
+
+
+def explain(
+    prepared: PreparedClaims | Failure,
+    view: NodeView,
+    holdings: NodeHoldings,
+    step_budget: int = STEP_BUDGET,
+    lane: Lane = FREE,
+    work: Work | None = None,
+) -> Explanation:
+    """The explanation for one node. Never raises for what objects contain, but what the lane does, and TooMuch."""
+    return explained(prepared, view, holdings, step_budget, lane, work)[0]
+
+
+def explained(
+    prepared: PreparedClaims | Failure,
+    view: NodeView,
+    holdings: NodeHoldings,
+    step_budget: int = STEP_BUDGET,
+    lane: Lane = FREE,
+    work: Work | None = None,
+) -> tuple[Explanation, Task | None]:
+    """As `explain`, with the task that was searched; None when the search could not begin."""
+    pools = tuple(_pool_problems(view))
+    if isinstance(prepared, Failure):
+        return Explanation(view.node, "error", prepared.error, pools=pools), None
+    if view.error:
+        return Explanation(view.node, "error", view.error, pools=pools), None
+    try:
+        task = Task(prepared, view, holdings, lane, work)
+    except Failed as failure:
+        return Explanation(view.node, "error", failure.text(prepared), pools=pools), None
+    requests = tuple(_requests(task))
+    verdict, reason, stuck, steps = _verdict(task, requests, step_budget)
+    return Explanation(view.node, verdict, reason, requests, stuck, pools, steps), task
+
+
+def _pool_problems(view: NodeView) -> Iterator[PoolProblem]:
+    for pool in view.pools:
+        if pool.problem:
+            yield PoolProblem(*pool.id, pool.incomplete, pool.problem)
+
+
+# --- the verdict ------------------------------------------------------------------------------------------------------
+
+
+def _verdict(
+    task: Task, requests: tuple[RequestExplanation, ...], step_budget: int
+) -> tuple[Verdict, str, Stuck | None, int]:
+    """(verdict, reason, where the search got stuck, steps)."""
+    refused = INVALID_POOLS if task.view.invalid else NO_SOLUTION
+    scarce = _scarce(task, requests)
+    if scarce is not None and lacking(task) is not None:
+        return "refused", refused, scarce, 1
+    pruning = Pruning(task)
+    search = Search(task, step_budget, pruning)
+    try:
+        outcome = search.run()
+        if outcome is Outcome.FOUND:
+            allocations(task, search.state.taken, str)
+            return "fits", "", None, search.steps
+    except Failed as failure:
+        return "error", failure.text(task.prepared), None, search.steps
+    stuck = scarce
+    if stuck is None:
+        furthest = search.stuck.request if search.stuck else 0
+        request = pruning.blocking if pruning.blocking is not None else furthest
+        stuck = _stuck(task, request, pruning.reason or "every combination of devices was tried")
+    if outcome is Outcome.UNDECIDED:
+        return "undecided", undecided(step_budget), stuck, search.steps
+    return "refused", refused, stuck, search.steps
+
+
+def _stuck(task: Task, request: int, cause: str, after: tuple[Rule | Literal["pools"], ...] = ()) -> Stuck:
+    found = task.prepared.requests[request]
+    return Stuck(task.prepared.claims[found.claim].label, found.name, cause, after)
+
+
+def _scarce(task: Task, requests: tuple[RequestExplanation, ...]) -> Stuck | None:
+    """The first request that has too few devices on its own whatever is chosen."""
+    found = iter(requests)
+    for request, options in enumerate(task.options):
+        items = [next(found) for _ in options]
+        if all(item.left < item.wanted for item in items):
+            counts = dict.fromkeys(f"{item.wanted} wanted, {item.left} left" for item in items)
+            return _stuck(task, request, ", or ".join(counts), tuple(_last_rule(item) for item in items))
+    return None
+
+
+def _last_rule(item: RequestExplanation) -> Rule | Literal["pools"]:
+    """The rule after which the request had too few devices."""
+    left = item.pooled
+    rule: Rule | Literal["pools"] = "pools"
+    for loss in item.losses:
+        if left < item.wanted:
+            break
+        left, rule = left - loss.count, loss.rule
+    return rule
+
+
+# --- counts -----------------------------------------------------------------------------------------------------------
+
+
+def _requests(task: Task) -> Iterator[RequestExplanation]:
+    for found in taken_away(task):
+        yield _explained(task, found.option, found.by_rule, found.left)
+
+
+class TakenAway(NamedTuple):
+    """As masks: what each rule takes away from an option at the start of the search, and what is left."""
+
+    option: Option
+    by_rule: Mapping[Rule, int]
+    left: int
+
+
+def taken_away(task: Task) -> Iterator[TakenAway]:
+    """For each option of each request, in order. Raises what the lane does."""
+    state = State(task)
+    dry = dry_devices(task, state)
+    bounds = Bounds(task)
+    for options in task.options:
+        for option in options:
+            taken: dict[Rule, int] = defaultdict(int)
+            for device, rule in losses(task.view, option.ask.filter, task.lane):
+                taken[rule] |= 1 << device
+            left = option.candidates.usable
+            owned = 0 if option.admin else task.holdings.owned
+            for rule, gone in (
+                ("in use", left & owned),
+                ("capacity", left & ~owned & ~_roomy(option)),
+                ("counters", 0 if option.admin else left & ~owned & _roomy(option) & dry),
+            ):
+                taken[rule] |= gone
+                left &= ~gone
+            unmatched = left & ~_matching(state, bounds, option, left)
+            taken["constraint"] = unmatched
+            yield TakenAway(option, taken, left & ~unmatched)
+
+
+def _roomy(option: Option) -> int:
+    """Devices with enough capacity left; what mode All wants is compared when it is collected."""
+    if option.all:
+        return sum(1 << device for device in option.devices)
+    return option.usable
+
+
+def _matching(state: State, bounds: Bounds, option: Option, left: int) -> int:
+    """The devices of which enough have an attribute value in common."""
+    if not option.constraints or left.bit_count() < option.need:
+        return left
+    narrowed = bounds.narrow(state, [Demand(option.request, option.claim, [Choice(option, left, option.need)])])
+    return narrowed[0].mask if narrowed else 0
+
+
+def _explained(task: Task, option: Option, taken: Mapping[Rule, int], left: int) -> RequestExplanation:
+    found = tuple(
+        Loss(rule, taken[rule].bit_count(), _names(task.view, taken[rule])) for rule in RULES if taken.get(rule)
+    )
+    claim = task.prepared.claims[option.claim].label
+    wanted = max(option.need, 1)
+    return RequestExplanation(claim, option.ask.name, wanted, len(task.view.devices), found, left.bit_count())
+
+
+def _names(view: NodeView, mask: int) -> tuple[str, ...]:
+    names: list[str] = []
+    while mask and len(names) < NAMED:
+        low = mask & -mask
+        names.append("/".join(view.devices[low.bit_length() - 1].id))
+        mask ^= low
+    return tuple(names)

@@ -1,0 +1,223 @@
+"""Proofs that a state of the search has no solution.
+
+Promises: `Bounds.refutes` is True only when no continuation can succeed; each bound is a relaxation of the problem, so
+the first solution in the documented order is never cut off. Cheap bounds come first:
+
+1. every request has enough devices left for one of its alternatives, and no claim gets too many results;
+2. every matchAttribute has a value with enough devices for all requests it covers at once, every distinctAttribute
+   enough different values;
+3. all requests together can have devices of their own (Hall);
+4. the counters suffice even if everybody takes the devices that need least, and yield as many devices as are wanted;
+5. shares fit into devices, and claims that must stay together into groups.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from typing import Final
+
+from dra_extender.allocation.constraints import Constraint
+from dra_extender.allocation.proofs.assignment import assignable
+from dra_extender.allocation.proofs.budgets import CounterBudgets
+from dra_extender.allocation.proofs.demands import Demand, Unmet, demands, exclusive
+from dra_extender.allocation.proofs.pieces import Pieces
+from dra_extender.allocation.proofs.proof import ALL, Proof
+from dra_extender.allocation.proofs.yields import Yields
+from dra_extender.allocation.search import Position
+from dra_extender.allocation.state import State
+from dra_extender.allocation.task import Task
+from dra_extender.api.resource import MAX_RESULTS
+
+REQUESTS_PER_STEP: Final = 32
+"""Looking at so many requests counts as a step of its own."""
+
+
+VALUE: Final = 2
+"""Units of work that looking at one value of an attribute costs, besides one per request."""
+
+
+class Bounds:
+    """See the module. `steps` counts the work: of packing, and of looking at many requests. `reason` is why the latest
+    state was refuted.
+    """
+
+    def __init__(self, task: Task, proofs: Collection[Proof] = ALL) -> None:
+        self.reason = ""
+        self.blocking = 0
+        """The request the latest refutation is about, or the first of those it is about."""
+        self._task = task
+        self._counts = Proof.COUNTS in proofs
+        self._limit = MAX_RESULTS if Proof.LIMIT in proofs else None
+        self._matches = _constraints(task, match=True, known=Proof.MATCH in proofs)
+        self._distincts = _constraints(task, match=False, known=Proof.DISTINCT in proofs)
+        self._hall = Proof.HALL in proofs
+        self._budgets = CounterBudgets(task) if task.counters is not None and Proof.BUDGETS in proofs else None
+        self._yields = Yields(task) if task.counters is not None and Proof.YIELDS in proofs else None
+        self._pieces = Pieces(task, proofs)
+        self._looks = 0
+        self._viable: dict[Hashable, int] = {}
+        """For claims of one shape, the devices that can serve the first matchAttribute: equal claims are common."""
+
+    @property
+    def steps(self) -> int:
+        return self._looks + self._pieces.steps
+
+    def refutes(self, state: State, position: Position, end: int) -> bool:
+        """Whether there is provably no solution from here for the requests before `end`."""
+        self._looks += (end - position.request) // REQUESTS_PER_STEP
+        found = demands(self._task, state, position, end)
+        if isinstance(found, Unmet):
+            self.blocking, self.reason = found.request, "not enough devices are left"
+            return self._counts
+        large = self._too_large(state, found)
+        if large is not None:
+            self.blocking, self.reason = large, f"a claim can have {MAX_RESULTS} devices at most"
+            return True
+        self.blocking = position.request
+        narrowed = self.narrow(state, found)
+        if narrowed is None:
+            return True
+        needs = exclusive(narrowed, self._task.shareable)
+        if self._hall and not assignable(needs.items()):
+            self.reason = "there are not enough devices for all requests together"
+            return True
+        if self._budgets is not None and not self._budgets.suffice(state, needs):
+            self.reason = "counters do not suffice for all requests together"
+            return True
+        if self._yields is not None and not self._yields.suffice(state, needs):
+            self.reason = "the counter sets cannot yield enough devices for all requests together"
+            return True
+        reason = self._pieces.refutes(state, found, narrowed)
+        if reason:
+            self.reason = reason
+        return bool(reason)
+
+    def _too_large(self, state: State, found: list[Demand]) -> int | None:
+        """The request that gives its claim more results than it may have."""
+        if self._limit is not None:
+            counts: dict[int, int] = {}
+            for demand in found:
+                claim = demand.claim
+                counts[claim] = counts.get(claim, state.counts[claim]) + demand.need
+                if counts[claim] > self._limit:
+                    return demand.request
+        return None
+
+    # --- constraints -------------------------------------------------------------------------------------------------
+
+    def narrow(self, state: State, found: list[Demand]) -> list[Demand] | None:
+        """The demands without the devices whose attribute values cannot serve a whole claim."""
+        if not self._task.constraints:
+            return found
+        by_claim: dict[int, list[Demand]] = defaultdict(list)
+        for demand in found:
+            by_claim[demand.claim].append(demand)
+        narrowed: list[Demand] = []
+        for claim, members in by_claim.items():
+            result = self._narrow_claim(state, claim, members)
+            if result is None:
+                self.blocking, self.reason = members[0].request, "no devices satisfy the constraints of the claim"
+                return None
+            narrowed.extend(result)
+        return narrowed
+
+    def _narrow_claim(self, state: State, claim: int, members: list[Demand]) -> list[Demand] | None:
+        every, constraints = self._task.constraints, self._task.claim_constraints[claim]
+        matches, distincts = self._matches[claim], self._distincts[claim]
+        if not matches:
+            return members if self._diverse(members, distincts) else None
+        first, rest = matches[0], matches[1:]
+        key = (
+            tuple((every[index].match, id(every[index].table)) for index in constraints),
+            tuple(state.pins[index].tokens for index in matches),
+            _shape(members, constraints.start),
+        )
+        viable = self._viable.get(key)
+        if viable is None:
+            viable = 0
+            for group in _groups(every[first], state.pins[first].tokens):
+                self._charge(members)
+                inside = _within(members, group, first)
+                if inside is not None and self._consistent(state, inside, rest, distincts):
+                    viable |= group
+            self._viable[key] = viable
+        return _within(members, viable, first)
+
+    def _consistent(self, state: State, members: list[Demand], matches: list[int], distincts: list[int]) -> bool:
+        """Whether some choice of values for the remaining matchAttributes leaves everybody enough devices."""
+        if not matches:
+            needs = exclusive(members, self._task.shareable)
+            return self._diverse(members, distincts) and (not self._hall or assignable(needs.items()))
+        first, rest = matches[0], matches[1:]
+        for group in _groups(self._task.constraints[first], state.pins[first].tokens):
+            self._charge(members)
+            inside = _within(members, group, first)
+            if inside is not None and self._consistent(state, inside, rest, distincts):
+                return True
+        return False
+
+    def _charge(self, members: list[Demand]) -> None:
+        """Looking at one value of an attribute. Raises TooMuch."""
+        if self._task.work is not None:
+            self._task.work.charge(VALUE + len(members))
+
+    def _diverse(self, members: list[Demand], distincts: list[int]) -> bool:
+        """Whether there are as many different values as devices are needed."""
+        for index in distincts:
+            need = mask = 0
+            for demand in members:
+                if demand.covered(index):
+                    need += demand.need
+                    mask |= demand.mask
+            if need > 1:
+                table = self._task.constraints[index].table
+                values = sum(1 for group in table.groups if group & mask)
+                values += (mask & table.present & ~table.known).bit_count()
+                if values < need:
+                    return False
+        return True
+
+
+def _constraints(task: Task, *, match: bool, known: bool) -> list[list[int]]:
+    """The matchAttributes of each claim, or the distinctAttributes."""
+    every = task.constraints
+    return [[index for index in part if known and every[index].match == match] for part in task.claim_constraints]
+
+
+def _groups(constraint: Constraint, pinned: Sequence[int] | None) -> Iterable[int]:
+    """Sets of devices, one of which holds all devices that satisfy a matchAttribute together. Those with a value of an
+    unknown type are one set, although each of them could only be alone.
+    """
+    table = constraint.table
+    if pinned is not None:
+        yield from (table.groups[token] for token in pinned)
+    else:
+        yield from table.groups
+        yield constraint.start.allowed & ~table.known
+    yield 0  # alternatives that are not covered may need none
+
+
+def _shape(members: list[Demand], first: int) -> Hashable:
+    """What demands of a claim look like, however claims and constraints are numbered."""
+    return tuple(
+        tuple(
+            (choice.mask, choice.need, choice.option.admin, *(index - first for index in choice.option.constraints))
+            for choice in demand.choices
+        )
+        for demand in members
+    )
+
+
+def _within(members: list[Demand], group: int, constraint: int) -> list[Demand] | None:
+    """The demands when devices covered by the constraint have to be in the group; None when that is impossible."""
+    for demand in members:
+        if (demand.mask & group).bit_count() < demand.need and demand.covered(constraint):
+            return None
+    inside: list[Demand] = []
+    for demand in members:
+        part = demand.within(group, constraint)
+        if part is None:
+            return None
+        inside.append(part)
+    return inside

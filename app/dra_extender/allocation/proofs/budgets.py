@@ -1,0 +1,83 @@
+"""Counters as budgets: the least that all requests together must consume against what is left.
+
+Promises: a lower bound. Every request is charged the smallest demands among the devices it could take; requests that
+accept the same devices share them. Looked at are each counter and, summed up over all sets and pools, each counter
+name. `yields` asks the other way round.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from dra_extender.allocation.state import State
+from dra_extender.allocation.task import Task
+
+
+class Budget:
+    """One sum of counters: `numbers` are added up; `steps` are (demand, devices with it), ascending, without zero."""
+
+    __slots__ = ("consuming", "numbers", "steps")
+
+    def __init__(self, task: Task, numbers: Sequence[int]) -> None:
+        self.numbers = numbers
+        self.consuming = 0
+        masks: dict[int, int] = defaultdict(int)
+        if task.counters is not None:
+            weights: dict[int, int] = defaultdict(int)
+            for number in numbers:
+                for device, amount in task.counters.consumers[number]:
+                    weights[device] += amount
+            for device, weight in weights.items():
+                if weight > 0 and not task.shareable >> device & 1:
+                    masks[weight] |= 1 << device
+                    self.consuming |= 1 << device
+        self.steps = sorted(masks.items())
+
+    def left(self, state: State) -> int:
+        """How much is left."""
+        return sum(max(0, state.left[number]) for number in self.numbers)
+
+    def least(self, mask: int, need: int) -> int:
+        """What `need` devices of the mask consume at least."""
+        need -= (mask & ~self.consuming).bit_count()
+        total = 0
+        for weight, devices in self.steps:
+            if need <= 0:
+                break
+            taken = min(need, (mask & devices).bit_count())
+            total += taken * weight
+            need -= taken
+        return total
+
+    def most(self, mask: int, left: int) -> int:
+        """How many devices of the mask `left` suffices for at most."""
+        count = (mask & ~self.consuming).bit_count()
+        for weight, devices in self.steps:
+            if weight > left:
+                break
+            taken = min(left // weight, (mask & devices).bit_count())
+            left -= taken * weight
+            count += taken
+        return count
+
+
+class CounterBudgets:
+    """All budgets of a task."""
+
+    def __init__(self, task: Task) -> None:
+        names = task.counters.names if task.counters is not None else []
+        by_name: dict[str, list[int]] = defaultdict(list)
+        for number, (_, _, name) in enumerate(names):
+            by_name[name].append(number)
+        sums = [[number] for number in range(len(names))]
+        sums += [numbers for numbers in by_name.values() if len(numbers) > 1]
+        self._budgets = [Budget(task, numbers) for numbers in sums]
+
+    def suffice(self, state: State, needs: Mapping[int, int]) -> bool:
+        """Whether what is left may be enough for the `demands.exclusive` needs."""
+        for budget in self._budgets:
+            needed = sum(budget.least(mask, need) for mask, need in needs.items() if mask & budget.consuming)
+            if needed and needed > budget.left(state):
+                return False
+        return True

@@ -1,0 +1,137 @@
+"""What is still to be decided at some point of a search, as masks of the devices that could be taken now.
+
+Promises: a mask holds every device that any continuation could give to the choice, so a bound computed from demands
+never refuses a possible solution.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from dra_extender.allocation.search import Position
+from dra_extender.allocation.state import State
+from dra_extender.allocation.task import Option, Task
+
+
+class Choice(NamedTuple):
+    """An option that is still possible: `need` devices out of `mask`."""
+
+    option: Option
+    mask: int
+    need: int
+
+
+class Demand:
+    """One request still to be decided. `need` and `mask` are the least and the most over its choices."""
+
+    __slots__ = ("choices", "claim", "mask", "need", "request")
+
+    def __init__(self, request: int, claim: int, choices: list[Choice]) -> None:
+        self.request = request
+        self.claim = claim
+        self.choices = choices
+        if len(choices) == 1:
+            _, self.mask, self.need = choices[0]
+        else:
+            self.need = min(choice.need for choice in choices)
+            self.mask = 0
+            for choice in choices:
+                self.mask |= choice.mask
+
+    @property
+    def admin(self) -> bool:
+        """Only exact requests can have admin access."""
+        return self.choices[0].option.admin
+
+    def covered(self, constraint: int) -> bool:
+        """Whether the constraint covers the devices of the request whatever is chosen."""
+        return all(constraint in choice.option.constraints for choice in self.choices)
+
+    def within(self, mask: int, constraint: int) -> Demand | None:
+        """The demand when devices covered by the constraint have to be in the mask; None when it cannot be met."""
+        choices: list[Choice] = []
+        for choice in self.choices:
+            option, possible, need = choice
+            if constraint in option.constraints:
+                possible &= mask
+                if possible.bit_count() >= need:
+                    choices.append(Choice(option, possible, need))
+            else:
+                choices.append(choice)
+        return Demand(self.request, self.claim, choices) if choices else None
+
+
+def exclusive(members: Iterable[Demand], shareable: int) -> dict[int, int]:
+    """How many devices are needed out of each mask that nobody else can have; a shared device serves each request once,
+    admin access all.
+    """
+    needs: dict[int, int] = defaultdict(int)
+    for demand in members:
+        if not demand.admin:
+            shared = demand.mask & shareable
+            need = demand.need - shared.bit_count()
+            if need > 0:
+                needs[demand.mask ^ shared] += need
+    return needs
+
+
+class Unmet(NamedTuple):
+    """The request that has too few devices left."""
+
+    request: int
+
+
+def demands(task: Task, state: State, position: Position, end: int) -> list[Demand] | Unmet:
+    """All demands from the position on, those of requests before `end`, or the first that cannot be met on its own."""
+    dry = dry_devices(task, state)
+    found: list[Demand] = []
+    for request in range(position.request, end):
+        current = position.option if request == position.request else None
+        if current is not None:
+            mask = available(state, current, dry) >> position.start << position.start
+            choices = [Choice(current, mask, position.missing)] if mask.bit_count() >= position.missing else []
+        else:
+            choices = list(_choices(task, state, request, dry))
+        if not choices:
+            return Unmet(request)
+        found.append(Demand(request, choices[0].option.claim, choices))
+    return found
+
+
+def _choices(task: Task, state: State, request: int, dry: int) -> Iterator[Choice]:
+    for option in task.options[request]:
+        if not option.all:
+            mask = available(state, option, dry)
+            if mask.bit_count() >= option.need:
+                yield Choice(option, mask, option.need)
+        elif option.need:
+            mask = available(state, option, dry) & ~(0 if option.admin else task.holdings.owned)
+            wanted = sum(1 << device for device in option.devices)
+            if not wanted & ~mask:
+                yield Choice(option, wanted, option.need)
+
+
+def available(state: State, option: Option, dry: int) -> int:
+    """The devices the option could take now. `dry` are those whose counters do not suffice."""
+    mask = state.allowed(option)
+    if not option.admin:
+        mask &= ~dry
+    for device in state.consumed:
+        if mask >> device & 1 and not state.capacity_suffices(option, device):
+            mask ^= 1 << device
+    return mask
+
+
+def dry_devices(task: Task, state: State) -> int:
+    """Devices whose counters do not suffice now; those of shared devices are paid already."""
+    if task.counters is None:
+        return 0
+    dry = task.counters.dry(state.left) | task.overdrawn
+    if dry & task.shareable:
+        dry &= ~(state.paid & task.shareable)
+        for device in task.holdings.shared:
+            if task.shareable >> device & 1:
+                dry &= ~(1 << device)
+    return dry

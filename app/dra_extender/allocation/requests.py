@@ -1,0 +1,338 @@
+"""A pod's claims made ready for the search: what does not depend on a node is checked and compiled once.
+
+Promises: `prepare` reports the first thing in the claims that makes every node fail, in the order of claims and
+requests; the result is immutable and serves any number of nodes.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (validateDeviceRequest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from cachetools import LRUCache
+
+from dra_extender.allocation.plan import Failure
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import (
+    MAX_RESULTS,
+    DeviceClass,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from dra_extender.cel import remembered_bytes
+from dra_extender.devices.content import Interner
+from dra_extender.devices.models import REMEMBERED
+
+REMEMBERED_BYTES: Final = 2**26
+"""What filters may keep when nobody uses them, with their compiled selectors."""
+
+REQUEST: Final = 10
+"""Units of work that making a request ready costs, or an alternative of it."""
+
+MOST_ALTERNATIVES: Final = 8
+MOST_FILTERS: Final = 2**13
+"""Of one pod's claims, for which there is room: 32 claims with all alternatives that requests may have."""
+
+FILTER_BYTES: Final = 2**13
+"""What a filter counts for at least."""
+
+Capacity = tuple[tuple[str, Quantity], ...]
+
+_NO_CAPACITY: Final[Mapping[str, Quantity]] = {}
+
+
+class Filter:
+    """What one request says about single devices: the part of it that several requests can have in common.
+
+    `class_selectors` and `selectors` are expressions. Equal filters are one object, so what a filter says about a
+    device is remembered under it. `compiled` is where the compiled selectors are kept, `begun` where they are until all
+    of them are, and `reads` what they read, by expression: what one turn of a call has done, the next one can use.
+    `look` is made of all reads, and `answers` has what the filter says, by look.
+
+    `room`: so many answers a device has to remember, at least, for claims with this filter among others.
+    """
+
+    __slots__ = (
+        "__weakref__", "answers", "begun", "capacity", "class_selectors", "compiled", "features", "look", "reads",
+        "room", "selectors", "size", "tolerations",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        class_selectors: tuple[str, ...],
+        selectors: tuple[str, ...],
+        tolerations: tuple[DeviceToleration, ...],
+        capacity: Capacity,
+        features: FeatureGates,
+    ) -> None:
+        self.class_selectors = class_selectors
+        self.selectors = selectors
+        self.tolerations = tolerations
+        self.features = features
+        self.compiled: Any = None
+        self.begun: dict[Any, Any] = {}
+        self.reads: dict[str, Any] = {}
+        self.look: Any = None
+        self.answers: dict[Any, Any] = {}
+        self.room = REMEMBERED
+        self.capacity: Mapping[str, Quantity] = dict(capacity) if capacity else _NO_CAPACITY
+        compiled = sum(map(remembered_bytes, (*class_selectors, *selectors)))
+        self.size = min(FILTER_BYTES + compiled, REMEMBERED_BYTES // 4)
+        """How many bytes it counts for: at least four filters are remembered, however large they are."""
+
+
+_filters: LRUCache[Hashable, Filter] = LRUCache(REMEMBERED_BYTES, getsizeof=lambda filter: filter.size)
+_used = Interner(Filter)
+"""Filters that are not remembered any more stay the same for as long as somebody has them."""
+
+
+def _filter(
+    class_selectors: tuple[str, ...],
+    selectors: tuple[str, ...],
+    tolerations: tuple[DeviceToleration, ...],
+    capacity: tuple[tuple[str, str, Quantity], ...],
+    features: FeatureGates,
+) -> Filter:
+    content = class_selectors, selectors, tolerations, capacity, features
+    found = _filters.get(content)
+    if found is None:
+        amounts = tuple((name, amount) for name, _, amount in capacity)
+        found = _used.of(content, class_selectors, selectors, tolerations, amounts, features)
+        _filters[content] = found
+    return found
+
+
+class Ask:
+    """One way to satisfy a request: the exact request itself or one of its alternatives.
+
+    `name` is what results carry (`parent/alternative`), `label` what errors call it. `count` means nothing when `all`.
+    `covered` are the indices of the claim's constraints that cover its devices.
+    """
+
+    __slots__ = (
+        "admin", "admin_access", "all", "class_name", "count", "covered", "filter", "label", "name", "parent",
+        "tolerations",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        request: str,
+        source: ExactDeviceRequest | DeviceSubRequest,
+        device_class: DeviceClass,
+        constraints: Sequence[DeviceConstraint],
+        features: FeatureGates,
+    ) -> None:
+        alternative = source.name if isinstance(source, DeviceSubRequest) else ""
+        self.parent = request
+        self.label = alternative or request
+        self.name = f"{request}/{alternative}" if alternative else request
+        self.class_name = source.device_class_name
+        self.all = source.allocation_mode == "All"
+        self.count = source.count
+        self.admin_access = source.admin_access if isinstance(source, ExactDeviceRequest) else None
+        self.admin = self.admin_access is True
+        self.tolerations = source.tolerations
+        names = {self.parent, self.name}
+        self.covered = tuple(
+            index
+            for index, constraint in enumerate(constraints)
+            if not constraint.requests or not names.isdisjoint(constraint.requests)
+        )
+        capacity = source.capacity.requests if source.capacity is not None else _NO_CAPACITY
+        self.filter = _filter(
+            _expressions(device_class.spec.selectors),
+            _expressions(source.selectors),
+            source.tolerations,
+            tuple(sorted((name, amount.text, amount) for name, amount in capacity.items())),
+            features,
+        )
+
+
+def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
+    return tuple(selector.cel.expression if selector.cel is not None else "" for selector in selectors)
+
+
+class Request:
+    """A request of a claim: its alternatives in order, one for an exact request. `index` counts over all claims."""
+
+    __slots__ = ("asks", "claim", "index", "name", "prioritized")
+
+    def __init__(self, index: int, claim: int, name: str, asks: tuple[Ask, ...], prioritized: bool) -> None:
+        self.index = index
+        self.claim = claim
+        self.name = name
+        self.asks = asks
+        self.prioritized = prioritized
+
+
+class PreparedClaim:
+    """A claim with its requests and the classes they name."""
+
+    __slots__ = ("claim", "classes", "constraints", "label", "requests")
+
+    def __init__(self, claim: ResourceClaim, requests: tuple[Request, ...], classes: Mapping[str, DeviceClass]) -> None:
+        self.claim = claim
+        self.label = f"{claim.metadata.namespace}/{claim.metadata.name}"
+        self.requests = requests
+        self.constraints = claim.spec.devices.constraints
+        self.classes = classes
+
+
+Ready = tuple[tuple[Request, ...], Mapping[str, DeviceClass]]
+"""What is made ready of a claim, for all that ask for the same: nothing of it keeps the claim."""
+
+
+class PreparedClaims:
+    """All claims of a pod in order; `requests` are those of all claims."""
+
+    __slots__ = ("claims", "features", "requests")
+
+    def __init__(self, claims: tuple[PreparedClaim, ...], features: FeatureGates) -> None:
+        self.claims = claims
+        self.features = features
+        self.requests = tuple(request for claim in claims for request in claim.requests)
+
+
+class _Invalid(Exception):
+    """What is wrong with a claim; the text is the fatal error."""
+
+
+def prepare(
+    claims: Sequence[ResourceClaim],
+    classes: Mapping[str, DeviceClass],
+    features: FeatureGates,
+    begun: list[Ready] | None = None,
+    spend: Callable[[int], object] = lambda units: None,
+) -> PreparedClaims | Failure:
+    """Check the claims and look up their classes. `classes` are by name. `begun` are the first of these claims, or of
+    others that ask for the same, as far as they are ready, and get the rest. Raises what `spend` does, which is called
+    with the units of work before a claim is made ready.
+    """
+    prepared = [] if begun is None else begun
+    index = sum(len(requests) for requests, _ in prepared)
+    try:
+        for claim in claims[len(prepared) :]:
+            spend(REQUEST * sum(1 + len(request.first_available) for request in claim.spec.devices.requests))
+            ready = _claim(claim, len(prepared), index, classes, features)
+            index += len(ready[0])
+            prepared.append(ready)
+    except _Invalid as problem:
+        return Failure(str(problem))
+    ready_claims = (PreparedClaim(claim, *ready) for claim, ready in zip(claims, prepared, strict=True))
+    found = PreparedClaims(tuple(ready_claims), features)
+    if len(found.requests) * MOST_ALTERNATIVES > REMEMBERED // 2:
+        _make_room(found)
+    return found
+
+
+def _make_room(prepared: PreparedClaims) -> None:
+    """Twice as much as the claims need, so that all there is room for is there again soon after it was forgotten."""
+    filters = {ask.filter for request in prepared.requests for ask in request.asks}
+    for filter in filters:
+        filter.room = max(filter.room, 2 * min(len(filters), MOST_FILTERS))
+
+
+def _claim(
+    claim: ResourceClaim, number: int, first: int, classes: Mapping[str, DeviceClass], features: FeatureGates
+) -> Ready:
+    label = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
+    spec = claim.spec.devices
+    used: dict[str, DeviceClass] = {}
+    requests: list[Request] = []
+    for request in spec.requests:
+        asks = _asks(label, request, spec.constraints, classes, features)
+        for ask in asks:
+            used[ask.class_name] = classes[ask.class_name]
+        requests.append(Request(first + len(requests), number, request.name, asks, bool(request.first_available)))
+    least = sum(min(0 if ask.all else ask.count for ask in request.asks) for request in requests)
+    problem = limit_problem(least)
+    if problem:
+        raise _Invalid(f"{label}{problem}")
+    for position, constraint in enumerate(spec.constraints):
+        if constraint.match_attribute is None and constraint.distinct_attribute is None:
+            raise _Invalid(f"{label}, constraint #{position}: empty constraint (unsupported constraint type?)")
+    return tuple(requests), used
+
+
+def limit_problem(least: int) -> str:
+    """What follows the claim's name in the error when `least` devices are too many for it."""
+    if least <= MAX_RESULTS:
+        return ""
+    return f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}"
+
+
+def _asks(
+    label: str,
+    request: DeviceRequest,
+    constraints: Sequence[DeviceConstraint],
+    classes: Mapping[str, DeviceClass],
+    features: FeatureGates,
+) -> tuple[Ask, ...]:
+    where = f"{label}, request {request.name}"
+    if request.first_available and not features.DRAPrioritizedList:
+        raise _Invalid(f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled")
+    sources: tuple[ExactDeviceRequest | DeviceSubRequest, ...]
+    sources = request.first_available or ((request.exactly,) if request.exactly is not None else ())
+    if not sources:
+        raise _Invalid(f"{where}: has neither exactly nor firstAvailable (unsupported request type?)")
+    if not features.DRAConsumableCapacity:
+        for source in sources:
+            if source.capacity is not None:
+                name = (
+                    f"subrequest {source.name}" if isinstance(source, DeviceSubRequest) else f"request {request.name}"
+                )
+                raise _Invalid(
+                    f"{label}, {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+                )
+    return tuple(_ask(label, request.name, source, constraints, classes, features) for source in sources)
+
+
+def _ask(
+    label: str,
+    request: str,
+    source: ExactDeviceRequest | DeviceSubRequest,
+    constraints: Sequence[DeviceConstraint],
+    classes: Mapping[str, DeviceClass],
+    features: FeatureGates,
+) -> Ask:
+    """Errors of an alternative call it by its own name only, as upstream does."""
+    where = f"{label}, request {source.name if isinstance(source, DeviceSubRequest) else request}"
+    for index, selector in enumerate(source.selectors):
+        if selector.cel is None:
+            raise _Invalid(f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)")
+    if isinstance(source, ExactDeviceRequest) and source.admin_access is not None and not features.DRAAdminAccess:
+        raise _Invalid(f"{where}: admin access is requested, but the feature is disabled")
+    if not source.device_class_name:
+        raise _Invalid(f"{where}: missing device class name (unsupported request type?)")
+    device_class = classes.get(source.device_class_name)
+    if device_class is None:
+        name = source.device_class_name
+        raise _Invalid(
+            f'{where}: could not retrieve device class {name}: deviceclass.resource.k8s.io "{name}" not found'
+        )
+    if source.allocation_mode not in ("ExactCount", "All"):
+        raise _Invalid(f"{where}: unsupported count mode {source.allocation_mode}")
+    return Ask(request, source, device_class, constraints, features)
+
+
+def class_names(claims: Sequence[ResourceClaim]) -> Iterator[str]:
+    """The classes that the requests name, in order."""
+    for claim in claims:
+        for request in claim.spec.devices.requests:
+            if request.exactly is not None:
+                yield request.exactly.device_class_name
+            for alternative in request.first_available:
+                yield alternative.device_class_name
+
+
+def filter_of(device_class: DeviceClass, features: FeatureGates) -> Filter:
+    """The filter of a request for the class that says nothing else."""
+    return _filter(_expressions(device_class.spec.selectors), (), (), (), features)

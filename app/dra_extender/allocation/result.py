@@ -1,0 +1,86 @@
+"""From the devices a search took to the AllocationResult of each claim.
+
+Promises: results in order of allocation; absent rather than empty fields; share IDs come from the caller, one per
+share. A claim without requests gets an empty allocation.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (createNodeSelector and Allocate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dra_extender.allocation.config import configuration
+from dra_extender.allocation.requests import Ask, PreparedClaim
+from dra_extender.allocation.state import Taken
+from dra_extender.allocation.task import Failed, Task
+from dra_extender.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from dra_extender.api.resource import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult
+from dra_extender.devices.nodeselection import NodeSelection
+from dra_extender.devices.nodeselector import one_node
+from dra_extender.devices.pools import PooledDevice
+
+ShareIDs = Callable[[], str]
+"""A fresh UUID for each call."""
+
+
+def allocations(task: Task, taken: Sequence[Taken], share_ids: ShareIDs) -> tuple[AllocationResult, ...]:
+    """One allocation per claim. Raises Failed when a node selector cannot be expressed."""
+    by_claim: list[list[Taken]] = [[] for _ in task.prepared.claims]
+    for item in taken:
+        by_claim[item.option.claim].append(item)
+    return tuple(
+        _allocation(task, claim, items, share_ids) for claim, items in zip(task.prepared.claims, by_claim, strict=True)
+    )
+
+
+def _allocation(task: Task, claim: PreparedClaim, items: list[Taken], share_ids: ShareIDs) -> AllocationResult:
+    devices = [task.view.devices[item.device] for item in items]
+    results = tuple(_result(item, device, share_ids) for item, device in zip(items, devices, strict=True))
+    asks: dict[str, Ask] = {item.option.ask.name: item.option.ask for item in items}
+    return AllocationResult(
+        DeviceAllocationResult(results, configuration(claim, tuple(asks.values()))),
+        _node_selector(task, claim, devices),
+    )
+
+
+def _result(item: Taken, device: PooledDevice, share_ids: ShareIDs) -> DeviceRequestAllocationResult:
+    driver, pool, name = device.id
+    shared = item.takes is not None
+    return DeviceRequestAllocationResult(
+        item.option.ask.name,
+        driver,
+        pool,
+        name,
+        admin_access=True if item.option.admin else None,
+        tolerations=item.option.ask.tolerations,
+        binding_conditions=device.model.traits.binding_conditions,
+        binding_failure_conditions=device.model.traits.binding_failure_conditions,
+        share_id=share_ids() if shared else None,
+        consumed_capacity=dict(item.takes or ()),
+    )
+
+
+def _node_selector(task: Task, claim: PreparedClaim, devices: Sequence[PooledDevice]) -> NodeSelector | None:
+    """Where the allocated devices can be used together; None: everywhere."""
+    fields: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
+    labels: dict[tuple[str, str, frozenset[str]], NodeSelectorRequirement] = {}
+    for device in devices:
+        selection: NodeSelection = device.selection
+        if selection.node_name or device.model.traits.binds_to_node:
+            return one_node(task.view.node)
+        if selection.node_selector is None:
+            continue
+        terms = selection.node_selector.node_selector_terms
+        if selection.has_many_terms:
+            name = claim.claim.metadata.name
+            raise Failed(
+                f"create NodeSelector for claim {name}: unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
+            )
+        for term in terms:
+            for merged, requirements in ((fields, term.match_fields), (labels, term.match_expressions)):
+                for item in requirements:
+                    merged.setdefault((item.key, item.operator, frozenset(item.values)), item)
+    if not fields and not labels:
+        return None
+    return NodeSelector((NodeSelectorTerm(tuple(labels.values()), tuple(fields.values())),))

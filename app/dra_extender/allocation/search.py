@@ -1,0 +1,248 @@
+"""The search: depth first, first fit, full backtracking, in exactly the documented order.
+
+Promises
+- The answer is the first solution in the order of claims, requests, alternatives and devices, or that there is none,
+  or the fatal error that this order meets first.
+- A pruner may cut off parts of the order in which there is provably no solution (see `pruning`); it never changes which
+  solution is first. Without a pruner the search stops, undecided, at its first dead end.
+- Work is counted in steps; when the budget is used up the search ends undecided.
+- After a search that found nothing the state is as it was before.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (allocateOne). TOO_BIG (more results than
+a claim may have) ends the devices of earlier requests without trying others, as sizes do not depend on devices.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from dra_extender.allocation.state import State
+from dra_extender.allocation.task import Failed, Option, Task, failed
+from dra_extender.api.resource import MAX_RESULTS
+
+STEP: Final = 10
+"""Units of work that a step costs without its proofs."""
+
+
+class Outcome(Enum):
+    """What became of a search or a part of it."""
+
+    FOUND = "found"
+    NONE = "none"
+    TOO_BIG = "too big"
+    UNDECIDED = "undecided"
+
+
+class Position(NamedTuple):
+    """What is to be decided next: `missing` devices of the option from bit `start` on, then all later requests. Without
+    an option: which alternative of the request.
+    """
+
+    request: int
+    option: Option | None
+    missing: int
+    start: int
+
+
+class Pruner(Protocol):
+    """What a pruning search asks. `steps` counts its work."""
+
+    @property
+    def steps(self) -> int: ...
+
+    def hopeless(self, state: State, position: Position) -> bool:
+        """True only when there is no solution from here."""
+
+    def failed(self, state: State, position: Position) -> None:
+        """There is no solution from here: everything was tried."""
+
+
+class _Frame:
+    """An open decision. `todo`: the devices not tried yet, or the number of alternatives that were begun."""
+
+    __slots__ = ("only_too_big", "position", "todo")
+
+    def __init__(self, position: Position, todo: int = 0) -> None:
+        self.position = position
+        self.todo = todo
+        self.only_too_big = True
+
+
+class Search:
+    """One run over one task. `stuck` is the deepest position that could not be satisfied."""
+
+    def __init__(self, task: Task, budget: int, pruner: Pruner | None = None) -> None:
+        self.task = task
+        self.state = State(task)
+        self.stuck: Position | None = None
+        self._requests = task.prepared.requests
+        self._budget = budget
+        self._pruner = pruner
+        self._stack: list[_Frame] = []
+        self._big_claim = 0
+        self._own_steps = 0
+
+    @property
+    def steps(self) -> int:
+        return self._own_steps + (self._pruner.steps if self._pruner is not None else 0)
+
+    def run(self) -> Outcome:
+        """FOUND leaves the solution in `state.taken`. Raises Failed and TooMuch."""
+        state, stack, work = self.state, self._stack, self.task.work
+        start = self.entrance(0)
+        if self._pruner is not None and self._pruner.hopeless(state, start):
+            self._remember_stuck(start)
+            return Outcome.NONE
+        step: Position | Outcome = start
+        while True:
+            if isinstance(step, Position):
+                self._own_steps += 1
+                if work is not None:
+                    work.charge(STEP)
+                if self.steps > self._budget:
+                    return Outcome.UNDECIDED
+                step = self._down(step)
+            elif step is Outcome.FOUND or not stack:
+                return Outcome.NONE if step is Outcome.TOO_BIG else step
+            elif self._pruner is None:
+                return Outcome.UNDECIDED
+            else:
+                step = self._up(stack[-1], step)
+
+    def entrance(self, request: int) -> Position:
+        """Where deciding a request begins."""
+        if request < len(self._requests) and not self._requests[request].prioritized:
+            option = self.task.options[request][0]
+            return Position(request, option, option.need, 0)
+        return Position(request, None, 0, 0)
+
+    # --- forward -----------------------------------------------------------------------------------------------------
+
+    def _down(self, position: Position) -> Position | Outcome:
+        request, option, missing, start = position
+        if request == len(self._requests):
+            return Outcome.FOUND
+        if option is None:
+            frame = _Frame(position)
+            self._stack.append(frame)
+            return self._alternative(frame)
+        if option.all and not option.need:
+            return self._none(position)
+        if not missing:
+            return self.entrance(request + 1)
+        if self.state.counts[option.claim] + missing > MAX_RESULTS:
+            self._big_claim = option.claim
+            return Outcome.TOO_BIG
+        if option.all:
+            return self._take_all(position, option)
+        state = self.state
+        todo = state.allowed(option)
+        if option.objectionable:
+            todo |= option.objectionable & ~state.blocked(option)
+        frame = _Frame(position, todo >> start << start)
+        self._stack.append(frame)
+        return self._pick(frame, option)
+
+    def _alternative(self, frame: _Frame) -> Position | Outcome:
+        """The next alternative that is not hopeless."""
+        request = frame.position.request
+        options = self.task.options[request]
+        while frame.todo < len(options):
+            option = options[frame.todo]
+            frame.todo += 1
+            position = Position(request, option, option.need, 0)
+            if not self._scarce(option) and (self._pruner is None or not self._pruner.hopeless(self.state, position)):
+                return position
+            frame.only_too_big = False
+        self._stack.pop()
+        if frame.only_too_big:
+            self._big_claim = self._requests[request].claim
+            return Outcome.TOO_BIG
+        return self._none(frame.position)
+
+    def _scarce(self, option: Option) -> bool:
+        """Whether counting is enough to see that the option is impossible, where no error can be missed."""
+        return not self.task.fragile and self.state.allowed(option).bit_count() < option.need
+
+    def _pick(self, frame: _Frame, option: Option) -> Position | Outcome:
+        """The next device that can be taken and does not make the rest hopeless."""
+        state, position = self.state, frame.position
+        while frame.todo:
+            low = frame.todo & -frame.todo
+            frame.todo ^= low
+            device = low.bit_length() - 1
+            if option.objectionable & low:
+                raise failed(option.candidates.objections[device], option.ask, option.claim)
+            if not state.affordable(option, device):
+                continue
+            state.take(option, device)
+            if position.missing == 1:
+                after = self.entrance(position.request + 1)
+            else:
+                after = Position(position.request, option, position.missing - 1, device + 1)
+            if self._pruner is None or not self._pruner.hopeless(state, after):
+                return after
+            state.give_back()
+        self._stack.pop()
+        return self._none(position)
+
+    def _take_all(self, position: Position, option: Option) -> Position | Outcome:
+        """Every device of mode All, or nothing. Raises Failed when a constraint refuses one that could be had."""
+        state = self.state
+        blocked = state.blocked(option) | (0 if option.admin else self.task.holdings.owned)
+        for count, device in enumerate(option.devices):
+            bit = 1 << device
+            possible = not blocked & bit and option.candidates.usable & bit and state.counters_suffice(option, device)
+            if possible:
+                if any(not state.pins[index].allowed & bit for index in option.constraints):
+                    raise self._refused(option, device)
+                possible = state.capacity_suffices(option, device)
+            if not possible:
+                for _ in range(count):
+                    state.give_back()
+                return self._none(position)
+            state.take(option, device)
+        after = self.entrance(position.request + 1)
+        if self._pruner is not None and self._pruner.hopeless(state, after):
+            for _ in option.devices:
+                state.give_back()
+            return self._none(position)
+        self._stack.append(_Frame(position))
+        return after
+
+    def _refused(self, option: Option, device: int) -> Failed:
+        name = "/".join(self.task.view.devices[device].id)
+        why = "because a claim constraint would not be satisfied"
+        return Failed(f", request {option.ask.label}: cannot add device {name} {why}", option.claim)
+
+    # --- back --------------------------------------------------------------------------------------------------------
+
+    def _up(self, frame: _Frame, outcome: Outcome) -> Position | Outcome:
+        """Undo the latest choice of the frame and make another one."""
+        if outcome is Outcome.TOO_BIG and self._requests[frame.position.request].claim != self._big_claim:
+            outcome = Outcome.NONE
+        option = frame.position.option
+        if option is None:
+            frame.only_too_big = frame.only_too_big and outcome is Outcome.TOO_BIG
+            return self._alternative(frame)
+        if option.all:
+            for _ in option.devices:
+                self.state.give_back()
+            self._stack.pop()
+            return outcome
+        self.state.give_back()
+        if outcome is Outcome.TOO_BIG:
+            self._stack.pop()
+            return outcome
+        return self._pick(frame, option)
+
+    def _none(self, position: Position) -> Outcome:
+        if self._pruner is not None:
+            self._pruner.failed(self.state, position)
+        self._remember_stuck(position)
+        return Outcome.NONE
+
+    def _remember_stuck(self, position: Position) -> None:
+        if self.stuck is None or position.request > self.stuck.request:
+            self.stuck = position

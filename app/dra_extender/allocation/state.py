@@ -1,0 +1,160 @@
+"""The changing part of a search: devices taken so far, what they use up, where the constraints stand.
+
+Promises: `take` either takes the device completely or changes nothing; `give_back` undoes the latest take completely,
+so after a failed search the state is equal to the one before. A refused or returned device leaves no trace in
+counters, constraints, capacity or the marks of devices in use (upstream leaves some).
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (allocateDevice), with its defects
+corrected. Requests with admin access take no part in counter accounting.
+"""
+
+from __future__ import annotations
+
+from dra_extender.allocation.capacity import Consumed, fits
+from dra_extender.allocation.constraints import ConstraintState
+from dra_extender.allocation.task import Option, Task
+from dra_extender.devices.holdings import NO_AMOUNTS, Amounts
+
+
+class Taken:
+    """One device taken for an option, with what is needed to undo it."""
+
+    __slots__ = ("charged", "device", "marked", "option", "pins", "takes")
+
+    def __init__(self, option: Option, device: int) -> None:
+        self.option = option
+        self.device = device
+        self.charged = False
+        self.marked = False
+        """Whether nobody in the attempt held the device before: with admin access two claims can hold it."""
+        self.takes: Consumed | None = None
+        """What the share consumes; None for a device that is not shared."""
+        self.pins: list[tuple[int, ConstraintState]] = []
+
+
+class State:
+    """See the module. `taken` is in the order of allocation; `counts[c]` are the results of claim c.
+
+    `held`: exclusive devices any claim of the attempt has; `held_by[c]`: those of claim c. `left`: counters by number.
+    `pins[i]`: state of constraint i. `consumed`: capacity the attempt's shares take, by device; a device with shares
+    has an entry even when it has no capacity. `paid`: devices whose counters a share of the attempt was charged for.
+    """
+
+    __slots__ = ("consumed", "counts", "held", "held_by", "left", "paid", "pins", "shares", "taken", "task")
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.taken: list[Taken] = []
+        self.held = 0
+        claims = len(task.prepared.claims)
+        self.held_by = [0] * claims
+        self.counts = [0] * claims
+        self.left = list(task.first_left)
+        self.pins = [constraint.start for constraint in task.constraints]
+        self.consumed: dict[int, Amounts] = {}
+        self.shares: dict[int, int] = {}
+        self.paid = 0
+
+    def blocked(self, option: Option) -> int:
+        """The devices this attempt keeps the option from taking."""
+        return self.held_by[option.claim] if option.admin else self.held
+
+    def allowed(self, option: Option) -> int:
+        """The devices that are selected, free and acceptable to the constraints. Counters and shares are not looked
+        at.
+        """
+        mask = option.usable & ~self.blocked(option)
+        for index in option.constraints:
+            mask &= self.pins[index].allowed
+        return mask
+
+    def affordable(self, option: Option, device: int) -> bool:
+        """Whether the counters and, for shares, the capacity suffice."""
+        return self.counters_suffice(option, device) and self.capacity_suffices(option, device)
+
+    def _is_used(self, device: int) -> bool:
+        """Whether counters of a multi-allocatable device are paid already."""
+        task = self.task
+        return bool(task.shareable >> device & 1) and (device in task.holdings.shared or self.paid >> device & 1 == 1)
+
+    def counters_suffice(self, option: Option, device: int) -> bool:
+        counters = self.task.counters
+        if counters is None or option.admin or device not in counters.charges or self._is_used(device):
+            return True
+        if self.task.overdrawn >> device & 1:
+            return False
+        left = self.left
+        return all(amount <= left[number] for number, amount in counters.charges[device])
+
+    def capacity_suffices(self, option: Option, device: int) -> bool:
+        """What others hold was compared when the task was built; here it is about the attempt itself."""
+        attempt = self.consumed.get(device)
+        if attempt is None:
+            return True
+        model = self.task.view.devices[device].model
+        takes = self.task.suitability(device, option.ask.filter).takes or ()
+        return fits(model.traits.capacity, takes, self.task.holdings.shared.get(device, NO_AMOUNTS), attempt)
+
+    def take(self, option: Option, device: int) -> None:
+        """Take a device that is allowed and affordable."""
+        task, bit = self.task, 1 << device
+        taken = Taken(option, device)
+        counters = task.counters
+        if counters is not None and not option.admin and device in counters.charges and not self._is_used(device):
+            for number, amount in counters.charges[device]:
+                self.left[number] -= amount
+            taken.charged = True
+            self.paid |= bit
+        for index in option.constraints:
+            before = self.pins[index]
+            after = task.constraints[index].add(before, device)
+            if after is not before:
+                taken.pins.append((index, before))
+                self.pins[index] = after
+        if task.shareable & bit:
+            self._add_share(taken)
+        else:
+            taken.marked = not self.held & bit
+            self.held |= bit
+            self.held_by[option.claim] |= bit
+        self.counts[option.claim] += 1
+        self.taken.append(taken)
+
+    def _add_share(self, taken: Taken) -> None:
+        device = taken.device
+        taken.takes = self.task.suitability(device, taken.option.ask.filter).takes or ()
+        self.shares[device] = self.shares.get(device, 0) + 1
+        sums = dict(self.consumed.get(device, NO_AMOUNTS))
+        for name, amount in taken.takes:
+            sums[name] = sums.get(name, 0) + amount.nano
+        self.consumed[device] = sums
+
+    def give_back(self) -> Taken:
+        """Undo the latest take."""
+        task, taken = self.task, self.taken.pop()
+        device, option = taken.device, taken.option
+        self.counts[option.claim] -= 1
+        if taken.takes is not None:
+            self._drop_share(taken)
+        else:
+            if taken.marked:
+                self.held &= ~(1 << device)
+            self.held_by[option.claim] &= ~(1 << device)
+        for index, before in reversed(taken.pins):
+            self.pins[index] = before
+        if taken.charged and task.counters is not None:
+            for number, amount in task.counters.charges[device]:
+                self.left[number] += amount
+            self.paid &= ~(1 << device)
+        return taken
+
+    def _drop_share(self, taken: Taken) -> None:
+        device = taken.device
+        if self.shares[device] == 1:
+            del self.shares[device], self.consumed[device]
+            return
+        self.shares[device] -= 1
+        sums = dict(self.consumed[device])
+        for name, amount in taken.takes or ():
+            sums[name] -= amount.nano
+        self.consumed[device] = sums

@@ -1,0 +1,207 @@
+"""A pod's claims on one node: what each request may take there, before anything is decided.
+
+Promises: nothing in a task changes during the search. Building it finds the fatal errors that the node adds (mode All
+on pools that cannot be used, selectors that fail in mode All, too many devices for one claim).
+
+Rules: Kubernetes 1.36, structured/internal/incubating/allocator_incubating.go (validateDeviceRequest).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dra_extender.allocation.capacity import fits
+from dra_extender.allocation.constraints import Constraint
+from dra_extender.allocation.counters import CounterLayout, counter_layout
+from dra_extender.allocation.lane import FREE, Lane
+from dra_extender.allocation.requests import Ask, Filter, PreparedClaim, PreparedClaims, limit_problem
+from dra_extender.allocation.selection import Candidates, Objection, Suitability, candidates, suitability
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import MAX_RESULTS
+from dra_extender.cel import Work
+from dra_extender.devices.holdings import NodeHoldings
+from dra_extender.devices.nodeview import NodeView
+
+OPTION: Final = 5
+"""Units of work that an option or a constraint costs, devices aside."""
+DEVICES_PER_UNIT: Final = 16
+
+
+class Option:
+    """An ask on this node. `need` devices are wanted; in mode All exactly `devices`, in that order.
+
+    `usable`: devices that can be had as far as is known before the search, those in use left out. `objectionable`:
+    devices whose evaluation fails as soon as the search reaches them.
+    """
+
+    __slots__ = (
+        "admin", "all", "ask", "candidates", "claim", "constraints", "devices", "need", "objectionable", "request",
+        "usable",
+    )  # fmt: skip
+
+    def __init__(self, ask: Ask, claim: int, request: int, candidates: Candidates) -> None:
+        self.ask = ask
+        self.claim = claim
+        self.request = request
+        self.candidates = candidates
+        self.admin = ask.admin
+        self.all = ask.all
+        self.need = ask.count
+        self.devices: tuple[int, ...] = ()
+        self.usable = candidates.usable
+        self.objectionable = 0
+        self.constraints: tuple[int, ...] = ()
+        """Indices into the constraints of the task."""
+
+    @property
+    def raises(self) -> bool:
+        """Whether the search may meet an error when it gets to the option."""
+        return bool(self.objectionable) or (self.all and self.need > 0 and bool(self.constraints))
+
+
+class Failed(Exception):
+    """The attempt has to be aborted. `problem` is the fatal error; where it is about a claim, of this index, it is what
+    follows the claim's name.
+    """
+
+    def __init__(self, problem: str, claim: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.claim = claim
+
+    def text(self, prepared: PreparedClaims) -> str:
+        """The whole text, for these claims."""
+        return self.problem if self.claim is None else f"claim {prepared.claims[self.claim].label}{self.problem}"
+
+
+def failed(objection: Objection, ask: Ask, claim: int) -> Failed:
+    """The fatal error when a device is looked at for a request of the claim of this index."""
+    if objection.source == "class":
+        return Failed(f"class {ask.class_name}: selector #{objection.index}: {objection.text}")
+    if objection.source == "request":
+        return Failed(f": selector #{objection.index}: {objection.text}", claim)
+    return Failed(f", request {ask.label}: {objection.text}", claim)
+
+
+class Task:
+    """See the module. `options[r]` are the ways to satisfy request r, over all claims; `constraints` likewise.
+
+    `fragile`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
+    would hide it. `bulky`: some choice of alternatives would give a claim more results than it may have.
+    """
+
+    __slots__ = (
+        "_next_raising", "bulky", "claim_constraints", "constraints", "counters", "features", "first_left", "fragile",
+        "holdings", "lane", "options", "overdrawn", "prepared", "shareable", "view", "work",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        prepared: PreparedClaims,
+        view: NodeView,
+        holdings: NodeHoldings,
+        lane: Lane = FREE,
+        work: Work | None = None,
+    ) -> None:
+        """Raises Failed, what the lane does, and TooMuch."""
+        self.lane = lane
+        self.work = work
+        self.prepared = prepared
+        self.view = view
+        self.holdings = holdings
+        self.features: FeatureGates = prepared.features
+        self.shareable = view.multi if self.features.DRAConsumableCapacity else 0
+        self.bulky = False
+        self.counters: CounterLayout | None = None
+        self.first_left: list[int] = []
+        self.overdrawn = 0
+        if self.features.DRAPartitionableDevices and view.consuming:
+            self.counters = counter_layout(view)
+            self.first_left = self.counters.left(holdings)
+            self.overdrawn = self.counters.overdrawn(self.first_left)
+        self.constraints: list[Constraint] = []
+        self.claim_constraints: list[range] = []
+        self.options: list[tuple[Option, ...]] = []
+        for number, claim in enumerate(prepared.claims):
+            self._add_claim(number, claim)
+        self.fragile = any(option.raises for options in self.options for option in options)
+        self._next_raising: list[int] | None = None
+
+    def suitability(self, device: int, filter: Filter) -> Suitability:
+        """What the filter says of the device. Raises what the lane does."""
+        return suitability(self.view.devices[device].model, filter, self.lane)
+
+    def until_raising(self, request: int) -> int:
+        """The first request from the given one on at which the search may meet an error; their number if there is
+        none.
+        """
+        if not self.fragile:
+            return len(self.options)
+        if self._next_raising is None:
+            following = [len(self.options)]
+            for index in range(len(self.options) - 1, -1, -1):
+                raises = any(option.raises for option in self.options[index])
+                following.append(index if raises else following[-1])
+            self._next_raising = following[::-1]
+        return self._next_raising[request]
+
+    def _add_claim(self, number: int, claim: PreparedClaim) -> None:
+        base = len(self.constraints)
+        least = most = 0
+        for request in claim.requests:
+            options = tuple(self._option(ask, number, request.index, base) for ask in request.asks)
+            self.options.append(options)
+            least += min(option.need for option in options)
+            most += max(option.need for option in options)
+        self.bulky = self.bulky or most > MAX_RESULTS
+        problem = limit_problem(least)
+        if problem:
+            raise Failed(problem, number)
+        lists = self.features.DRAListTypeAttributes
+        for source in claim.constraints:
+            if self.work is not None:
+                self.work.charge(OPTION + len(self.view.devices))
+            self.constraints.append(Constraint(self.view, source, lists))
+        self.claim_constraints.append(range(base, len(self.constraints)))
+
+    def _option(self, ask: Ask, number: int, request: int, base: int) -> Option:
+        if self.work is not None:
+            self.work.charge(OPTION + len(self.view.devices) // DEVICES_PER_UNIT)
+        found = candidates(self.view, ask.filter, self.lane)
+        option = Option(ask, number, request, found)
+        option.constraints = tuple(base + index for index in ask.covered)
+        if ask.all:
+            option.devices = self._collect(ask, found, number)
+            option.need = len(option.devices)
+        else:
+            in_use = 0 if ask.admin else self.holdings.owned
+            option.usable = self._roomy(ask, found.usable & ~in_use)
+            option.objectionable = found.objectionable & ~in_use
+        return option
+
+    def _roomy(self, ask: Ask, mask: int) -> int:
+        """Without the devices whose shares leave too little."""
+        if self.features.DRAConsumableCapacity:
+            for device, amounts in self.holdings.shared.items():
+                if mask >> device & 1:
+                    model = self.view.devices[device].model
+                    takes = self.suitability(device, ask.filter).takes
+                    if takes is None or not fits(model.traits.capacity, takes, amounts):
+                        mask &= ~(1 << device)
+        return mask
+
+    def _collect(self, ask: Ask, found: Candidates, claim: int) -> tuple[int, ...]:
+        """The devices mode All wants: whether they are in use does not matter yet."""
+        where = f", request {ask.label}: asks for all devices, but resource pool"
+        for pool, offset in zip(self.view.pools, self.view.offsets, strict=True):
+            first = (found.objectionable & ((1 << offset) - 1)) if found.objectionable else 0
+            if first:
+                break
+            if pool.incomplete:
+                raise Failed(f"{where} {pool.name} is currently being updated", claim)
+            if pool.invalid:
+                raise Failed(f"{where} {pool.name} is currently invalid", claim)
+        if found.objections:
+            raise failed(found.objections[min(found.objections)], ask, claim)
+        mask = self._roomy(ask, found.collected)
+        return tuple(index for index in range(mask.bit_length()) if mask >> index & 1)

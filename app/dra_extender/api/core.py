@@ -1,0 +1,211 @@
+"""core/v1: nodes, node selectors, pods and bindings, as far as device allocation reads or writes them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dra_extender.api.meta import Condition, Object, ObjectMeta
+from dra_extender.api.quantity import Quantity
+
+FIELD_NODE_NAME = "metadata.name"
+
+
+class NodeSelectorRequirement(Object, frozen=True, gc=False):
+    """`operator` is one of In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Object, frozen=True, gc=False):
+    """Requirements are ANDed; a term without any matches nothing."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Object, frozen=True, gc=False):
+    """Terms are ORed."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class Taint(Object, frozen=True, gc=False):
+    """Of a node; keeps pods away that do not tolerate it when its effect is NoSchedule or NoExecute."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Object, frozen=True, gc=False):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Object, frozen=True, gc=False):
+    allocatable: dict[str, Quantity] = {}
+
+
+class Node(Object, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+
+class PodResourceClaim(Object, frozen=True, gc=False):
+    """One entry of pod.spec.resourceClaims: exactly one of the two names is set."""
+
+    name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class ResourceRequirements(Object, frozen=True, gc=False):
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+
+
+class ContainerPort(Object, frozen=True, gc=False):
+    host_port: int = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
+class Container(Object, frozen=True, gc=False):
+    name: str = ""
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+
+
+class PodSchedulingGroup(Object, frozen=True, gc=False):
+    pod_group_name: str | None = None
+
+
+class Toleration(Object, frozen=True, gc=False):
+    """Of the taints of nodes."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class Present(Object, frozen=True, gc=False):
+    """Something of which only matters that it is there."""
+
+
+class NodeAffinity(Object, frozen=True, gc=False):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[Present, ...] = ()
+
+
+class PodAffinity(Object, frozen=True, gc=False):
+    """Or anti-affinity."""
+
+    required_during_scheduling_ignored_during_execution: tuple[Present, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[Present, ...] = ()
+
+
+class Affinity(Object, frozen=True, gc=False):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Object, frozen=True, gc=False):
+    """`when_unsatisfiable` is DoNotSchedule or ScheduleAnyway."""
+
+    when_unsatisfiable: str = ""
+
+
+class Volume(Object, frozen=True, gc=False):
+    """Of a pod, as far as it may keep the pod from nodes."""
+
+    persistent_volume_claim: Present | None = None
+    ephemeral: Present | None = None
+
+
+class PodSchedulingGate(Object, frozen=True, gc=False):
+    name: str
+
+
+class PodSpec(Object, frozen=True, gc=False):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int = 0
+    preemption_policy: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: dict[str, Quantity] = {}
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class PodResourceClaimStatus(Object, frozen=True, gc=False):
+    """`resource_claim_name` is None when the entry needs no claim."""
+
+    name: str
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(Object, frozen=True, gc=False):
+    container_name: str
+    resource_name: str
+    request_name: str
+
+
+class PodExtendedResourceClaimStatus(Object, frozen=True, gc=False):
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
+
+
+class PodStatus(Object, frozen=True, gc=False):
+    phase: str = ""
+    nominated_node_name: str = ""
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+
+
+class Pod(Object, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def finished(self) -> bool:
+        """True when the pod no longer needs its claims: it has ended, or is deleted before it got a node."""
+        return self.status.phase in ("Succeeded", "Failed") or bool(
+            self.metadata.deletion_timestamp and not self.spec.node_name
+        )
+
+    @property
+    def group_name(self) -> str:
+        """The name of the PodGroup that the pod belongs to; empty without one."""
+        group = self.spec.scheduling_group
+        return (group.pod_group_name if group is not None else None) or ""
+
+
+class ObjectReference(Object, frozen=True, gc=False):
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""

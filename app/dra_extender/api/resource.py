@@ -1,0 +1,357 @@
+"""resource.k8s.io/v1: slices, classes, claims and taint rules. Older versions are converted to these when decoded.
+
+Source of fields and defaults: Kubernetes 1.36, staging/src/k8s.io/api/resource/v1/types.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from dra_extender.api.core import NodeSelector
+from dra_extender.api.meta import Condition, Object, ObjectMeta
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.semver import VersionText
+
+GROUP = "resource.k8s.io"
+POD_GROUP_API = "scheduling.k8s.io"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
+EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+EXTENDED_RESOURCE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+MAX_RESULTS = 32
+MAX_CONSUMERS = 256
+
+Scalar = int | bool | str | VersionText
+AttributeValue = Scalar | tuple[Scalar, ...]
+
+
+# --- ResourceSlice ----------------------------------------------------------------------------------------------------
+
+
+class DeviceAttribute(Object, frozen=True, gc=False):
+    """Exactly one field is set; the plural ones need the gate DRAListTypeAttributes."""
+
+    int_: int | None = msgspec.field(default=None, name="int")
+    bool_: bool | None = msgspec.field(default=None, name="bool")
+    string: str | None = None
+    version: str | None = None
+    ints: tuple[int, ...] | None = None
+    bools: tuple[bool, ...] | None = None
+    strings: tuple[str, ...] | None = None
+    versions: tuple[str, ...] | None = None
+
+    @property
+    def value(self) -> AttributeValue | None:
+        """The one value that is set, versions as `VersionText`, lists as tuples; None when none is (an unknown type).
+
+        The order among several set fields is that of dynamic-resource-allocation/cel/compile.go.
+        """
+        if self.ints is not None:
+            return self.ints
+        if self.bools is not None:
+            return self.bools
+        if self.strings is not None:
+            return self.strings
+        if self.versions is not None:
+            return tuple(VersionText(version) for version in self.versions)
+        if self.int_ is not None:
+            return self.int_
+        if self.bool_ is not None:
+            return self.bool_
+        if self.string is not None:
+            return self.string
+        if self.version is not None:
+            return VersionText(self.version)
+        return None
+
+
+class CapacityRequestPolicyRange(Object, frozen=True, gc=False):
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityRequestPolicy(Object, frozen=True, gc=False):
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] = ()
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
+class DeviceCapacity(Object, frozen=True, gc=False):
+    value: Quantity
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(Object, frozen=True, gc=False):
+    value: Quantity
+
+
+class CounterSet(Object, frozen=True, gc=False):
+    name: str
+    counters: dict[str, Counter] = {}
+
+
+class DeviceCounterConsumption(Object, frozen=True, gc=False):
+    counter_set: str
+    counters: dict[str, Counter] = {}
+
+
+class DeviceTaint(Object, frozen=True, gc=False):
+    key: str
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class Device(Object, frozen=True, gc=False):
+    name: str
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool | None = None
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool | None = None
+
+
+class ResourcePool(Object, frozen=True, gc=False):
+    name: str
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(Object, frozen=True, gc=False):
+    driver: str
+    pool: ResourcePool
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    per_device_node_selection: bool | None = None
+    devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
+
+
+class ResourceSlice(Object, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: ResourceSliceSpec
+
+
+# --- DeviceClass ------------------------------------------------------------------------------------------------------
+
+
+class CELDeviceSelector(Object, frozen=True, gc=False):
+    expression: str = ""
+
+
+class DeviceSelector(Object, frozen=True, gc=False):
+    cel: CELDeviceSelector | None = None
+
+
+class OpaqueDeviceConfiguration(Object, frozen=True, gc=False):
+    """`parameters` are bytes of JSON and are copied verbatim."""
+
+    driver: str
+    parameters: msgspec.Raw = msgspec.Raw(b"null")
+
+    def __post_init__(self) -> None:
+        # A decoded Raw is a view that keeps the whole message alive; a list of claims is tens of megabytes.
+        msgspec.structs.force_setattr(self, "parameters", self.parameters.copy())
+
+
+class DeviceClassConfiguration(Object, frozen=True, gc=False):
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClassSpec(Object, frozen=True, gc=False):
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceClassConfiguration, ...] = ()
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Object, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+
+# --- ResourceClaim ----------------------------------------------------------------------------------------------------
+
+
+class DeviceToleration(Object, frozen=True, gc=False):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class CapacityRequirements(Object, frozen=True, gc=False):
+    requests: dict[str, Quantity] = {}
+
+
+class ExactDeviceRequest(Object, frozen=True, gc=False):
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: int = 0
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceSubRequest(Object, frozen=True, gc=False):
+    name: str
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = ""
+    count: int = 0
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(Object, frozen=True, gc=False):
+    name: str
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class DeviceConstraint(Object, frozen=True, gc=False):
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceClaimConfiguration(Object, frozen=True, gc=False):
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(Object, frozen=True, gc=False):
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class ResourceClaimSpec(Object, frozen=True, gc=True, weakref=True):
+    devices: DeviceClaim = DeviceClaim()
+
+
+class DeviceRequestAllocationResult(Object, frozen=True, gc=False):
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, Quantity] = {}
+
+    @property
+    def id(self) -> DeviceID:
+        return (self.driver, self.pool, self.device)
+
+
+DeviceID = tuple[str, str, str]
+"""(driver, pool, device): how allocations name a device."""
+
+
+class DeviceAllocationConfiguration(Object, frozen=True, gc=False):
+    source: Literal["FromClass", "FromClaim"]
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceAllocationResult(Object, frozen=True, gc=False):
+    results: tuple[DeviceRequestAllocationResult, ...] = ()
+    config: tuple[DeviceAllocationConfiguration, ...] = ()
+
+
+class AllocationResult(Object, frozen=True, gc=False):
+    devices: DeviceAllocationResult = DeviceAllocationResult()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class ResourceClaimConsumerReference(Object, frozen=True, gc=False):
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+    api_group: str = ""
+
+
+class AllocatedDeviceStatus(Object, frozen=True, gc=False):
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: tuple[Condition, ...] = ()
+
+
+class ResourceClaimStatus(Object, frozen=True, gc=False):
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+
+class ResourceClaim(Object, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def allocation(self) -> AllocationResult | None:
+        return self.status.allocation
+
+    def reserved_for(self, uid: str) -> bool:
+        """True when the consumer with this UID is in status.reservedFor."""
+        return any(consumer.uid == uid for consumer in self.status.reserved_for)
+
+    def owned_by_group(self, name: str) -> bool:
+        """True when the claim was made for the PodGroup of this name."""
+        owner = self.metadata.controller
+        return (
+            owner is not None
+            and (owner.kind, owner.name) == ("PodGroup", name)
+            and owner.api_version.partition("/")[0] == POD_GROUP_API
+        )
+
+    def reserved_for_group(self, name: str) -> ResourceClaimConsumerReference | None:
+        """The entry of status.reservedFor for the PodGroup of this name: its pods do not know its UID."""
+        wanted = (POD_GROUP_API, "podgroups", name)
+        reserved = self.status.reserved_for
+        return next((entry for entry in reserved if (entry.api_group, entry.resource, entry.name) == wanted), None)
+
+
+# --- DeviceTaintRule --------------------------------------------------------------------------------------------------
+
+
+class DeviceTaintSelector(Object, frozen=True, gc=False):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Object, frozen=True, gc=False):
+    """A rule without `device_selector` selects nothing, `{}` selects every device."""
+
+    taint: DeviceTaint
+    device_selector: DeviceTaintSelector | None = None
+
+
+class DeviceTaintRule(Object, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: DeviceTaintRuleSpec
+
+
+def attribute_values(attributes: Mapping[str, DeviceAttribute]) -> dict[str, AttributeValue | None]:
+    """The plain value of each attribute; None marks a value of a type this version does not know."""
+    return {name: attribute.value for name, attribute in attributes.items()}

@@ -1,0 +1,93 @@
+"""What an allocated claim holds, read from a claim that cannot be decoded.
+
+Promises: every device that can be read is reported. A result of which only the device can be read counts as the whole
+device, too much rather than too little; of one without a device the pool is reported, and where not even that can be
+read, the nodes of the allocation. Never raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from dra_extender.api.core import NodeSelector
+from dra_extender.api.decoding import DecodeError, decode
+from dra_extender.api.outline import Outline, OutlineError, identity
+from dra_extender.api.resource import DeviceRequestAllocationResult
+
+_NAMED: Final = ("metadata.name", "In")
+
+
+class Salvaged(msgspec.Struct, frozen=True):
+    """`results` of the allocation as far as they can be read; `whole` is true when these are all there are. `pools`
+    (driver, pool) are those of which it has devices that cannot be told; `nodes` are where it is, when there are
+    results of which not even the pool can be told.
+    """
+
+    uid: str = ""
+    results: tuple[DeviceRequestAllocationResult, ...] = ()
+    whole: bool = True
+    pools: tuple[tuple[str, str], ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+def salvage(data: bytes | msgspec.Raw) -> Salvaged:
+    """The devices that the claim in `data` holds."""
+    outline = Outline(data)
+    results: list[DeviceRequestAllocationResult] = []
+    pools: dict[tuple[str, str], None] = {}
+    placed = True
+    try:
+        for at in _results(outline):
+            result = _result(outline, at)
+            if not (result.driver and result.pool):
+                placed = False
+            elif result.device:
+                results.append(result)
+            else:
+                pools[result.driver, result.pool] = None
+    except OutlineError:
+        placed = False
+    uid = identity(data).get("uid", "")
+    nodes = () if placed else _nodes(data)
+    return Salvaged(uid, tuple(results), placed and not pools, tuple(pools), nodes)
+
+
+def _results(outline: Outline) -> Iterator[int]:
+    """Where the results begin. Raises OutlineError."""
+    at = 0
+    for name in ("status", "allocation", "devices", "results"):
+        found = next((start for key, start in outline.members(at) if key == name), None)
+        if found is None or outline.data.startswith(b"null", found):
+            return iter(())
+        at = found
+    return outline.elements(at)
+
+
+def _result(outline: Outline, at: int) -> DeviceRequestAllocationResult:
+    """One result; what cannot be read of it is empty. Raises OutlineError."""
+    try:
+        return decode(DeviceRequestAllocationResult, outline.value(at))
+    except DecodeError:
+        pass
+    texts: dict[str, str] = {}
+    for key, start in outline.members(at):
+        texts[key] = outline.text(start)
+    driver, pool, device = (texts.get(field, "") for field in ("driver", "pool", "device"))
+    return DeviceRequestAllocationResult(texts.get("request", ""), driver, pool, device)
+
+
+def _nodes(data: bytes | msgspec.Raw) -> tuple[str, ...]:
+    """The nodes that the allocation names. Never raises."""
+    outline = Outline(data)
+    try:
+        at = 0
+        for name in ("status", "allocation", "nodeSelector"):
+            at = outline.member(name, at)
+        selector = decode(NodeSelector, outline.value(at))
+    except (OutlineError, DecodeError):
+        return ()
+    fields = (field for term in selector.node_selector_terms for field in term.match_fields)
+    return tuple(name for field in fields if (field.key, field.operator) == _NAMED for name in field.values)

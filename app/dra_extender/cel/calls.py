@@ -1,0 +1,219 @@
+"""Calls of the interpreter: evaluate the arguments, carry out the function, count the cost, the work and the memory."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dra_extender.cel.cost import Cost
+from dra_extender.cel.declarations import Metered
+from dra_extender.cel.equality import equal, equal_joined
+from dra_extender.cel.errors import Abort, Fault
+from dra_extender.cel.frame import Evaluate, Frame
+from dra_extender.cel.meter import MANY, Meter, length
+from dra_extender.cel.syntax import Call, Literal, Node
+from dra_extender.cel.values import Map, UInt, is_unhashable, type_name
+
+BY_OVERLOAD: Final = frozenset(("_<_", "_<=_", "_>_", "_>=_", "_+_", "@in", "sort", "@sortByAssociatedKeys", "flatten"))
+"""What costs only 1 when it is resolved at run time."""
+
+
+FRAGILE: Final[dict[str, tuple[int, type]]] = {"distinct": (0, list), "sort": (0, list), "flatten": (1, int)}
+"""Calls whose cost upstream cannot compute when an argument is an error or of another type: it panics."""
+
+
+_CHARACTERS: Final = 6
+_SLOW: Final = {
+    **dict.fromkeys(("url", "isURL", "getQuery", "validate", "semver", "isSemver", "duration", "timestamp"), 2),
+    **dict.fromkeys(("quantity", "isQuantity", "ip", "isIP", "cidr", "isCIDR", "ip.isCanonical", "strings.quote"), 3),
+    **dict.fromkeys(("contains", "indexOf", "lastIndexOf", "replace", "split", "format"), 3),
+    **dict.fromkeys(("lowerAscii", "upperAscii", "double", "int", "uint", "distinct", "optional.unwrap"), 4),
+}
+"""The power of two of the characters or elements that are worked on per unit of work, where it is not _CHARACTERS."""
+
+_SIMPLE: Final = frozenset(
+    (
+        "!_", "_<_", "_<=_", "_>_", "_>=_", "-_", "_-_", "_*_", "_/_", "_%_", "type", "dyn", "hasValue", "value",
+        "optional.of", "first", "last", "major", "minor", "patch", "sign", "isInteger", "asInteger",
+    )
+)  # fmt: skip
+"""Functions that take no time worth mentioning whatever the sizes of their arguments."""
+
+
+def counted(name: str, run: Metered) -> Metered:
+    """The function with work charged for the sizes of its arguments, and memory for its result."""
+    if name in _SIMPLE:
+        return run
+    shift = _SLOW.get(name, _CHARACTERS)
+
+    def run_counted(meter: Meter, *values: Any) -> Any:
+        units = length(values) >> shift
+        if units:
+            meter.charge(units)
+        result = run(meter, *values)
+        kind = result.__class__
+        is_made = kind is str or kind is list or kind is bytes or kind is Map
+        if is_made and len(result) >= MANY and result is not values[0]:
+            meter.keep(result)
+        return result
+
+    return run_counted
+
+
+def required(operand: Evaluate, kind: type) -> Evaluate:
+    """An argument of a fragile call."""
+
+    def evaluate(frame: Frame) -> Any:
+        try:
+            value = operand(frame)
+        except Fault as fault:
+            raise Abort(f"internal error: {fault}") from None
+        if value.__class__ is not kind:
+            raise Abort(f"internal error: a value of type {type_name(value)} has no cost")
+        return value
+
+    return evaluate
+
+
+def call(operands: tuple[Evaluate, ...], run: Metered, cost: Cost | None, both: bool) -> Evaluate:
+    """A call. With `both`, of two operands the second is evaluated even if the first failed."""
+    if len(operands) == 1 and cost is None:
+        return _unary(operands[0], run)
+    if len(operands) == 2 and both:
+        return _binary(operands[0], operands[1], run, cost)
+
+    def evaluate(frame: Frame) -> Any:
+        before = frame.meter.passing
+        values = tuple([operand(frame) for operand in operands])
+        result = run(frame.meter, *values)
+        if frame.meter.passing > before:
+            frame.meter.done(before, result)
+        frame.charge(1 if cost is None else cost(values, result))
+        return result
+
+    return evaluate
+
+
+def _unary(operand: Evaluate, run: Metered) -> Evaluate:
+    def evaluate(frame: Frame) -> Any:
+        before = frame.meter.passing
+        result = run(frame.meter, operand(frame))
+        if frame.meter.passing > before:
+            frame.meter.done(before, result)
+        frame.cost += 1
+        return result
+
+    return evaluate
+
+
+def _binary(left: Evaluate, right: Evaluate, run: Metered, cost: Cost | None) -> Evaluate:
+    def evaluate(frame: Frame) -> Any:
+        before = frame.meter.passing
+        try:
+            first = left(frame)
+        except Fault:
+            _still_evaluate(right, frame)
+            raise
+        second = right(frame)
+        result = run(frame.meter, first, second)
+        if frame.meter.passing > before:
+            frame.meter.done(before, result)
+        frame.charge(1 if cost is None else cost((first, second), result))
+        return result
+
+    return evaluate
+
+
+def _still_evaluate(operand: Evaluate, frame: Frame) -> None:
+    """Upstream evaluates both operands before it looks at errors: the second may still end the evaluation."""
+    try:
+        operand(frame)
+    except Fault:
+        pass
+
+
+def is_sum(node: Node) -> bool:
+    """True when the node is a sum, not counting the addition of an empty list."""
+    if not (isinstance(node, Call) and node.function == "_+_"):
+        return False
+    left, right = node.args
+    if isinstance(left, Literal) and left.value == []:
+        return is_sum(right)
+    return not (isinstance(right, Literal) and right.value == []) or is_sum(left)
+
+
+def equality(node: Call, operands: tuple[Evaluate, ...], wanted: bool, cost: Cost | None) -> Evaluate:
+    """`==`, or `!=` when `wanted` is false."""
+    left, right = operands
+    compare = equal_joined if is_sum(node.args[0]) else equal
+
+    def evaluate(frame: Frame) -> bool:
+        meter = frame.meter
+        before = meter.passing
+        try:
+            first = left(frame)
+        except Fault:
+            _still_evaluate(right, frame)
+            raise
+        values = first, right(frame)
+        meter.passing = before  # the result is a bool
+        units = length(values) >> _CHARACTERS
+        if units:
+            meter.charge(units)
+        frame.charge(1 if cost is None else cost(values, None))
+        if wanted:
+            return compare(*values, meter)
+        try:
+            return not compare(*values, meter)
+        except Fault:
+            return True
+
+    return evaluate
+
+
+def members(node: Call) -> frozenset[tuple[type, Any]] | None:
+    """The members of a constant list, each with its type and in all numeric types it equals; None for other lists."""
+    literal = node.args[1]
+    if not isinstance(literal, Literal) or literal.value.__class__ is not list or len(node.overloads) != 1:
+        return None
+    found: set[tuple[type, Any]] = set()
+    for element in literal.value:
+        if element.__class__ not in (bool, int, UInt, float, str):
+            return None
+        found.add((element.__class__, element))
+        found |= {(kind, kind(element)) for kind in _numeric_twins(element)}
+    return frozenset(found)
+
+
+def _numeric_twins(element: Any) -> tuple[type, ...]:
+    """The other numeric types an element is converted to without loss (to double always)."""
+    kind = element.__class__
+    if kind is int:
+        return (float, UInt) if element >= 0 else (float,)
+    if kind is UInt:
+        return (float, int) if element <= 2**63 - 1 else (float,)
+    if kind is float and element.is_integer():
+        kinds: list[type] = []
+        if -(2.0**63) < element < 2.0**63:
+            kinds.append(int)
+        if 0 <= element < 2.0**64:
+            kinds.append(UInt)
+        return tuple(kinds)
+    return ()
+
+
+def membership(operand: Evaluate, constants: frozenset[tuple[type, Any]]) -> Evaluate:
+    """`value in [constants]`"""
+    if not constants:
+        return lambda frame: False
+
+    def evaluate(frame: Frame) -> bool:
+        value = operand(frame)
+        if value.__class__ is str:
+            frame.meter.charge(len(value) >> _CHARACTERS)
+        if value.__class__ in (list, dict, Map) or not value.__hash__:
+            return False
+        if is_unhashable(value):
+            raise Abort(f"internal error: a value of type {type_name(value)} cannot be hashed")
+        return (value.__class__, value) in constants
+
+    return evaluate

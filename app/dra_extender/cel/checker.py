@@ -1,0 +1,381 @@
+"""Types of every part of an expression: cel-go's checker (checker/checker.go, v0.26).
+
+Promises to accept and refuse what the API server does. The first mistake is reported; types, overloads and variables
+are written into the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dra_extender.cel import types
+from dra_extender.cel.declarations import Overload
+from dra_extender.cel.environment import Environment
+from dra_extender.cel.errors import CelCompileError
+from dra_extender.cel.hints import hint_for_overload
+from dra_extender.cel.identifiers import dotted, global_name
+from dra_extender.cel.messages import MESSAGES
+from dra_extender.cel.mistakes import no_overload, undeclared, variables_hint
+from dra_extender.cel.syntax import (
+    Call,
+    Conditional,
+    Ident,
+    Index,
+    ListNode,
+    Literal,
+    Logic,
+    Macro,
+    MapNode,
+    Message,
+    Node,
+    Select,
+    Variable,
+    walk,
+)
+from dra_extender.cel.types import ANY, BOOL, DYN, INT, STRING, Type, TypeTooLarge, list_of, map_of, optional_of
+from dra_extender.cel.unification import Bindings, most_general
+from dra_extender.cel.values import UInt
+from dra_extender.cel.work import Work
+
+_COPIED: Final = 64
+"""How many variables of a scope are copied per unit of work."""
+_READ: Final = 4
+"""How many characters of a qualified name are put together per unit of work."""
+
+_LITERALS: Final[dict[type, Type]] = {
+    bool: BOOL, int: INT, UInt: types.UINT, float: types.DOUBLE, str: STRING, bytes: types.BYTES,
+    type(None): types.NULL,
+}  # fmt: skip
+
+
+def check(expression: str, tree: Node, language: Environment, work: Work) -> Type:
+    """The type of an expression. Raises CelCompileError and TooMuch."""
+    checker = _Checker(expression, language, work)
+    try:
+        checker.check(tree)
+        nodes = walk(tree)
+        for node, kind in zip(nodes, checker.bindings.resolve_all([node.type for node in nodes]), strict=True):
+            node.type = kind
+    except TypeTooLarge as error:
+        raise CelCompileError(str(error)) from None
+    return tree.type
+
+
+class _Checker:
+    def __init__(self, expression: str, language: Environment, work: Work) -> None:
+        self._expression = expression
+        self._functions = language.declarations.functions
+        self._roots = language.roots
+        self._structs = language.structs
+        self._work = work
+        self._scope: dict[str, Variable] = {}
+        self._variables = 0
+        self._fresh = 0
+        self.bindings = Bindings(work)
+
+    def check(self, node: Node) -> Type:
+        """The type of a node, which is also noted in it."""
+        kind: Type = self._METHODS[node.__class__](self, node)
+        node.type = kind
+        return kind
+
+    def _error(self, message: str, node: Node, hint: str = "") -> CelCompileError:
+        return CelCompileError(message, self._expression, node.offset, hint)
+
+    def _new_variable(self) -> Type:
+        self._fresh += 1
+        return types.param(f"_{self._fresh}")
+
+    def _require(self, node: Node, wanted: Type, found: Type) -> None:
+        if not self.bindings.fits(found, wanted):
+            raise self._error(f"expected type '{wanted}' but found '{self._shown(found)}'", node)
+
+    def _shown(self, kind: Type) -> str:
+        return str(self.bindings.resolve(kind, unbound_to_dyn=True))
+
+    # --- Names ------------------------------------------------------------------------------------------------------
+
+    def _literal(self, node: Literal) -> Type:
+        return _LITERALS[node.value.__class__]
+
+    def _ident(self, node: Ident) -> Type:
+        name = node.name.removeprefix(".")
+        variable = self._scope.get(name)
+        if variable is not None:
+            node.variable = variable
+            return variable.type
+        root = self._roots.get(name)
+        if root is not None:
+            return root
+        found = global_name(name)
+        if found is None:
+            raise undeclared(self._expression, node, name, variables_hint(self._roots))
+        kind, node.constant = found
+        return kind
+
+    def _select(self, node: Select) -> Type:
+        name = None if node.test or node.optional else dotted(node)
+        if name is not None:
+            self._work.charge(len(name) // _READ)
+            found = global_name(name.removeprefix("."))
+            if found is not None:
+                kind, node.constant = found
+                return kind
+        kind = self._field(node)
+        if node.test:
+            return BOOL
+        return self.bindings.resolve(kind)
+
+    def _field(self, node: Select) -> Type:
+        operand = self.bindings.resolve(self.check(node.operand))
+        unwrapped = operand.params[0] if operand.is_optional else operand
+        if unwrapped.kind == "map":
+            kind = unwrapped.params[1]
+        elif unwrapped.name in self._structs:
+            kind = self._member(node, self._structs[unwrapped.name])
+        elif unwrapped.kind == "param":
+            self.bindings.fits(DYN, unwrapped)
+            kind = DYN
+        elif unwrapped.is_dynamic:
+            kind = DYN
+        else:
+            raise self._error(f"type '{unwrapped}' does not support field selection", node)
+        return optional_of(kind) if operand.is_optional or node.optional else kind
+
+    def _member(self, node: Select, fields: Mapping[str, Type]) -> Type:
+        kind = fields.get(node.field)
+        if kind is None:
+            raise self._error(f"undefined field '{node.field}'", node, f"fields: {', '.join(sorted(fields))}")
+        return kind
+
+    # --- Calls ------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Call) -> Type:
+        arguments = [self.check(argument) for argument in node.args]
+        target = node.target
+        if target is not None:
+            prefix = dotted(target)
+            qualified = f"{prefix.removeprefix('.')}.{node.function}" if prefix is not None else ""
+            if qualified in self._functions:
+                node.function, node.target, target = qualified, None, None
+        if target is not None:
+            arguments.insert(0, self.check(target))
+        else:
+            node.function = node.function.removeprefix(".")
+        kind, node.overloads = self._resolve(node, node.function, target is not None, tuple(arguments))
+        return kind
+
+    def _result(self, node: Node, function: str, *arguments: Type, member: bool = False) -> Type:
+        return self._resolve(node, function, member, arguments)[0]
+
+    def _resolve(
+        self, node: Node, name: str, member: bool, arguments: tuple[Type, ...]
+    ) -> tuple[Type, tuple[Overload, ...]]:
+        """The type of a call and the overloads that fit; dyn when they differ in it."""
+        function = self._functions.get(name)
+        if function is None:
+            raise undeclared(self._expression, node, name)
+        fitting: list[Overload] = []
+        result: Type | None = None
+        for overload in function.overloads:
+            if overload.member != member or len(overload.params) != len(arguments):
+                continue
+            self._work.charge(1)
+            params, declared = self._instantiate(overload)
+            if not self.bindings.fit_all(arguments, params):
+                continue
+            fitting.append(overload)
+            found = self.bindings.resolve(declared)
+            if result is None:
+                result = found
+            elif not result.is_dynamic and found != result:
+                result = DYN
+        if result is None:
+            shown = [self._shown(kind) for kind in arguments]
+            hint = hint_for_overload(name, member, [self.bindings.resolve(kind) for kind in arguments])
+            raise no_overload(self._expression, node, name, member, shown, hint)
+        return result, tuple(fitting)
+
+    def _instantiate(self, overload: Overload) -> tuple[tuple[Type, ...], Type]:
+        """The signature with fresh type variables."""
+        if not overload.variables:
+            return overload.params, overload.result
+        fresh = {name: self._new_variable() for name in overload.variables}
+        return tuple(_rename(part, fresh) for part in overload.params), _rename(overload.result, fresh)
+
+    def _index(self, node: Index) -> Type:
+        operand, key = self.check(node.operand), self.check(node.key)
+        return self._result(node, "_[?_]" if node.optional else "_[_]", operand, key)
+
+    def _logic(self, node: Logic) -> Type:
+        for term in node.terms:
+            self._require(term, BOOL, self.check(term))
+        return BOOL
+
+    def _conditional(self, node: Conditional) -> Type:
+        return self._result(node, "_?_:_", self.check(node.test), self.check(node.then), self.check(node.otherwise))
+
+    # --- Aggregates -------------------------------------------------------------------------------------------------
+
+    def _join(self, joined: Type | None, kind: Type) -> Type:
+        """The type of elements of both types. Mixed literals are refused later, unless they are for format."""
+        if joined is None:
+            return kind
+        return most_general(joined, kind) if self.bindings.fits(joined, kind) else DYN
+
+    def _unwrapped(self, node: Node, optional: bool) -> Type:
+        kind = self.check(node)
+        if not optional:
+            return kind
+        if kind.is_optional:
+            return kind.params[0]
+        if not kind.is_dynamic:
+            raise self._error(f"expected an optional but found '{self._shown(kind)}'", node)
+        return kind
+
+    def _list(self, node: ListNode) -> Type:
+        joined: Type | None = None
+        for element, optional in zip(node.elements, node.optional, strict=True):
+            joined = self._join(joined, self._unwrapped(element, optional))
+        return list_of(self._new_variable() if joined is None else joined)
+
+    def _map(self, node: MapNode) -> Type:
+        keys: Type | None = None
+        values: Type | None = None
+        for key, value, optional in zip(node.keys, node.values, node.optional, strict=True):
+            keys = self._join(keys, self.check(key))
+            values = self._join(values, self._unwrapped(value, optional))
+        if keys is None or values is None:
+            return map_of(self._new_variable(), self._new_variable())
+        return map_of(keys, values)
+
+    def _message(self, node: Message) -> Type:
+        node.name = node.name.removeprefix(".")
+        message = MESSAGES.get(node.name)
+        if message is None:
+            raise undeclared(self._expression, node, node.name)
+        for field, value, optional in zip(node.fields, node.values, node.optional, strict=True):
+            wanted = message.fields.get(field)
+            if wanted is None:
+                raise self._error(f"undefined field '{field}'", node)
+            self._require(value, wanted, self._unwrapped(value, optional))
+        return message.type
+
+    # --- Macros -----------------------------------------------------------------------------------------------------
+
+    def _macro(self, node: Macro) -> Type:
+        if node.name == "bind":
+            return self._within(node, (self.check(node.range),), node.arguments[0])
+        if node.name == "optMap" or node.name == "optFlatMap":
+            return self._unwrapping(node)
+        if node.name == "sortBy":
+            return self._sorting(node)
+        return self._loop(node)
+
+    def _bind_variables(self, node: Macro, kinds: tuple[Type, ...]) -> dict[str, Variable]:
+        """Enter the scope of a macro; returns the scope around it."""
+        outer = self._scope
+        bound = []
+        for name, kind in zip(node.variables, kinds, strict=True):
+            bound.append(Variable(name, kind, self._variables))
+            self._variables += 1
+        node.bound = tuple(bound)
+        self._work.charge(len(outer) // _COPIED)
+        self._scope = {**outer, **{variable.name: variable for variable in bound}}
+        return outer
+
+    def _within(self, node: Macro, kinds: tuple[Type, ...], body: Node) -> Type:
+        outer = self._bind_variables(node, kinds)
+        kind = self.check(body)
+        self._scope = outer
+        return self.bindings.resolve(kind)
+
+    def _unwrapping(self, node: Macro) -> Type:
+        """`o.hasValue() ? optional.of(body) : optional.none()`, without `optional.of` for optFlatMap."""
+        target = self.check(node.range)
+        self._result(node, "hasValue", target, member=True)
+        value = self._result(node, "value", target, member=True)
+        body = self._within(node, (value,), node.arguments[0])
+        if node.name == "optMap":
+            body = self._result(node, "optional.of", body)
+        return self._result(node, "_?_:_", BOOL, body, self._result(node, "optional.none"))
+
+    def _sorting(self, node: Macro) -> Type:
+        """`list.@sortByAssociatedKeys(list.map(x, key))`"""
+        target = self.check(node.range)
+        element = self._ranges(node, target)[0]
+        key = self._within(node, (element,), node.arguments[0])
+        keys = self._appended(node, key)
+        kind, overloads = self._resolve(node, "@sortByAssociatedKeys", True, (target, keys))
+        node.keyed = len(overloads) == 1
+        return kind
+
+    def _loop(self, node: Macro) -> Type:
+        kinds = self._ranges(node, self.check(node.range))
+        outer = self._bind_variables(node, kinds)
+        kind = self._fold(node, kinds)
+        self._scope = outer
+        return self.bindings.resolve(kind)
+
+    def _ranges(self, node: Macro, range_: Type) -> tuple[Type, ...]:
+        """The types of the variables of a loop."""
+        range_ = self.bindings.resolve(range_)
+        two = len(node.variables) == 2
+        if range_.kind == "list":
+            return (INT, range_.params[0]) if two else range_.params
+        if range_.kind == "map":
+            return range_.params if two else range_.params[:1]
+        if range_.kind == "dyn" or range_.kind == "param":
+            self.bindings.fits(DYN, range_)
+            return (DYN, DYN) if two else (DYN,)
+        hint = "attributes can be iterated only with the feature DRAListTypeAttributes" if range_ == ANY else ""
+        raise self._error(
+            f"expression of type '{range_}' cannot be range of a comprehension (must be list, map, or dynamic)",
+            node.range,
+            hint,
+        )
+
+    def _fold(self, node: Macro, kinds: tuple[Type, ...]) -> Type:
+        """The type of the result of a loop, whose variables are in scope."""
+        name = node.name
+        *tests, body = node.arguments
+        if name == "all" or name == "exists":
+            self._require(body, BOOL, self.check(body))
+            return BOOL
+        if name == "exists_one" or name == "existsOne":
+            self._result(body, "_?_:_", self.check(body), INT, INT)
+            return BOOL
+        if name == "filter":
+            element = self._appended(node, kinds[0])
+            return self._result(body, "_?_:_", self.check(body), element, element)
+        test = self.check(tests[0]) if tests else BOOL
+        if name == "map" or name == "transformList":
+            step = self._appended(node, self.check(body))
+        else:
+            step = self._inserted(node, kinds[0], self.check(body))
+        return self._result(node, "_?_:_", test, step, step)
+
+    def _appended(self, node: Node, element: Type) -> Type:
+        """The type of `[] + [element]`."""
+        return self._result(node, "_+_", list_of(self._new_variable()), list_of(element))
+
+    def _inserted(self, node: Macro, key: Type, value: Type) -> Type:
+        """The type of an empty map after an entry, or the entries of a map, were inserted."""
+        empty = map_of(self._new_variable(), self._new_variable())
+        if node.name == "transformMap":
+            return self._result(node, "cel.@mapInsert", empty, key, value)
+        return self._result(node, "cel.@mapInsert", empty, value)
+
+    _METHODS: Final[dict[type, Any]] = {
+        Literal: _literal, Ident: _ident, Select: _select, Call: _call, Index: _index, Logic: _logic,
+        Conditional: _conditional, ListNode: _list, MapNode: _map, Message: _message, Macro: _macro,
+    }  # fmt: skip
+
+
+def _rename(kind: Type, names: dict[str, Type]) -> Type:
+    if not kind.is_open:
+        return kind
+    if kind.kind == "param":
+        return names[kind.name]
+    return Type(kind.kind, kind.name, tuple(_rename(part, names) for part in kind.params))

@@ -1,0 +1,187 @@
+"""What an evaluation costs, in units of cel-go (interpreter/runtimecost.go, v0.26; apiserver pkg/cel/library/cost.go).
+
+An evaluation that costs more than `LIMIT` is aborted, without regard to its result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Any, Final
+
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.semver import Semver
+from dra_extender.cel.library.formats import NamedFormat
+from dra_extender.cel.library.network import Cidr, Ip
+from dra_extender.cel.values import Opaque, size_of
+
+LIMIT: Final = 1_000_000
+LIST: Final = 10
+MAP: Final = 30
+MESSAGE: Final = 40
+_TRAVERSAL: Final = 0.1
+_REGEX: Final = 0.25
+
+Arguments = tuple[Any, ...]
+Cost = Callable[[Arguments, Any], int]
+
+
+class Constant:
+    """A constant, evaluated: costs nothing, nor does a list of constants."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __call__(self, frame: object) -> Any:
+        return self._value
+
+
+def is_constant(evaluate: object) -> bool:
+    return isinstance(evaluate, Constant)
+
+
+def _size(value: Any) -> int:
+    """Characters, elements, or the bytes of an address."""
+    if isinstance(value, Ip):
+        return value.address.max_prefixlen // 8
+    if isinstance(value, Cidr):
+        return ceil(value.bits / 8)
+    return size_of(value)
+
+
+def _traversal(args: Arguments, _: Any) -> int:
+    return ceil(_size(args[0]) * _TRAVERSAL)
+
+
+def _double_traversal(args: Arguments, _: Any) -> int:
+    return ceil(_size(args[0]) * 2 * _TRAVERSAL)
+
+
+def _join(_: Arguments, result: Any) -> int:
+    return ceil(_size(result) * 2 * _TRAVERSAL)
+
+
+def _regex(args: Arguments, _: Any) -> int:
+    return ceil((1 + _size(args[0])) * _TRAVERSAL) * ceil(_size(args[1]) * _REGEX)
+
+
+def _substring(args: Arguments, _: Any) -> int:
+    return ceil(_size(args[0]) * _TRAVERSAL) * ceil(_size(args[1]) * _TRAVERSAL)
+
+
+def _smaller(args: Arguments, _: Any) -> int:
+    return ceil(min(_size(args[0]), _size(args[1])) * _TRAVERSAL)
+
+
+def _equality(args: Arguments, _: Any) -> int:
+    if isinstance(args[0], Quantity | Semver | Opaque):
+        return 1
+    return _smaller(args, _)
+
+
+def _sum(args: Arguments, _: Any) -> int:
+    kind = args[0].__class__
+    return ceil((len(args[0]) + len(args[1])) * _TRAVERSAL) if kind is str or kind is bytes else 1
+
+
+def _membership(args: Arguments, _: Any) -> int:
+    return _size(args[1]) if args[1].__class__ is list else 1
+
+
+def _elements(args: Arguments, _: Any) -> int:
+    return _deep(args[0], {})
+
+
+def _deep(value: Any, known: dict[int, int]) -> int:
+    """The traversal of a value as a tree. Parts that are there many times are looked at once: `known` has theirs."""
+    if value.__class__ is str or value.__class__ is bytes:
+        return int(len(value) * _TRAVERSAL)
+    if value.__class__ is not list and not isinstance(value, dict):
+        return 1
+    found = known.get(id(value))
+    if found is None:
+        parts = [part for entry in value.items() for part in entry] if isinstance(value, dict) else value
+        found = known[id(value)] = sum(_deep(part, known) for part in parts)
+    return found
+
+
+def _allocated(_: Arguments, result: Any) -> int:
+    return 1 + LIST + _size(result)
+
+
+def _flattened(args: Arguments, _: Any) -> int:
+    return 1 + LIST + _size(args[0]) * (int(args[1]) if len(args) == 2 else 1)
+
+
+def _self_compared(keys: Any) -> int:
+    factor = 2.0 + (_TRAVERSAL if keys and keys[0].__class__ in (str, bytes) else 0)
+    return 1 + LIST + int(len(keys) ** 2 * factor)
+
+
+def _compared(args: Arguments, _: Any) -> int:
+    return _self_compared(args[0])
+
+
+def _sorted_by(args: Arguments, _: Any) -> int:
+    return _self_compared(args[1])
+
+
+def _product(args: Arguments, _: Any) -> int:
+    return 1 + _size(args[0]) * _size(args[1])
+
+
+def _both_ways(args: Arguments, _: Any) -> int:
+    return 1 + 2 * _size(args[0]) * _size(args[1])
+
+
+def _contains_ip(args: Arguments, _: Any) -> int:
+    text = ceil(_size(args[1]) * _TRAVERSAL) if args[1].__class__ is str else 0
+    return ceil(2 * _size(args[0]) * _TRAVERSAL) + text
+
+
+def _contains_cidr(args: Arguments, _: Any) -> int:
+    return _contains_ip(args, _) + ceil(_size(args[0]) * _TRAVERSAL) + 1
+
+
+def _ip(args: Arguments, _: Any) -> int:
+    return 1 if isinstance(args[0], Cidr) else _traversal(args, _)
+
+
+def _validate(args: Arguments, _: Any) -> int:
+    weight = args[0].weight if isinstance(args[0], NamedFormat) else 1
+    return ceil((1 + _size(args[1])) * _TRAVERSAL) * ceil(weight * _REGEX)
+
+
+CALLS: Final[dict[str, Cost]] = {
+    **dict.fromkeys(
+        (
+            "startsWith", "endsWith", "strings.quote", "format", "url", "lowerAscii", "upperAscii", "substring", "trim",
+            "cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver", "bytes",
+        ),
+        _traversal,
+    ),
+    **dict.fromkeys(("replace", "split", "ip.isCanonical"), _double_traversal),
+    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _elements),
+    **dict.fromkeys(("find", "findAll", "matches"), _regex),
+    **dict.fromkeys(("_<_", "_<=_", "_>_", "_>=_", "_!=_"), _smaller),
+    **dict.fromkeys(("sort", "distinct"), _compared),
+    **dict.fromkeys(("slice", "lists.range", "reverse"), _allocated),
+    **dict.fromkeys(("sets.contains", "sets.intersects"), _product),
+    "_==_": _equality, "_+_": _sum, "@in": _membership, "contains": _substring, "join": _join, "ip": _ip,
+    "flatten": _flattened, "@sortByAssociatedKeys": _sorted_by, "sets.equivalent": _both_ways,
+    "containsIP": _contains_ip, "containsCIDR": _contains_cidr, "validate": _validate,
+}  # fmt: skip
+"""The cost of calls that cost another number than 1."""
+
+CHEAP: Final = frozenset(
+    (
+        "-_", "_%_", "_*_", "_-_", "_/_", "add", "asApproximateFloat", "asInteger", "bool", "charAt", "cidr",
+        "compareTo", "contains", "containsCIDR", "containsIP", "double", "dyn", "endsWith", "family",
+        "includes", "indexOf", "int", "ip", "isCIDR", "isGreaterThan", "isIP", "isInteger", "isLessThan",
+        "isQuantity", "isSemver", "lastIndexOf", "lowerAscii", "major", "minor", "patch", "quantity", "semver",
+        "sign", "size", "split", "startsWith", "string", "sub", "substring", "trim", "upperAscii",
+    )
+)  # fmt: skip
+"""Functions that cost no more than a few traversals of their arguments: a compiled form may call them uncounted."""

@@ -1,0 +1,242 @@
+"""A device as selectors see it, and what they read of it.
+
+A `DeviceView` is built once when a device becomes known: names are split into domain and id, versions parsed. A device
+with a value that cannot be used poisons its view: every evaluation on it fails, as upstream's do, but building never
+raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.semver import Semver, VersionText
+from dra_extender.cel.environment import CelGates
+from dra_extender.cel.errors import CelRuntimeError, NotFast
+from dra_extender.cel.values import Domains
+
+Scalar = int | bool | str | VersionText
+AttributeValue = Scalar | tuple[Scalar, ...] | list[Scalar]
+Read = tuple[str, str, str]
+"""("attributes" or "capacity", domain, id)"""
+
+_LONG: Final = 1024
+_MANY: Final = 256
+_POISON_HINT: Final = "the device cannot be used until it is fixed"
+
+
+class ReadSet(msgspec.Struct, frozen=True):
+    """What an expression reads of a device. `everything` when it iterates or computes what to read."""
+
+    driver: bool = False
+    allow_multiple: bool = False
+    entries: tuple[Read, ...] = ()
+    domains: tuple[tuple[str, str], ...] = ()
+    """("attributes" or "capacity", domain): whether the domain exists is read."""
+    everything: bool = False
+
+
+class Entries(dict[str, Any]):
+    """What a device has, by "domain/id". Looking up what it does not have raises NotFast: it is the compiled form of a
+    selector that looks up so, and the interpreter that words the error.
+    """
+
+    __slots__ = ()
+
+    def __missing__(self, key: str) -> Any:
+        raise NotFast
+
+
+class DeviceView:
+    """A device at run time.
+
+    `attribute_values` and `capacity_values` map "domain/id" to value. `poison` is the error of every evaluation, if the
+    device has a value that cannot be used. `modest` is true when there is none and the device has no more and no
+    longer values than the API allows, so that the cost of simple expressions is bounded.
+    """
+
+    __slots__ = (
+        "_attributes",
+        "_capacity",
+        "_everything",
+        "allow_multiple",
+        "attribute_values",
+        "capacity_values",
+        "driver",
+        "modest",
+        "poison",
+    )
+
+    driver: str
+    allow_multiple: bool
+    attribute_values: Entries
+    capacity_values: Entries
+    poison: CelRuntimeError | None
+    modest: bool
+    _attributes: Domains | None
+    _capacity: Domains | None
+    _everything: Hashable
+
+    @classmethod
+    def build(
+        cls,
+        driver: str,
+        attributes: Mapping[str, Any],
+        capacity: Mapping[str, Quantity],
+        allow_multiple: bool = False,
+        gates: CelGates = CelGates(),
+    ) -> DeviceView:
+        """The view of a device.
+
+        `attributes` maps a name, with or without a domain, to an int, bool, str, VersionText, or a list or tuple of
+        these; any other value is one of an unknown type. If a name is there both with the driver's domain and without
+        one, the one without is used (upstream it is a matter of luck).
+        """
+        self = cls()
+        self.driver = driver
+        self.allow_multiple = allow_multiple
+        self.poison = None
+        self._attributes = self._capacity = self._everything = None
+        self.attribute_values = values = Entries()
+        for name, raw in sorted(attributes.items(), key=_qualified_first):
+            try:
+                values[name if "/" in name else f"{driver}/{name}"] = _value(raw, gates)
+            except ValueError as error:
+                self.poison = CelRuntimeError(f"attribute {name}: {error}", _POISON_HINT)
+                break
+        self.capacity_values = Entries(
+            (name if "/" in name else f"{driver}/{name}", quantity)
+            for name, quantity in sorted(capacity.items(), key=_qualified_first)
+        )
+        self.modest = self.poison is None and self._is_modest()
+        return self
+
+    def _is_modest(self) -> bool:
+        values = self.attribute_values
+        return (
+            len(values) + len(self.capacity_values) <= _MANY
+            and len(self.driver) <= _LONG
+            and not any(value.__class__ is list and len(value) > _MANY for value in values.values())
+            and not any(_length(value) > _LONG for value in values.values())
+        )
+
+    @property
+    def attributes(self) -> Domains:
+        """Domain to id to value."""
+        if self._attributes is None:
+            self._attributes = _by_domain(self.attribute_values)
+        return self._attributes
+
+    @property
+    def capacity(self) -> Domains:
+        """Domain to id to quantity."""
+        if self._capacity is None:
+            self._capacity = _by_domain(self.capacity_values)
+        return self._capacity
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The device as a map."""
+        return {
+            "driver": self.driver,
+            "allowMultipleAllocations": self.allow_multiple,
+            "attributes": self.attributes,
+            "capacity": self.capacity,
+        }
+
+    def root(self, name: str) -> dict[str, Any]:
+        """The device: the only variable."""
+        return self.fields
+
+    def read_key(self, reads: ReadSet) -> Hashable:
+        """The values an expression reads, with their types: equal keys get equal answers."""
+        poison = self.poison
+        if poison is not None:
+            return poison.message
+        if reads.everything:
+            return self._all_values()
+        key: list[Hashable] = []
+        if reads.driver:
+            key.append(self.driver)
+        if reads.allow_multiple:
+            key.append(self.allow_multiple)
+        for kind, domain, id_ in reads.entries:
+            values = self.attribute_values if kind == "attributes" else self.capacity_values
+            value = values.get(f"{domain}/{id_}")
+            key.append(value if value.__class__ is str else _typed(value))
+        for kind, domain in reads.domains:
+            key.append(domain in (self.attributes if kind == "attributes" else self.capacity))
+        return tuple(key)
+
+    def _all_values(self) -> Hashable:
+        """Everything there is, in the order in which it would be iterated."""
+        if self._everything is None:
+            parts = tuple(
+                tuple((name, _typed(value)) for name, value in values.items())
+                for values in (self.attribute_values, self.capacity_values)
+            )
+            self._everything = (self.driver, self.allow_multiple, *parts)
+        return self._everything
+
+
+def _typed(value: Any) -> Hashable:
+    """A value together with what distinguishes it from equal values: type, text of versions, form of quantities."""
+    kind = value.__class__
+    if kind is list:
+        return (list, tuple(map(_typed, value)))
+    if kind is Semver:
+        return (Semver, value.text)
+    if isinstance(value, Quantity):
+        return (Quantity, value.nano, value.fast, value.scale, value.format)
+    return (kind, value)
+
+
+def _by_domain(values: Mapping[str, Any]) -> Domains:
+    domains = Domains()
+    for name, value in values.items():
+        domain, _, id_ = name.partition("/")
+        domains.setdefault(domain, {})[id_] = value
+    return domains
+
+
+def _length(value: Any) -> int:
+    """The length of the longest text in a value."""
+    if value.__class__ is str:
+        return len(value)
+    if value.__class__ is Semver:
+        return len(value.text)
+    return max(map(_length, value), default=0) if value.__class__ is list else 0
+
+
+def _qualified_first(item: tuple[str, Any]) -> tuple[bool, str]:
+    return "/" not in item[0], item[0]
+
+
+def _value(raw: Any, gates: CelGates) -> Any:
+    """The run-time value of an attribute. Raises ValueError."""
+    kind = raw.__class__
+    if kind is str or kind is bool or kind is int:
+        return raw
+    if kind is VersionText:
+        return _version(raw)
+    if (kind is list or kind is tuple) and gates.list_attributes:
+        return [_element(element) for element in raw]
+    raise ValueError("unsupported attribute value")
+
+
+def _element(raw: Any) -> Any:
+    if raw.__class__ is VersionText:
+        return _version(raw)
+    if isinstance(raw, str | bool | int):
+        return raw
+    raise ValueError("unsupported attribute value")
+
+
+def _version(text: VersionText) -> Semver:
+    try:
+        return Semver.parse(text)
+    except ValueError as error:
+        raise ValueError(f"parse semantic version: {error}") from None

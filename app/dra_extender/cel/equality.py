@@ -1,0 +1,204 @@
+"""When values are equal, and how they are ordered (cel-go common/types, v0.26; apiserver pkg/cel, 1.36)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.semver import Semver
+from dra_extender.cel.errors import Abort, Fault, shown
+from dra_extender.cel.meter import FREE, Meter, length
+from dra_extender.cel.values import (
+    NONE,
+    Duration,
+    Opaque,
+    Option,
+    SumQuantity,
+    Timestamp,
+    TypeValue,
+    UInt,
+    find,
+    key_value,
+    type_name,
+)
+
+_NUMBERS: Final = frozenset((int, UInt, float))
+_MAX_COMPARISONS: Final = 1_000_000
+_CHARACTERS: Final = 4096
+"""How many characters are compared per unit of work."""
+_INNER: Final = 64
+"""How many are if they are not those of a text."""
+
+
+def compared(value: Any) -> int:
+    """The work of comparing a value, without its elements, with another one."""
+    kind = value.__class__
+    if kind is str or kind is bytes:
+        return 1 + len(value) // _CHARACTERS
+    return 1 if kind is list or kind in _NUMBERS else 1 + length((value,)) // _INNER
+
+
+def equal(left: Any, right: Any, meter: Meter = FREE) -> bool:
+    """`left == right`. Raises Fault when `left` is of an extension type and `right` is of another type."""
+    kind, other = left.__class__, right.__class__
+    if left is None or right is None:
+        return left is right
+    if kind is other and (kind is str or kind is int or kind is bool or kind is bytes):
+        return bool(left == right)
+    if kind in _NUMBERS:
+        return other in _NUMBERS and _numbers_equal(left, right)
+    if kind is list or isinstance(left, dict):
+        return _Comparison(meter).aggregates(left, right)
+    return _others_equal(left, right, meter)
+
+
+def equal_joined(left: Any, right: Any, meter: Meter) -> bool:
+    """`left == right` where `left` is a sum of lists: elements that cannot be compared are an error, not equal."""
+    if not (left.__class__ is list and right.__class__ is list) or len(left) != len(right):
+        return equal(left, right, meter)
+    meter.charge(1 + len(left))
+    fault: Fault | None = None
+    for one, other in zip(left, right, strict=True):
+        try:
+            if not equal(one, other, meter):
+                return False
+        except Fault as error:
+            fault = fault or error
+    if fault is not None:
+        raise fault
+    return True
+
+
+def contains(elements: list[Any], value: Any, meter: Meter) -> bool:
+    """`value in elements`: elements that cannot be compared are not equal."""
+    meter.charge(1 + len(elements) * compared(value))
+    for element in elements:
+        try:
+            if equal(value, element, meter):
+                return True
+        except Fault:
+            continue
+    return False
+
+
+class _Comparison:
+    """One comparison of lists or maps, in a bounded number of steps even when parts are shared many times over."""
+
+    __slots__ = ("_left", "_meter")
+
+    def __init__(self, meter: Meter) -> None:
+        self._left = _MAX_COMPARISONS
+        self._meter = meter
+
+    def aggregates(self, left: Any, right: Any) -> bool:
+        if left.__class__ is list:
+            return right.__class__ is list and len(left) == len(right) and self._lists(left, right)
+        return isinstance(right, dict) and len(left) == len(right) and self._maps(left, right)
+
+    def _lists(self, left: list[Any], right: list[Any]) -> bool:
+        return all(self._parts(one, other) for one, other in zip(left, right, strict=True))
+
+    def _maps(self, left: dict[Any, Any], right: dict[Any, Any]) -> bool:
+        for key, value in left.items():
+            other, found = find(right, key_value(key))
+            if not found or not self._parts(value, other):
+                return False
+        return True
+
+    def _parts(self, left: Any, right: Any) -> bool:
+        """Parts that cannot be compared count as equal."""
+        self._left -= 1
+        if self._left < 0:
+            raise Abort("operation cancelled: the values to be compared are too large")
+        self._meter.charge(compared(left))
+        if left.__class__ is list or isinstance(left, dict):
+            return self.aggregates(left, right)
+        try:
+            return equal(left, right, self._meter)
+        except Fault:
+            return True
+
+
+def _numbers_equal(left: Any, right: Any) -> bool:
+    """Integers are converted to double when compared with one, which loses digits."""
+    if left.__class__ is float:
+        return bool(left == _as_double(right, left))
+    if right.__class__ is float:
+        return bool(right == _as_double(left, right))
+    return bool(left == right)
+
+
+def _as_double(value: Any, other: float) -> Any:
+    """`value` as a double, unless `other` is outside the range of its type."""
+    if value.__class__ is int:
+        return float(value) if -(2.0**63) <= other <= 2.0**63 else value
+    if value.__class__ is UInt:
+        return float(value) if 0 <= other <= 2.0**64 else int(value)
+    return value
+
+
+def _others_equal(left: Any, right: Any, meter: Meter) -> bool:
+    kind, other = left.__class__, right.__class__
+    if isinstance(left, Quantity):
+        if other is SumQuantity or not isinstance(right, Quantity):
+            raise Fault("no such overload")
+        return left.nano == right.nano
+    if kind is Semver:
+        if other is not Semver:
+            raise Fault("no such overload")
+        return bool(left.key == right.key)
+    if isinstance(left, Opaque):
+        if kind is not other:
+            raise Fault("no such overload")
+        return left.same(right)
+    if kind is not other:
+        return False
+    if kind is Option:
+        return left is right if left is NONE or right is NONE else equal(left.content, right.content, meter)
+    if kind is Duration or kind is Timestamp:
+        return bool(left.nanos == right.nanos)
+    if kind is TypeValue:
+        return bool(left.name == right.name)
+    return bool(left == right)
+
+
+# --- Order ----------------------------------------------------------------------------------------------------------
+
+
+def compare(left: Any, right: Any, operator: str = "compare") -> int:
+    """-1, 0 or 1. Raises Fault when the values have no order."""
+    kind, other = left.__class__, right.__class__
+    if kind in _NUMBERS and other in _NUMBERS:
+        return _compare_numbers(left, right)
+    if kind is not other:
+        raise Fault("no such overload" if kind in _COMPARABLE else f"no such overload: {operator}")
+    if kind is str or kind is bytes or kind is bool:
+        return int(left > right) - int(left < right)
+    if kind is Duration or kind is Timestamp:
+        return int(left.nanos > right.nanos) - int(left.nanos < right.nanos)
+    raise Fault(f"no such overload: {operator}")
+
+
+_COMPARABLE: Final = frozenset((*_NUMBERS, str, bytes, bool, Duration, Timestamp))
+
+
+def _compare_numbers(left: Any, right: Any) -> int:
+    if left != left or right != right:
+        raise Fault("NaN values cannot be ordered")
+    if left.__class__ is float and right.__class__ is not float:
+        right = _as_double(right, left)
+    elif right.__class__ is float and left.__class__ is not float:
+        left = _as_double(left, right)
+    return int(left > right) - int(left < right)
+
+
+def is_sortable(value: Any) -> bool:
+    """True for values of a type that has an order."""
+    return value.__class__ in _COMPARABLE
+
+
+def describe(value: Any) -> str:
+    """A value in an error message."""
+    if value.__class__ is str:
+        return shown(value)
+    return f"{value}" if value.__class__ in (int, UInt, float) else type_name(value)

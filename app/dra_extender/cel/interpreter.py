@@ -1,0 +1,388 @@
+"""The exact evaluator: every rule of the language, every error, every unit of cost.
+
+A tree becomes closures, one per node, that take the frame of an evaluation. Fault is an error that `&&`, `||`, `all`
+and `exists` absorb; Abort ends the evaluation. Semantics and order of evaluation are those of cel-go's interpreter,
+v0.26.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dra_extender.cel.calls import (
+    BY_OVERLOAD,
+    FRAGILE,
+    call,
+    counted,
+    equality,
+    members,
+    membership,
+    required,
+)
+from dra_extender.cel.cost import CALLS, LIST, MAP, MESSAGE, Constant, Cost
+from dra_extender.cel.declarations import Declarations
+from dra_extender.cel.equality import describe
+from dra_extender.cel.errors import Fault
+from dra_extender.cel.frame import Evaluate, Frame, Lazy, Roots
+from dra_extender.cel.joined import TAKES_JOINED, settled
+from dra_extender.cel.loops import LOOPS, sort_by, unwrapping
+from dra_extender.cel.messages import MESSAGES
+from dra_extender.cel.meter import MANY
+from dra_extender.cel.selection import Qualifier, look_up, qualify, renewed, renewed_if_optional, tests_optional
+from dra_extender.cel.syntax import (
+    Call,
+    Conditional,
+    Ident,
+    Index,
+    ListNode,
+    Literal,
+    Logic,
+    Macro,
+    MapNode,
+    Message,
+    Node,
+    Select,
+    weight,
+)
+from dra_extender.cel.values import NONE, Map, Option, map_key
+from dra_extender.cel.work import Work
+
+_JOINABLE: Final = frozenset(("list", "dyn", "any", "param"))
+"""Kinds of types of which a list may be."""
+
+
+class Interpreter:
+    """An expression, ready to be evaluated."""
+
+    def __init__(self, tree: Node, declarations: Declarations) -> None:
+        builder = _Builder(declarations)
+        self._weight = weight(tree)
+        self._evaluate = builder.build(tree)
+        self._variables = builder.variables
+
+    def evaluate(self, view: Roots, work: Work) -> tuple[Any, int]:
+        """The value of the expression and its cost. Raises Fault, Abort and TooMuch."""
+        work.charge(self._weight)
+        frame = Frame(view, self._variables, work)
+        value = self._evaluate(frame)
+        frame.charge(0)
+        return value, frame.cost
+
+
+class _Builder:
+    """Makes closures of nodes. `variables` is how many local variables were met."""
+
+    def __init__(self, declarations: Declarations) -> None:
+        self._functions = declarations.functions
+        self._lazy: set[int] = set()
+        self._joined: set[int] = set()
+        self.variables = 0
+
+    def build(self, node: Node) -> Evaluate:
+        """The node; a sum of lists is put together."""
+        return self._whole(node, self._joinable(node))
+
+    def _joinable(self, node: Node) -> Evaluate:
+        """The node; its value may be a sum of lists that is not put together."""
+        evaluate: Evaluate = self._METHODS[node.__class__](self, node)
+        return evaluate
+
+    def _joinable_all(self, nodes: tuple[Node, ...]) -> tuple[Evaluate, ...]:
+        return tuple(self._joinable(node) for node in nodes)
+
+    def _whole(self, node: Node, evaluate: Evaluate) -> Evaluate:
+        if not self._may_be_joined(node):
+            return evaluate
+        return lambda frame: settled(evaluate(frame), frame.meter)
+
+    def _may_be_joined(self, node: Node) -> bool:
+        """True for a sum that may be of lists, and for what passes one on."""
+        if node.type.kind not in _JOINABLE:
+            return False
+        if isinstance(node, Call):
+            if node.function == "or" or node.function == "orValue":
+                return any(map(self._may_be_joined, node.operands))
+            return node.function == "_+_"
+        if isinstance(node, Ident):
+            return node.variable is not None and node.variable.index in self._joined
+        if isinstance(node, Conditional):
+            return self._may_be_joined(node.then) or self._may_be_joined(node.otherwise)
+        return isinstance(node, Macro) and node.name == "bind" and self._may_be_joined(node.arguments[0])
+
+    def build_all(self, nodes: tuple[Node, ...]) -> tuple[Evaluate, ...]:
+        return tuple(self.build(node) for node in nodes)
+
+    # --- Names ------------------------------------------------------------------------------------------------------
+
+    def _literal(self, node: Literal) -> Evaluate:
+        return Constant(node.value)
+
+    def _ident(self, node: Ident, cost: int = 1) -> Evaluate:
+        variable = node.variable
+        if variable is None:
+            name = node.name.removeprefix(".")
+
+            def evaluate_root(frame: Frame) -> Any:
+                frame.cost += cost
+                return frame.view.root(name)
+
+            return evaluate_root
+        index, lazy = variable.index, variable.index in self._lazy
+
+        def evaluate(frame: Frame) -> Any:
+            frame.cost += cost
+            value = frame.values[index]
+            if lazy:
+                value = value.get(frame)
+            return renewed(value) if value.__class__ is Option else value
+
+        return evaluate
+
+    def _selection(self, node: Select | Index, cost: int = 1, *, branch: bool = False) -> Evaluate:
+        """A chain of selections, evaluated as one: what is optional in it makes all that follows optional. It may be a
+        branch of a conditional.
+        """
+        base, qualifiers = self._chain(node)
+        evaluate_base = self._whole(base, self._ident(base, 0)) if isinstance(base, Ident) else self.build(base)
+
+        def evaluate(frame: Frame) -> Any:
+            frame.cost += cost
+            before = frame.meter.passing
+            value, optional = qualify(frame, evaluate_base(frame), qualifiers)
+            if frame.meter.passing > before:
+                frame.meter.done(before, value)
+            return Option(value) if optional else value
+
+        def test(frame: Frame) -> bool:
+            value, _ = qualify(frame, evaluate_base(frame), qualifiers[:-1])
+            if value is NONE:
+                return False
+            frame.cost += 1
+            return look_up(value, qualifiers[-1][1])[1]
+
+        if not (isinstance(node, Select) and node.test) or (branch and tests_optional(node)):
+            return evaluate
+        return test
+
+    def _chain(self, node: Node) -> tuple[Node, tuple[Qualifier, ...]]:
+        qualifiers: list[Qualifier] = []
+        while True:
+            if isinstance(node, Select) and not (node.test and qualifiers):
+                qualifiers.append((None, node.field, node.optional))
+            elif isinstance(node, Index):
+                key = node.key
+                if isinstance(key, Literal):
+                    qualifiers.append((None, key.value, node.optional))
+                else:
+                    qualifiers.append((self._whole(key, self._part(key)), None, node.optional))
+            else:
+                return node, tuple(reversed(qualifiers))
+            node = node.operand
+
+    # --- Logic ------------------------------------------------------------------------------------------------------
+
+    def _logic(self, node: Logic) -> Evaluate:
+        terms = self.build_all(node.terms)
+        decisive = not node.is_and
+
+        def evaluate(frame: Frame) -> bool:
+            fault: Fault | None = None
+            before = frame.meter.passing
+            for term in terms:
+                try:
+                    value = term(frame)
+                except Fault as error:
+                    fault = fault or error.with_traceback(None)
+                    frame.meter.passing = before
+                    continue
+                if value is decisive:
+                    return bool(value)
+                if value.__class__ is not bool:
+                    fault = fault or Fault("no such overload")
+            if fault is not None:
+                raise fault
+            return not decisive
+
+        return evaluate
+
+    def _conditional(self, node: Conditional) -> Evaluate:
+        test, then, otherwise = self.build(node.test), self._branch(node.then), self._branch(node.otherwise)
+
+        def evaluate(frame: Frame) -> Any:
+            value = test(frame)
+            if value is True:
+                return then(frame)
+            if value is False:
+                return otherwise(frame)
+            raise Fault("no such overload")
+
+        return evaluate
+
+    def _part(self, node: Node, *, branch: bool = False) -> Evaluate:
+        """A branch or an index: there a selection is cheaper by one. The value may be a sum not put together."""
+        if isinstance(node, Ident):
+            return self._ident(node, 0)
+        if isinstance(node, Select | Index):
+            return self._selection(node, 0, branch=branch)
+        return self._joinable(node)
+
+    def _branch(self, node: Node) -> Evaluate:
+        evaluate = self._part(node, branch=True)
+        if isinstance(node, Literal | Ident | Select | Index | Conditional):
+            return evaluate
+        return lambda frame: renewed_if_optional(evaluate(frame))
+
+    # --- Calls ------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Call) -> Evaluate:
+        name = node.function
+        if name == "or" or name == "orValue":
+            return self._or_else(node)
+        operands = self._joinable_all(node.operands) if name in TAKES_JOINED else self.build_all(node.operands)
+        if name in FRAGILE and len(node.overloads) == 1:
+            place, kind = FRAGILE[name]
+            operands = (*operands[:place], *(required(operand, kind) for operand in operands[place:]))
+        cost = self._cost(node)
+        if name == "_==_" or name == "_!=_":
+            return equality(node, operands, name == "_==_", cost)
+        if name == "@in" and isinstance(node.args[1], Literal):
+            constants = members(node)
+            if constants is not None:
+                return membership(operands[0], constants)
+        both = name != "format" and (len(node.overloads) == 1 or self._functions[name].shared is not None)
+        run = self._functions[name].metered_run(node.overloads)
+        return call(operands, run if name in TAKES_JOINED else counted(name, run), cost, both)
+
+    def _cost(self, node: Call) -> Cost | None:
+        """How to compute the cost; None when it is 1, as for some calls that are resolved at run time."""
+        if node.function == "matches" and node.target is None:
+            return None
+        if len(node.overloads) > 1 and node.function in BY_OVERLOAD:
+            return None
+        return CALLS.get(node.function)
+
+    def _or_else(self, node: Call) -> Evaluate:
+        """The argument is evaluated only if the optional is empty. What is no optional is returned as it is."""
+        option, other = self._joinable_all(node.operands)
+        unwrap = node.function == "orValue"
+
+        def evaluate(frame: Frame) -> Any:
+            value = option(frame)
+            if value.__class__ is not Option:
+                return value
+            if value is NONE:
+                return other(frame)
+            return value.content if unwrap else value
+
+        return evaluate
+
+    # --- Aggregates -------------------------------------------------------------------------------------------------
+
+    def _list(self, node: ListNode) -> Evaluate:
+        elements = tuple(zip(self.build_all(node.elements), node.optional, strict=True))
+
+        def evaluate(frame: Frame) -> list[Any]:
+            values = []
+            for element, optional in elements:
+                value = element(frame)
+                if optional:
+                    if value.__class__ is not Option:
+                        raise Fault(
+                            f"cannot initialize optional list element from non-optional value {describe(value)}"
+                        )
+                    if value is NONE:
+                        continue
+                    value = value.content
+                values.append(value)
+            frame.charge(LIST)
+            if len(values) >= MANY:
+                frame.meter.keep(values)
+            return values
+
+        return evaluate
+
+    def _map(self, node: MapNode) -> Evaluate:
+        entries = tuple(
+            zip(self.build_all(node.keys), self.build_all(node.values), node.optional, strict=True),
+        )
+
+        def evaluate(frame: Frame) -> Map:
+            result = Map()
+            for evaluate_key, evaluate_value, optional in entries:
+                key, value = evaluate_key(frame), evaluate_value(frame)
+                if optional:
+                    if value.__class__ is not Option:
+                        raise Fault(f"cannot initialize optional entry '{describe(key)}' from non-optional value")
+                    if value is NONE:
+                        result.pop(map_key(key), None)
+                        continue
+                    value = value.content
+                result[map_key(key)] = value
+            frame.charge(MAP)
+            frame.meter.keep(result)
+            return result
+
+        return evaluate
+
+    def _message(self, node: Message) -> Evaluate:
+        message = MESSAGES[node.name]
+        fields = tuple(zip(node.fields, self.build_all(node.values), node.optional, strict=True))
+
+        def evaluate(frame: Frame) -> Any:
+            values: dict[str, Any] = {}
+            for name, field, optional in fields:
+                value = field(frame)
+                if optional:
+                    if value.__class__ is not Option:
+                        raise Fault(f"cannot initialize optional entry '{name}' from non-optional value")
+                    if value is NONE:
+                        values.pop(name, None)
+                        continue
+                    value = value.content
+                values[name] = value
+            frame.charge(MESSAGE)
+            return message.build(values)
+
+        return evaluate
+
+    # --- Macros -----------------------------------------------------------------------------------------------------
+
+    def _macro(self, node: Macro) -> Evaluate:
+        for variable in node.bound:
+            self.variables = max(self.variables, variable.index + 1)
+        if node.name == "bind":
+            return self._bind(node)
+        range_ = self.build(node.range)
+        arguments = self.build_all(node.arguments)
+        if node.name == "optMap" or node.name == "optFlatMap":
+            return unwrapping(range_, node.bound[0].index, arguments[0], wrap=node.name == "optMap")
+        indexes = tuple(variable.index for variable in node.bound)
+        step = sum(map(weight, node.arguments))
+        if node.name == "sortBy":
+            return sort_by(range_, indexes[0], arguments[0], step, fragile=node.keyed)
+        return LOOPS[node.name](range_, indexes, arguments, step)
+
+    def _bind(self, node: Macro) -> Evaluate:
+        index, initial = node.bound[0].index, self._joinable(node.range)
+        self._lazy.add(index)
+        if self._may_be_joined(node.range):
+            self._joined.add(index)
+        evaluate_body = self._joinable(node.arguments[0])
+
+        def evaluate(frame: Frame) -> Any:
+            before, variable = frame.meter.passing, Lazy(initial)
+            frame.values[index] = variable
+            result = None
+            try:
+                result = evaluate_body(frame)
+            finally:
+                frame.values[index] = None
+                frame.meter.forget(before, variable.kept, result)
+            return result
+
+        return evaluate
+
+    _METHODS: Final[dict[type, Any]] = {
+        Literal: _literal, Ident: _ident, Select: _selection, Index: _selection, Call: _call, Logic: _logic,
+        Conditional: _conditional, ListNode: _list, MapNode: _map, Message: _message, Macro: _macro,
+    }  # fmt: skip

@@ -1,0 +1,245 @@
+"""Conversions between types: `int`, `uint`, `double`, `bool`, `string`, `bytes`, `timestamp`, `duration`.
+
+cel-go common/types v0.26, which reads and prints numbers by Go's strconv and fmt.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from math import inf, isinf, isnan, nan
+from typing import Any, Final
+
+from dra_extender.cel.declarations import Library
+from dra_extender.cel.errors import Fault
+from dra_extender.cel.library.network import Cidr, Ip
+from dra_extender.cel.library.operators import int64, uint64
+from dra_extender.cel.library.times import (
+    format_timestamp,
+    from_seconds,
+    parse_duration,
+    parse_timestamp,
+    to_seconds,
+    total_seconds,
+)
+from dra_extender.cel.values import Duration, Timestamp, UInt
+
+LIBRARY: Final = Library()
+
+CONVERSIONS: Final = frozenset(
+    ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
+)
+"""Calls of these on constants are carried out when the selector is compiled, and fail then."""
+
+_TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE: Final = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+_DECIMAL: Final = re.compile(r"[+-]?(?:[0-9][0-9_]*+(?:\.[0-9_]*+)?|\.[0-9][0-9_]*+)(?:[eE][+-]?[0-9_]+)?")
+_HEXADECIMAL: Final = re.compile(
+    r"[+-]?0[xX](?:[0-9a-fA-F_]++(?:\.[0-9a-fA-F_]*+)?|_?\.[0-9a-fA-F_]++)[pP][+-]?[0-9_]+"
+)
+_LONE_UNDERSCORE: Final = re.compile(r"(?<![0-9])_|_(?![0-9])")
+_LONE_HEX_UNDERSCORE: Final = re.compile(r"(?<![0-9a-fA-FxX])_|_(?![0-9a-fA-F])")
+_SPECIAL: Final = {"inf": inf, "infinity": inf, "nan": nan}
+
+
+def _failed(source: str, target: str) -> Fault:
+    return Fault(f"type conversion error from '{source}' to '{target}'")
+
+
+@LIBRARY.function("bool", "bool -> bool")
+@LIBRARY.function("bytes", "bytes -> bytes")
+@LIBRARY.function("double", "double -> double")
+@LIBRARY.function("duration", "duration -> duration")
+@LIBRARY.function("int", "int -> int")
+@LIBRARY.function("string", "string -> string")
+@LIBRARY.function("timestamp", "timestamp -> timestamp")
+@LIBRARY.function("uint", "uint -> uint")
+def same(value: Any) -> Any:
+    return value
+
+
+@LIBRARY.function("bool", "string -> bool")
+def string_to_bool(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise _failed("string", "bool")
+
+
+@LIBRARY.function("bytes", "string -> bytes")
+def string_to_bytes(text: str) -> bytes:
+    return text.encode()
+
+
+# --- To numbers ------------------------------------------------------------------------------------------------------
+
+
+@LIBRARY.function("int", "double -> int")
+def double_to_int(value: float) -> int:
+    if not -(2.0**63) < value < 2.0**63:
+        raise Fault("integer overflow")
+    return int(value)
+
+
+@LIBRARY.function("int", "duration -> int")
+def duration_to_int(span: Duration) -> int:
+    return span.nanos
+
+
+@LIBRARY.function("int", "string -> int")
+def string_to_int(text: str) -> int:
+    if not re.fullmatch(r"[+-]?[0-9]{1,4000}", text) or not -(2**63) <= int(text) < 2**63:
+        raise _failed("string", "int")
+    return int(text)
+
+
+@LIBRARY.function("int", "timestamp -> int")
+def timestamp_to_int(time: Timestamp) -> int:
+    return to_seconds(time)
+
+
+@LIBRARY.function("int", "uint -> int")
+def uint_to_int(value: int) -> int:
+    return int64(int(value))
+
+
+@LIBRARY.function("uint", "double -> uint")
+def double_to_uint(value: float) -> UInt:
+    if not 0 <= value < 2.0**64:
+        raise Fault("unsigned integer overflow")
+    return UInt(value)
+
+
+@LIBRARY.function("uint", "int -> uint")
+def int_to_uint(value: int) -> UInt:
+    return uint64(value)
+
+
+@LIBRARY.function("uint", "string -> uint")
+def string_to_uint(text: str) -> UInt:
+    if not re.fullmatch(r"[0-9]{1,4000}", text) or int(text) >= 2**64:
+        raise _failed("string", "uint")
+    return UInt(text)
+
+
+@LIBRARY.function("double", "int -> double")
+def integer_to_double(value: int) -> float:
+    return float(value)
+
+
+@LIBRARY.function("double", "string -> double")
+def string_to_double(text: str) -> float:
+    """What Go's ParseFloat reads, underscores and hexadecimal numbers included."""
+    sign = -1.0 if text[:1] == "-" else 1.0
+    special = _SPECIAL.get(text.lstrip("+-").lower() if len(text) - len(text.lstrip("+-")) <= 1 else "")
+    if special is not None and not (isnan(special) and text[0] in "+-"):
+        return sign * special
+    value = _parse_number(text)
+    if value is None or isinf(value):
+        raise _failed("string", "double")
+    return value
+
+
+LIBRARY.function("double", "uint -> double")(integer_to_double)
+
+
+def _parse_number(text: str) -> float | None:
+    """A finite number; underscores only between digits."""
+    try:
+        if _DECIMAL.fullmatch(text) and not _LONE_UNDERSCORE.search(text):
+            return float(text.replace("_", ""))
+        if _HEXADECIMAL.fullmatch(text) and not _LONE_HEX_UNDERSCORE.search(text):
+            return float.fromhex(text.replace("_", ""))
+    except (ValueError, OverflowError):
+        return None
+    return None
+
+
+# --- To text ---------------------------------------------------------------------------------------------------------
+
+
+@LIBRARY.function("string", "bool -> string")
+def bool_to_string(value: bool) -> str:
+    return "true" if value else "false"
+
+
+@LIBRARY.function("string", "bytes -> string")
+def bytes_to_string(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Fault("invalid UTF-8 in bytes, cannot convert to string") from None
+
+
+@LIBRARY.function("string", "double -> string")
+def double_to_string(value: float) -> str:
+    """As Go's %g: with an exponent below 0.0001 and from a million on."""
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if value == 0 or 1e-4 <= abs(value) < 1e6:
+        return fixed(repr(value))
+    digits, exponent = Decimal(repr(value)).normalize().as_tuple()[1:]
+    leading, *others = map(str, digits)
+    power = int(exponent) + len(others)
+    point = f".{''.join(others)}" if others else ""
+    return f"{'-' if value < 0 else ''}{leading}{point}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+def fixed(text: str) -> str:
+    """The repr of a double without an exponent and without a fraction of zero."""
+    shown = format(Decimal(text), "f")
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+@LIBRARY.function("string", "duration -> string")
+def duration_to_string(span: Duration) -> str:
+    return fixed(repr(total_seconds(span))) + "s"
+
+
+@LIBRARY.function("string", "int -> string")
+def integer_to_string(value: int) -> str:
+    return str(int(value))
+
+
+@LIBRARY.function("string", "timestamp -> string")
+def timestamp_to_string(time: Timestamp) -> str:
+    return format_timestamp(time)
+
+
+LIBRARY.function("string", "uint -> string")(integer_to_string)
+
+
+@LIBRARY.function("string", "IP -> string")
+def ip_to_string(address: Ip) -> str:
+    return address.text
+
+
+@LIBRARY.function("string", "CIDR -> string")
+def cidr_to_string(block: Cidr) -> str:
+    return block.text
+
+
+# --- To times -------------------------------------------------------------------------------------------------------
+
+
+@LIBRARY.function("duration", "int -> duration")
+def int_to_duration(value: int) -> Duration:
+    raise _failed("int", "google.protobuf.Duration")
+
+
+@LIBRARY.function("duration", "string -> duration")
+def string_to_duration(text: str) -> Duration:
+    return parse_duration(text)
+
+
+@LIBRARY.function("timestamp", "int -> timestamp")
+def int_to_timestamp(seconds: int) -> Timestamp:
+    return from_seconds(seconds)
+
+
+@LIBRARY.function("timestamp", "string -> timestamp")
+def string_to_timestamp(text: str) -> Timestamp:
+    return parse_timestamp(text)

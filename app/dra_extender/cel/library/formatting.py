@@ -1,0 +1,331 @@
+"""`"%s is %d".format([…])` (cel-go ext/formatting.go, v0.26): carried out, and checked when all is literal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from math import isinf, isnan
+from typing import Any, Final
+
+from dra_extender.cel.declarations import Library
+from dra_extender.cel.errors import Fault
+from dra_extender.cel.library import conversions
+from dra_extender.cel.meter import Meter, text_bytes
+from dra_extender.cel.syntax import ListNode, MapNode, Node
+from dra_extender.cel.values import Duration, Timestamp, TypeValue, UInt, key_value, type_name
+
+LIBRARY: Final = Library()
+
+_DEFAULT_PRECISION: Final = 6
+_MAX_PRECISION: Final = 1_000_000
+_WIDEST: Final = 400
+_WIDEST_ESCAPE: Final = 6
+_SEPARATED: Final = 4
+_WRITTEN: Final = 256
+"""How many bytes are written per unit of work."""
+
+_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_CLAUSE: Final = re.compile(r"(?:\.([0-9]*))?(.?)", re.DOTALL)
+_SPECIAL_TEXTS: Final = {"NaN": "NaN", "Infinity": "∞", "-Infinity": "-∞"}
+_GO_ESCAPES: Final = {
+    "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v",
+    "\\": "\\\\", '"': '\\"',
+}  # fmt: skip
+
+Clause = tuple[str, int | None]
+"""A verb and its precision."""
+
+
+# --- The format string ----------------------------------------------------------------------------------------------
+
+
+def _parts(text: str) -> Iterator[str | Clause]:
+    """Plain text and clauses, in turn. Raises Fault at a clause that is none."""
+    place = 0
+    while place < len(text):
+        percent = text.find("%", place)
+        if percent < 0:
+            yield text[place:]
+            return
+        if percent > place:
+            yield text[place:percent]
+        if text[percent + 1 : percent + 2] == "%":
+            yield "%"
+            place = percent + 2
+            continue
+        found = _CLAUSE.match(text, percent + 1)
+        if found is None or not found[2]:
+            raise Fault("unexpected end of string")
+        yield _clause(found)
+        place = found.end()
+
+
+def _clause(found: re.Match[str]) -> Clause:
+    digits, verb = found[1], found[2]
+    if digits == "" or (digits is not None and len(digits) > 18):
+        raise Fault("could not parse formatting clause: error while parsing precision")
+    if verb not in "sdfebxXo":
+        raise Fault(f'could not parse formatting clause: unrecognized formatting clause "{verb}"')
+    return verb, None if digits is None else int(digits)
+
+
+@LIBRARY.method("format", "string, list(dyn) -> string", metered=True)
+def format_(meter: Meter, text: str, values: list[Any]) -> str:
+    result: list[str] = []
+    estimate = _Estimate(meter, text_bytes(text))
+    used = 0
+    for part in _parts(text):
+        if part.__class__ is tuple:
+            if used >= len(values):
+                raise Fault(f"index {used} out of range")
+            verb, precision = part
+            estimate.add(values[used], precision)
+            part = _VERBS[str(verb)](values[used], precision)
+            used += 1
+        result.append(str(part))
+    return "".join(result)
+
+
+class _Estimate:
+    """The most bytes a text can have, added up and charged for before any is made of a value."""
+
+    __slots__ = ("_meter", "_size")
+
+    def __init__(self, meter: Meter, size: int) -> None:
+        self._meter = meter
+        self._size = size
+
+    def add(self, value: Any, precision: int | None) -> None:
+        """A value that is going to be formatted. Raises Abort when the whole text takes too much memory."""
+        self._add(min(precision or 0, _MAX_PRECISION))
+        pending = [value]
+        while pending:
+            found = pending.pop()
+            kind = found.__class__
+            if kind is str:
+                self._add(_WIDEST_ESCAPE * len(found) if found is not value else 2 * text_bytes(found))
+            elif kind is bytes:
+                self._add(2 * len(found))
+            elif kind is list:
+                self._add(_SEPARATED * len(found))
+                pending += found
+            elif isinstance(found, dict):
+                self._add(_SEPARATED * len(found))
+                pending += (part for entry in found.items() for part in entry)
+            else:
+                self._add(_WIDEST)
+
+    def _add(self, size: int) -> None:
+        self._size += size
+        self._meter.charge(1 + size // _WRITTEN)
+        self._meter.room(self._size)
+
+
+# --- Clauses --------------------------------------------------------------------------------------------------------
+
+
+def _refused(what: str, value: Any) -> Fault:
+    return Fault(f"error during formatting: {what}, was given {type_name(value)}")
+
+
+def _string(value: Any, _: int | None) -> str:
+    kind = value.__class__
+    if kind is str:
+        return str(value)
+    if kind is list:
+        return f"[{', '.join(_member(element) for element in value)}]"
+    if isinstance(value, dict):
+        return _map(value)
+    convert = _TO_STRING.get(kind)
+    if convert is None:
+        raise _refused("string clause can only be used on values with a text form", value)
+    return convert(value)
+
+
+def _decimal(value: Any, _: int | None) -> str:
+    if value.__class__ is not int and value.__class__ is not UInt:
+        raise _refused("decimal clause can only be used on integers", value)
+    return str(int(value))
+
+
+def _special(value: Any) -> str | None:
+    """The text of what is no finite number; also of texts that say so."""
+    if value.__class__ is str:
+        return _SPECIAL_TEXTS.get(value)
+    if isnan(value):
+        return "NaN"
+    if isinf(value):
+        return "∞" if value > 0 else "-∞"
+    return None
+
+
+def _fixed(value: Any, precision: int | None) -> str:
+    if value.__class__ is not float and not (value.__class__ is str and value in _SPECIAL_TEXTS):
+        raise _refused("fixed-point clause can only be used on doubles", value)
+    special = _special(value)
+    if special is not None:
+        return special
+    digits = _DEFAULT_PRECISION if precision is None else precision
+    if digits > _MAX_PRECISION:
+        raise Fault("error during formatting: precision is out of range")
+    return format(abs(value) if value == 0 else value, f",.{digits}f")
+
+
+def _scientific(value: Any, precision: int | None) -> str:
+    """Always six digits: upstream takes the precision for a width."""
+    if value.__class__ is not float and not (value.__class__ is str and value in _SPECIAL_TEXTS):
+        raise _refused("scientific clause can only be used on doubles", value)
+    width = _DEFAULT_PRECISION if precision is None else precision
+    if width > _MAX_PRECISION:
+        raise Fault("error during formatting: precision is out of range")
+    special = _special(value)
+    if special is not None:
+        return special.rjust(width)
+    mantissa, _, exponent = format(abs(value) if value == 0 else value, ".6e").partition("e")
+    power = f"{int(exponent):03d}" if exponent[0] == "-" else f"{int(exponent):02d}"
+    return f"{mantissa}×10{power.translate(_SUPERSCRIPTS)}".rjust(width)
+
+
+def _binary(value: Any, _: int | None) -> str:
+    if value.__class__ is bool or value.__class__ is int or value.__class__ is UInt:
+        return format(int(value), "b")
+    raise _refused("only integers and bools can be formatted as binary", value)
+
+
+def _hexadecimal(value: Any, _: int | None) -> str:
+    if value.__class__ is int or value.__class__ is UInt:
+        return format(int(value), "x")
+    if value.__class__ is str:
+        return str(value.encode().hex())
+    if value.__class__ is bytes:
+        return str(value.hex())
+    raise _refused("only integers, bytes and strings can be formatted as hex", value)
+
+
+def _upper_hexadecimal(value: Any, precision: int | None) -> str:
+    return _hexadecimal(value, precision).upper()
+
+
+def _octal(value: Any, _: int | None) -> str:
+    if value.__class__ is int or value.__class__ is UInt:
+        return format(int(value), "o")
+    raise _refused("octal clause can only be used on integers", value)
+
+
+_VERBS: Final[dict[str, Callable[[Any, int | None], str]]] = {
+    "s": _string, "d": _decimal, "f": _fixed, "e": _scientific, "b": _binary,
+    "x": _hexadecimal, "X": _upper_hexadecimal, "o": _octal,
+}  # fmt: skip
+
+_TO_STRING: Final[dict[type, Callable[[Any], str]]] = {
+    int: conversions.integer_to_string,
+    UInt: conversions.integer_to_string,
+    float: conversions.double_to_string,
+    bool: conversions.bool_to_string,
+    bytes: conversions.bytes_to_string,
+    Timestamp: conversions.timestamp_to_string,
+    Duration: conversions.duration_to_string,
+    TypeValue: lambda value: str(value.name),
+    type(None): lambda _: "null",
+}
+
+
+# --- Members of lists and maps --------------------------------------------------------------------------------------
+
+
+def _member(value: Any) -> str:
+    """A value as it could be written in an expression."""
+    kind = value.__class__
+    if kind is str:
+        return _quoted(value)
+    if kind is bytes:
+        return "b" + _quoted(conversions.bytes_to_string(value))
+    if kind is float:
+        return _quoted(conversions.double_to_string(value)) if isnan(value) or isinf(value) else f"{value:.6f}"
+    if kind is Timestamp:
+        return f"timestamp({_quoted(conversions.timestamp_to_string(value))})"
+    if kind is Duration:
+        return f"duration({_quoted(conversions.duration_to_string(value))})"
+    if kind in _TO_STRING or kind is list or isinstance(value, dict):
+        return _string(value, None)
+    raise Fault(f"error during formatting: no formatting function for {type_name(value)}")
+
+
+def _map(entries: dict[Any, Any]) -> str:
+    pairs = []
+    for stored, value in entries.items():
+        key = key_value(stored)
+        if key.__class__ not in (str, bool, int, UInt):
+            raise Fault(f"error during formatting: no formatting function for map key of type {type_name(key)}")
+        pairs.append((_member(key), _member(value)))
+    pairs.sort(key=lambda pair: pair[0])
+    return f"{{{', '.join(f'{key}:{value}' for key, value in pairs)}}}"
+
+
+def _quoted(text: str) -> str:
+    """In double quotes, as Go's %q."""
+    return f'"{"".join(map(_go_character, text))}"'
+
+
+def _go_character(character: str) -> str:
+    escaped = _GO_ESCAPES.get(character)
+    if escaped is not None:
+        return escaped
+    if character.isprintable():
+        return character
+    point = ord(character)
+    if point < 0x80:
+        return f"\\x{point:02x}"
+    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
+
+
+# --- Checking literals ----------------------------------------------------------------------------------------------
+
+_INTEGERS: Final = ("int", "uint")
+_KINDS: Final = {
+    "d": _INTEGERS, "o": _INTEGERS, "f": ("double", "string"), "e": ("double", "string"), "b": (*_INTEGERS, "bool"),
+    "x": (*_INTEGERS, "string", "bytes"), "X": (*_INTEGERS, "string", "bytes"),
+}  # fmt: skip
+_STRING_KINDS: Final = frozenset(
+    ("list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null", "dyn")
+)
+
+
+def check_literal(text: str, arguments: ListNode) -> tuple[str, Node | None]:
+    """What is wrong with a format and its arguments, and where; an empty text when nothing is."""
+    used = 0
+    try:
+        for part in _parts(text):
+            if not isinstance(part, tuple):
+                continue
+            if used >= len(arguments.elements):
+                return f"index {used} out of range", arguments
+            argument = arguments.elements[used]
+            used += 1
+            misfit = _unprintable(argument) if part[0] == "s" else _mismatch(part[0], argument)
+            if misfit is not None:
+                return f"%{part[0]} cannot format a value of type {misfit.type}", misfit
+    except Fault as fault:
+        return str(fault), arguments
+    if used < len(arguments.elements):
+        return (
+            f"too many arguments supplied to string.format (expected {used}, got {len(arguments.elements)})",
+            arguments,
+        )
+    return "", None
+
+
+def _mismatch(verb: str, argument: Node) -> Node | None:
+    return None if argument.type.kind in ("dyn", *_KINDS[verb]) else argument
+
+
+def _unprintable(argument: Node) -> Node | None:
+    """The part of an argument that has no text form."""
+    pending = [argument]
+    while pending:
+        node = pending.pop()
+        if node.type.kind not in _STRING_KINDS:
+            return node
+        if isinstance(node, ListNode | MapNode):
+            pending += node.children
+    return None

@@ -1,0 +1,212 @@
+"""IP addresses and CIDR blocks (apiserver pkg/cel/library ip.go and cidr.go, 1.36; Go's netip for texts and ranges)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any, Final
+
+from dra_extender.cel.declarations import Library
+from dra_extender.cel.errors import Fault, shown
+from dra_extender.cel.values import Opaque
+
+LIBRARY: Final = Library()
+
+_BITS: Final = re.compile(r"0|[1-9][0-9]{0,2}")
+_LINK_LOCAL_MULTICAST: Final = ip_network("224.0.0.0/24")
+_BROADCAST: Final = ip_address("255.255.255.255")
+
+
+class Ip(Opaque):
+    """An address: no zone, no IPv4 in IPv6."""
+
+    __slots__ = ("address",)
+    type_name = "net.IP"
+
+    def __init__(self, address: IPv4Address | IPv6Address) -> None:
+        self.address = address
+
+    def same(self, other: Any) -> bool:
+        return bool(self.address == other.address)
+
+    @property
+    def identity(self) -> Hashable:
+        return self.address
+
+    @property
+    def text(self) -> str:
+        return self.address.compressed
+
+
+class Cidr(Opaque):
+    """A block: an address, whose host bits may be set, and the length of the prefix."""
+
+    __slots__ = ("address", "bits")
+    type_name = "net.CIDR"
+
+    def __init__(self, address: IPv4Address | IPv6Address, bits: int) -> None:
+        self.address = address
+        self.bits = bits
+
+    def same(self, other: Any) -> bool:
+        return bool(self.address == other.address and self.bits == other.bits)
+
+    @property
+    def identity(self) -> Hashable:
+        return self.address, self.bits
+
+    @property
+    def text(self) -> str:
+        return f"{self.address.compressed}/{self.bits}"
+
+    def prefix(self, address: IPv4Address | IPv6Address) -> int:
+        """The leading bits of an address, as many as the prefix has."""
+        return int(address) >> (address.max_prefixlen - self.bits)
+
+    def covers(self, address: IPv4Address | IPv6Address) -> bool:
+        return address.version == self.address.version and self.prefix(address) == self.prefix(self.address)
+
+
+def _parse_address(text: str) -> IPv4Address | IPv6Address:
+    """Raises ValueError."""
+    if "%" in text:
+        raise ValueError(f"IP address {shown(text)!r} with zone value is not allowed")
+    address = ip_address(text)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        raise ValueError(f"IPv4-mapped IPv6 address {shown(text)!r} is not allowed")
+    return address
+
+
+def _parse_block(text: str) -> Cidr:
+    """Raises ValueError."""
+    address_text, _, bits_text = text.rpartition("/")
+    address = _parse_address(address_text)
+    if not _BITS.fullmatch(bits_text) or int(bits_text) > address.max_prefixlen:
+        raise ValueError(f"{shown(bits_text)!r} is not the length of a prefix")
+    return Cidr(address, int(bits_text))
+
+
+def _parses(parse: Callable[[str], Any], text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- Addresses ------------------------------------------------------------------------------------------------------
+
+
+@LIBRARY.function("ip", "string -> IP")
+def ip(text: str) -> Ip:
+    try:
+        return Ip(_parse_address(text))
+    except ValueError as error:
+        raise Fault(
+            f"IP Address {shown(text)!r} parse error during conversion from string: {shown(str(error))}"
+        ) from None
+
+
+@LIBRARY.function("isIP", "string -> bool")
+def is_ip(text: str) -> bool:
+    return _parses(_parse_address, text)
+
+
+@LIBRARY.function("ip.isCanonical", "string -> bool")
+def is_canonical(text: str) -> bool:
+    return ip(text).text == text
+
+
+@LIBRARY.method("family", "IP -> int")
+def family(value: Ip) -> int:
+    return value.address.version
+
+
+@LIBRARY.method("isUnspecified", "IP -> bool")
+def is_unspecified(value: Ip) -> bool:
+    return value.address.is_unspecified
+
+
+@LIBRARY.method("isLoopback", "IP -> bool")
+def is_loopback(value: Ip) -> bool:
+    return value.address.is_loopback
+
+
+@LIBRARY.method("isLinkLocalUnicast", "IP -> bool")
+def is_link_local_unicast(value: Ip) -> bool:
+    return value.address.is_link_local
+
+
+@LIBRARY.method("isLinkLocalMulticast", "IP -> bool")
+def is_link_local_multicast(value: Ip) -> bool:
+    address = value.address
+    if isinstance(address, IPv4Address):
+        return address in _LINK_LOCAL_MULTICAST
+    return int(address) >> 112 & 0xFF0F == 0xFF02
+
+
+@LIBRARY.method("isGlobalUnicast", "IP -> bool")
+def is_global_unicast(value: Ip) -> bool:
+    """What is not special; private ranges are global unicast."""
+    address = value.address
+    return not (
+        address.is_unspecified
+        or address.is_loopback
+        or address.is_multicast
+        or address.is_link_local
+        or address == _BROADCAST
+    )
+
+
+# --- Blocks ---------------------------------------------------------------------------------------------------------
+
+
+@LIBRARY.function("cidr", "string -> CIDR")
+def cidr(text: str) -> Cidr:
+    try:
+        return _parse_block(text)
+    except ValueError as error:
+        raise Fault(f"network address parse error during conversion from string: {shown(str(error))}") from None
+
+
+@LIBRARY.function("isCIDR", "string -> bool")
+def is_cidr(text: str) -> bool:
+    return _parses(_parse_block, text)
+
+
+@LIBRARY.method("containsIP", "CIDR, string -> bool")
+def contains_ip_text(block: Cidr, text: str) -> bool:
+    return block.covers(ip(text).address)
+
+
+@LIBRARY.method("containsIP", "CIDR, IP -> bool")
+def contains_ip(block: Cidr, value: Ip) -> bool:
+    return block.covers(value.address)
+
+
+@LIBRARY.method("containsCIDR", "CIDR, string -> bool")
+def contains_cidr_text(block: Cidr, text: str) -> bool:
+    return contains_cidr(block, cidr(text))
+
+
+@LIBRARY.method("containsCIDR", "CIDR, CIDR -> bool")
+def contains_cidr(block: Cidr, other: Cidr) -> bool:
+    return block.bits <= other.bits and block.covers(other.address)
+
+
+@LIBRARY.method("ip", "CIDR -> IP")
+def cidr_ip(block: Cidr) -> Ip:
+    return Ip(block.address)
+
+
+@LIBRARY.method("prefixLength", "CIDR -> int")
+def prefix_length(block: Cidr) -> int:
+    return block.bits
+
+
+@LIBRARY.method("masked", "CIDR -> CIDR")
+def masked(block: Cidr) -> Cidr:
+    address = block.address
+    host_bits = address.max_prefixlen - block.bits
+    return Cidr(address.__class__(block.prefix(address) << host_bits), block.bits)

@@ -1,0 +1,267 @@
+"""Operators, `size`, `type` and `dyn` (cel-go common/stdlib, v0.26).
+
+The order of the overloads is upstream's: where types are unknown, the first one that fits decides for the others.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from math import copysign, inf, isnan, nan
+from typing import Any, Final
+
+from dra_extender.cel.declarations import Library
+from dra_extender.cel.equality import compare, compared, contains
+from dra_extender.cel.errors import Fault
+from dra_extender.cel.joined import count, is_list, join
+from dra_extender.cel.library.times import add_duration, add_to_timestamp, subtract_time
+from dra_extender.cel.meter import Meter, own_bytes
+from dra_extender.cel.values import (
+    INT_MAX,
+    INT_MIN,
+    UINT_MAX,
+    Duration,
+    Timestamp,
+    TypeValue,
+    UInt,
+    contains_key,
+    type_name,
+)
+
+LIBRARY: Final = Library()
+
+_COPIED: Final = 1024
+"""How many bytes are copied per unit of work."""
+
+LIBRARY.declare("!_", "bool -> bool")
+LIBRARY.declare("_==_", "A, A -> bool")
+LIBRARY.declare("_!=_", "A, A -> bool")
+LIBRARY.declare("_?_:_", "bool, A, A -> A")
+LIBRARY.declare("@in", "A, list(A) -> bool", "A, map(A, B) -> bool")
+LIBRARY.declare("_[_]", "list(A), int -> A", "map(A, B), A -> B")
+LIBRARY.declare("_[_]", "optional(list(V)), int -> optional(V)", "optional(map(K, V)), K -> optional(V)")
+LIBRARY.declare("_[?_]", "list(V), int -> optional(V)", "optional(list(V)), int -> optional(V)")
+LIBRARY.declare("_[?_]", "map(K, V), K -> optional(V)", "optional(map(K, V)), K -> optional(V)")
+LIBRARY.declare("_+_", "bytes, bytes -> bytes", "double, double -> double", "duration, duration -> duration")
+LIBRARY.declare("_+_", "duration, timestamp -> timestamp", "timestamp, duration -> timestamp", "int, int -> int")
+LIBRARY.declare("_+_", "list(A), list(A) -> list(A)", "string, string -> string", "uint, uint -> uint")
+LIBRARY.declare("_-_", "double, double -> double", "duration, duration -> duration", "int, int -> int")
+LIBRARY.declare("_-_", "timestamp, duration -> timestamp", "timestamp, timestamp -> duration", "uint, uint -> uint")
+for _name in ("_*_", "_/_"):
+    LIBRARY.declare(_name, "double, double -> double", "int, int -> int", "uint, uint -> uint")
+LIBRARY.declare("_%_", "int, int -> int", "uint, uint -> uint")
+LIBRARY.declare("-_", "double -> double", "int -> int")
+for _name in ("_<_", "_<=_", "_>_", "_>=_"):
+    LIBRARY.declare(_name, "bool, bool -> bool")
+    LIBRARY.declare(_name, "int, int -> bool", "int, double -> bool", "int, uint -> bool")
+    LIBRARY.declare(_name, "uint, uint -> bool", "uint, double -> bool", "uint, int -> bool")
+    LIBRARY.declare(_name, "double, double -> bool", "double, int -> bool", "double, uint -> bool")
+    LIBRARY.declare(_name, *(f"{kind}, {kind} -> bool" for kind in ("string", "bytes", "timestamp", "duration")))
+for _sized in ("bytes", "list(A)", "map(A, B)", "string"):
+    LIBRARY.declare("size", f"{_sized} -> int")
+    LIBRARY.declare("size", f"{_sized} -> int", member=True)
+LIBRARY.declare("type", "A -> type(A)")
+LIBRARY.declare("dyn", "A -> dyn")
+LIBRARY.declare("cel.@mapInsert", "map(K, V), K, V -> map(K, V)", "map(K, V), map(K, V) -> map(K, V)")
+
+
+# --- Results in range -----------------------------------------------------------------------------------------------
+
+
+def int64(value: int) -> int:
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    raise Fault("integer overflow")
+
+
+def uint64(value: int) -> UInt:
+    if 0 <= value <= UINT_MAX:
+        return UInt(value)
+    raise Fault("unsigned integer overflow")
+
+
+def _mismatch(name: str, left: Any, kinds: tuple[type, ...]) -> Fault:
+    return Fault("no such overload" if left.__class__ in kinds else f"no such overload: {name}")
+
+
+# --- Arithmetic -----------------------------------------------------------------------------------------------------
+
+
+@LIBRARY.share("_+_", metered=True)
+def add(meter: Meter, left: Any, right: Any) -> Any:
+    """The sum. That of long lists is made only when it is needed: the operands may be such sums, too."""
+    kind, other = left.__class__, right.__class__
+    if kind is other:
+        if kind is int:
+            return int64(left + right)
+        if kind is str or kind is bytes:
+            return _concatenated(meter, left, right)
+        if kind is float:
+            return left + right
+        if kind is UInt:
+            return uint64(int(left) + int(right))
+        if kind is Duration:
+            return add_duration(left.nanos, right.nanos)
+    if kind is Timestamp and other is Duration:
+        return add_to_timestamp(left, right.nanos)
+    if kind is Duration and other is Timestamp:
+        return add_to_timestamp(right, left.nanos)
+    if is_list(left):
+        if is_list(right):
+            return join(left, right, meter)
+        raise Fault("no such overload")
+    raise _mismatch("_+_", left, (int, str, bytes, float, UInt, Duration, Timestamp))
+
+
+def _concatenated(meter: Meter, left: Any, right: Any) -> Any:
+    if not left or not right:
+        return left or right
+    size = own_bytes(left) + own_bytes(right)
+    if left.__class__ is str and not (left.isascii() and right.isascii()):
+        size = 4 * (len(left) + len(right))
+    meter.charge(size // _COPIED)
+    meter.room(size)
+    result = left + right
+    meter.keep(result, size)
+    return result
+
+
+@LIBRARY.share("_-_")
+def subtract(left: Any, right: Any) -> Any:
+    kind, other = left.__class__, right.__class__
+    if kind is other:
+        if kind is int:
+            return int64(left - right)
+        if kind is float:
+            return left - right
+        if kind is UInt:
+            return uint64(int(left) - int(right))
+        if kind is Duration:
+            return add_duration(left.nanos, -right.nanos)
+        if kind is Timestamp:
+            return subtract_time(left, right)
+    if kind is Timestamp and other is Duration:
+        return add_to_timestamp(left, add_duration(0, -right.nanos).nanos)
+    raise _mismatch("_-_", left, (int, float, UInt, Duration, Timestamp))
+
+
+@LIBRARY.share("_*_")
+def multiply(left: Any, right: Any) -> Any:
+    kind = left.__class__
+    if kind is right.__class__:
+        if kind is int:
+            return int64(left * right)
+        if kind is float:
+            return left * right
+        if kind is UInt:
+            return uint64(int(left) * int(right))
+    raise _mismatch("_*_", left, (int, float, UInt))
+
+
+@LIBRARY.share("_/_")
+def divide(left: Any, right: Any) -> Any:
+    kind = left.__class__
+    if kind is right.__class__:
+        if kind is float:
+            return _divide_doubles(left, right)
+        if kind is int or kind is UInt:
+            if right == 0:
+                raise Fault("division by zero")
+            return int64(_truncated(left, right)) if kind is int else UInt(int(left) // int(right))
+    raise _mismatch("_/_", left, (int, float, UInt))
+
+
+@LIBRARY.share("_%_")
+def modulo(left: Any, right: Any) -> Any:
+    kind = left.__class__
+    if kind is right.__class__ and (kind is int or kind is UInt):
+        if right == 0:
+            raise Fault("modulus by zero")
+        if kind is UInt:
+            return UInt(int(left) % int(right))
+        int64(_truncated(left, right))
+        return left - right * _truncated(left, right)
+    raise _mismatch("_%_", left, (int, UInt))
+
+
+@LIBRARY.share("-_")
+def negate(value: Any) -> Any:
+    kind = value.__class__
+    if kind is int:
+        return int64(-value)
+    if kind is float:
+        return -value
+    if kind is Duration:
+        return add_duration(0, -value.nanos)
+    raise Fault("no such overload" if kind is bool else "no such overload: -_")
+
+
+def _truncated(left: int, right: int) -> int:
+    quotient = abs(left) // abs(right)
+    return quotient if (left < 0) == (right < 0) else -quotient
+
+
+def _divide_doubles(left: float, right: float) -> float:
+    if right != 0:
+        return left / right
+    if left == 0 or isnan(left):
+        return nan
+    return copysign(inf, left) * copysign(1.0, right)
+
+
+# --- Comparison -----------------------------------------------------------------------------------------------------
+
+
+def _relation(name: str, holds: Callable[[int, int], bool]) -> None:
+    def relate(meter: Meter, left: Any, right: Any) -> bool:
+        kind = left.__class__
+        if kind is str or kind is bytes:
+            meter.charge(compared(left))
+        return holds(compare(left, right, name), 0)
+
+    LIBRARY.share(name, metered=True)(relate)
+
+
+for _name, _holds in (("_<_", operator.lt), ("_<=_", operator.le), ("_>_", operator.gt), ("_>=_", operator.ge)):
+    _relation(_name, _holds)
+
+
+@LIBRARY.share("!_")
+def negation(value: Any) -> bool:
+    if value is True:
+        return False
+    if value is False:
+        return True
+    raise Fault("no such overload")
+
+
+@LIBRARY.share("@in", metered=True)
+def is_in(meter: Meter, value: Any, container: Any) -> bool:
+    if container.__class__ is list:
+        return contains(container, value, meter)
+    if isinstance(container, dict):
+        return contains_key(container, value)
+    raise Fault("no such overload: @in")
+
+
+# --- Sizes and types ------------------------------------------------------------------------------------------------
+
+
+@LIBRARY.share("size")
+def size(value: Any) -> int:
+    kind = value.__class__
+    if kind is str or kind is list or kind is bytes or isinstance(value, dict):
+        return len(value)
+    if is_list(value):
+        return count(value)
+    raise Fault("no such overload: size")
+
+
+@LIBRARY.share("type")
+def type_value(value: Any) -> TypeValue:
+    return TypeValue(type_name(value))
+
+
+@LIBRARY.share("dyn")
+def dyn(value: Any) -> Any:
+    return value

@@ -1,0 +1,246 @@
+"""Timestamps and durations (cel-go common/types and common/stdlib, v0.26; Go's time package for their texts)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from dra_extender.cel.declarations import Library
+from dra_extender.cel.errors import Fault, shown
+from dra_extender.cel.meter import Meter
+from dra_extender.cel.values import INT_MAX, INT_MIN, Duration, Timestamp
+
+LIBRARY: Final = Library()
+
+_NANO: Final = 10**9
+_FIRST_SECOND: Final = -62135596800  # 0001-01-01T00:00:00Z
+_LAST_SECOND: Final = 253402300799  # 9999-12-31T23:59:59Z
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY: Final = 86400
+_ZONE: Final = 200
+"""Units of work to read a time zone from its file."""
+
+_TIMESTAMP: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_DURATION_PART: Final = re.compile(r"([0-9]*)(?:(\.)([0-9]*))?(ns|us|µs|μs|ms|s|m|h)(?![^0-9.])")
+_UNITS: Final = {
+    "ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": _NANO, "m": 60 * _NANO, "h": 3600 * _NANO,
+}  # fmt: skip
+
+
+# --- Arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def add_duration(left: int, right: int) -> Duration:
+    """The sum of two spans in nanoseconds."""
+    nanos = left + right
+    if not INT_MIN <= nanos <= INT_MAX:
+        raise Fault("integer overflow")
+    return Duration(nanos)
+
+
+def add_to_timestamp(time: Timestamp, nanos: int) -> Timestamp:
+    return _in_range(Timestamp(time.nanos + nanos, time.offset))
+
+
+def subtract_time(left: Timestamp, right: Timestamp) -> Duration:
+    return add_duration(left.nanos, -right.nanos)
+
+
+def _in_range(time: Timestamp) -> Timestamp:
+    if not _FIRST_SECOND <= time.nanos // _NANO <= _LAST_SECOND:
+        raise Fault("timestamp overflow", "overflow")
+    return time
+
+
+# --- Texts ----------------------------------------------------------------------------------------------------------
+
+
+def parse_timestamp(text: str) -> Timestamp:
+    """RFC 3339, as Go's time package reads it. Raises Fault."""
+    found = _TIMESTAMP.fullmatch(text)
+    if found is None:
+        raise Fault("type conversion error from 'string' to 'google.protobuf.Timestamp'")
+    year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
+    offset = 0
+    if found[9] is not None:
+        hours, minutes = int(found[10]), int(found[11])
+        offset = (hours * 60 + minutes) * (60 if found[9] == "+" else -60)
+        if hours > 24 or minutes > 60:
+            raise Fault("type conversion error from 'string' to 'google.protobuf.Timestamp'")
+    if not (1 <= month <= 12 and 1 <= day <= _days_in(year, month) and hour < 24 and minute < 60 and second < 60):
+        raise Fault("type conversion error from 'string' to 'google.protobuf.Timestamp'")
+    seconds = (_days(year, month, day) * 24 + hour) * 3600 + minute * 60 + second - offset
+    return _in_range(Timestamp(seconds * _NANO + int((found[7] or "0")[:9].ljust(9, "0")), offset))
+
+
+def format_timestamp(time: Timestamp) -> str:
+    """RFC 3339 with as many digits as needed, in the zone the timestamp was written with."""
+    seconds, nanos = divmod(time.nanos + time.offset * _NANO, _NANO)
+    days, rest = divmod(seconds, _DAY)
+    year, month, day = _date(days)
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    sign, minutes = ("-" if time.offset < 0 else "+"), abs(time.offset) // 60
+    zone = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}" if time.offset else "Z"
+    clock = f"{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}"
+    return f"{year:04d}-{month:02d}-{day:02d}T{clock}{fraction}{zone}"
+
+
+def parse_duration(text: str) -> Duration:
+    """A text such as `1h30m`, as Go's time package reads it. Raises Fault."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if digits == "0":
+        return Duration(0)
+    total, place = 0, 0
+    while place < len(digits):
+        found = _DURATION_PART.match(digits, place)
+        if found is None or not (found[1] or found[3]):
+            raise _bad_duration()
+        total += _part(found)
+        if total > 2**63:
+            raise _bad_duration()
+        place = found.end()
+    if not digits or (total == 2**63 and text[0] != "-"):
+        raise _bad_duration()
+    return Duration(-total if text[0] == "-" else total)
+
+
+def _part(found: re.Match[str]) -> int:
+    unit = _UNITS[found[4]]
+    whole = int(found[1][:40] or "0") if len(found[1].lstrip("0")) < 40 else 2**64
+    nanos = whole * unit
+    if found[3]:
+        digits = found[3][:18]  # beyond int64 Go ignores further digits
+        nanos += int(float(int(digits)) * (float(unit) / 10.0 ** len(digits)))
+    return nanos
+
+
+def _bad_duration() -> Fault:
+    return Fault("type conversion error from 'string' to 'google.protobuf.Duration'")
+
+
+def from_seconds(seconds: int) -> Timestamp:
+    return _in_range(Timestamp(seconds * _NANO))
+
+
+def to_seconds(time: Timestamp) -> int:
+    return time.nanos // _NANO
+
+
+def total_seconds(span: Duration) -> float:
+    """The span in seconds, as Go computes it."""
+    whole = abs(span.nanos) // _NANO
+    part = abs(span.nanos) % _NANO
+    seconds = float(whole) + float(part) / 1e9
+    return -seconds if span.nanos < 0 else seconds
+
+
+# --- The calendar ---------------------------------------------------------------------------------------------------
+#
+# datetime ends at the years 1 and 9999, local times may be a few hours beyond.
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 in the proleptic Gregorian calendar."""
+    year -= month <= 2
+    era, year_of_era = divmod(year, 400)
+    day_of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
+    return era * 146097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719468
+
+
+def _date(days: int) -> tuple[int, int, int]:
+    """Year, month and day of a number of days since 1970-01-01."""
+    era, day_of_era = divmod(days + 719468, 146097)
+    year_of_era = (day_of_era - day_of_era // 1460 + day_of_era // 36524 - day_of_era // 146096) // 365
+    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * day_of_year + 2) // 153
+    month = shifted + (3 if shifted < 10 else -9)
+    return year_of_era + era * 400 + (month <= 2), month, day_of_year - (153 * shifted + 2) // 5 + 1
+
+
+def _days_in(year: int, month: int) -> int:
+    following = (year + 1, 1) if month == 12 else (year, month + 1)
+    return _days(*following, 1) - _days(year, month, 1)
+
+
+# --- Getters --------------------------------------------------------------------------------------------------------
+
+
+def _offset(time: Timestamp, zone: str) -> int:
+    """Seconds east of UTC in a zone: a name such as Europe/Berlin, or +01:00. Raises Fault."""
+    hours, colon, minutes = zone.partition(":")
+    if not colon:
+        return _named_offset(time, zone)
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", hours) or not re.fullmatch(r"[+-]?[0-9]{1,10}", minutes):
+        raise Fault(f"invalid time zone offset {shown(zone)!r}")
+    sign = -1 if zone[0] == "-" else 1
+    return (int(hours) * 60 + sign * int(minutes)) * 60
+
+
+def _named_offset(time: Timestamp, zone: str) -> int:
+    if zone in ("", "UTC", "Local"):
+        return 0
+    try:
+        # A local time may be beyond what datetime knows; a day more or less is the same zone rule there.
+        seconds = min(max(time.nanos // _NANO, _FIRST_SECOND + _DAY), _LAST_SECOND - _DAY)
+        offset = (_EPOCH + timedelta(seconds=seconds)).astimezone(ZoneInfo(zone)).utcoffset()
+    except (OSError, ValueError, KeyError, OverflowError):
+        raise Fault(f"unknown time zone {shown(zone)}") from None
+    return int(offset.total_seconds()) if offset is not None else 0
+
+
+def _getter(name: str, read: Callable[[int], int]) -> None:
+    """Declare a getter; `read` takes seconds since 1970 of the local time."""
+
+    def get(_: Meter, time: Timestamp) -> int:
+        return read(time.nanos // _NANO)
+
+    def get_in(meter: Meter, time: Timestamp, zone: str) -> int:
+        meter.charge(_ZONE)
+        return read(time.nanos // _NANO + _offset(time, zone))
+
+    LIBRARY.method(name, "timestamp -> int", metered=True)(get)
+    LIBRARY.method(name, "timestamp, string -> int", metered=True)(get_in)
+
+
+def _date_of(seconds: int) -> tuple[int, int, int]:
+    return _date(seconds // _DAY)
+
+
+_getter("getFullYear", lambda seconds: _date_of(seconds)[0])
+_getter("getMonth", lambda seconds: _date_of(seconds)[1] - 1)
+_getter("getDayOfYear", lambda seconds: seconds // _DAY - _days(_date_of(seconds)[0], 1, 1))
+_getter("getDayOfMonth", lambda seconds: _date_of(seconds)[2] - 1)
+_getter("getDate", lambda seconds: _date_of(seconds)[2])
+_getter("getDayOfWeek", lambda seconds: (seconds // _DAY + 4) % 7)
+_getter("getHours", lambda seconds: seconds // 3600 % 24)
+_getter("getMinutes", lambda seconds: seconds // 60 % 60)
+_getter("getSeconds", lambda seconds: seconds % 60)
+
+
+@LIBRARY.method("getMilliseconds", "timestamp -> int", metered=True)
+def milliseconds(_: Meter, time: Timestamp) -> int:
+    return time.nanos % _NANO // 10**6
+
+
+@LIBRARY.method("getMilliseconds", "timestamp, string -> int", metered=True)
+def milliseconds_in(meter: Meter, time: Timestamp, zone: str) -> int:
+    meter.charge(_ZONE)
+    _offset(time, zone)
+    return milliseconds(meter, time)
+
+
+def _span(name: str, unit: int) -> None:
+    def total(_: Meter, span: Duration) -> int:
+        whole = abs(span.nanos) // unit
+        return -whole if span.nanos < 0 else whole
+
+    LIBRARY.method(name, "duration -> int", metered=True)(total)
+
+
+for _name, _unit in (("getHours", "h"), ("getMinutes", "m"), ("getSeconds", "s"), ("getMilliseconds", "ms")):
+    _span(_name, _UNITS[_unit])

@@ -1,0 +1,147 @@
+"""What one evaluation uses: work, which is charged to the caller's allowance, and memory, which has a limit.
+
+The limit goes for all values that are alive at one time. Values smaller than `SMALL` are not looked at: what upstream
+counts as costs bounds how many of them there can be. Of the others, some are variables' (`kept`) and go with them, and
+the rest is `passing`: when a part of an expression has been evaluated, what was made on the way is gone if the result
+is a number or bool, and all but the result if it is a text. Of other results anything may be a part.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dra_extender.api.semver import Semver
+from dra_extender.cel.errors import Abort
+from dra_extender.cel.values import Opaque, Option, UInt
+from dra_extender.cel.work import Work, unlimited
+
+LIMIT: Final = 64 * 2**20
+"""How many bytes the values of an evaluation may take at one time."""
+
+SMALL: Final = 1024
+MANY: Final = 128
+"""A list of fewer elements is small."""
+
+REFERENCE: Final = 8
+TEXT: Final = 56
+"""Bytes of a reference, and of a text beside its characters."""
+
+_ENTRY: Final = 120
+_SIZED: Final[frozenset[Any]] = frozenset((str, bytes, list))
+_PLAIN: Final[frozenset[Any]] = frozenset((bool, int, UInt, float, type(None)))
+
+
+def text_bytes(text: str) -> int:
+    """The most that the characters of a text take."""
+    return len(text) * (1 if text.isascii() else 4)
+
+
+def own_bytes(value: Any) -> int:
+    """What a value takes, without its elements."""
+    kind = value.__class__
+    if kind is str:
+        return text_bytes(value)
+    if kind is list:
+        return len(value) * REFERENCE
+    if kind is bytes:
+        return len(value)
+    return len(value) * _ENTRY if isinstance(value, dict) else 0
+
+
+def part_bytes(text: str) -> int:
+    """What a new text in a list takes; one character of ASCII is not made anew."""
+    return REFERENCE if len(text) < 2 and text.isascii() else REFERENCE + TEXT + text_bytes(text)
+
+
+class Meter:
+    """See the module."""
+
+    __slots__ = ("kept", "passing", "work")
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.kept = 0
+        self.passing = 0
+
+    def charge(self, units: int) -> None:
+        """Take off some units of work. Raises TooMuch when there are not as many left."""
+        self.work.charge(units)
+
+    def room(self, size: int) -> None:
+        """Make sure that a value of so many bytes may be made. Raises Abort."""
+        if size >= SMALL and self.kept + self.passing + size > LIMIT:
+            raise too_large()
+
+    def keep(self, value: Any, size: int | None = None) -> None:
+        """Count a value that was made; its size is that of its own if it is not given. Raises Abort."""
+        if size is None:
+            size = own_bytes(value)
+        if size >= SMALL:
+            self.room(size)
+            self.passing += size
+
+    def done(self, before: int, result: Any) -> None:
+        """A part has been evaluated; `before` is what was `passing` when that began."""
+        kind = result.__class__
+        if kind in _PLAIN:
+            self.passing = before
+        elif kind is str or kind is bytes:
+            self.passing = min(self.passing, before + own_bytes(result))
+
+    def remember(self, before: int) -> int:
+        """What has been made since `before` is a variable's from now on. Returns how many bytes."""
+        size = self.passing - before
+        self.passing = before
+        self.kept += size
+        return size
+
+    def forget(self, before: int, size: int, result: Any) -> None:
+        """A variable with so many bytes is gone; the result of its body, begun at `before`, may have parts of them."""
+        self.kept -= size
+        self.passing += size
+        self.done(before, result)
+
+
+class _Free(Meter):
+    """For evaluations whose work and memory are bounded beforehand."""
+
+    __slots__ = ()
+
+    def charge(self, units: int) -> None:
+        """Nothing is counted."""
+
+    def keep(self, value: Any, size: int | None = None) -> None:
+        """Nothing is counted."""
+
+
+FREE: Final = _Free(unlimited())
+
+
+def length(values: tuple[Any, ...]) -> int:
+    """How many characters and elements there are in the values, without those of elements."""
+    total = 0
+    for value in values:
+        kind = value.__class__
+        if kind in _SIZED:
+            total += len(value)
+        elif kind not in _PLAIN:
+            total += _extent(value)
+    return total
+
+
+def _extent(value: Any) -> int:
+    """The characters in a version, an optional or a value of an extension type."""
+    kind = value.__class__
+    while kind is Option:
+        value = value.value
+        kind = value.__class__
+    if kind is Semver:
+        return len(value.text)
+    if isinstance(value, Opaque):
+        return value.extent
+    return len(value) if kind in _SIZED else 0
+
+
+def too_large() -> Abort:
+    """The values of an evaluation take too much memory."""
+    return Abort(f"operation cancelled: the values take more than {LIMIT >> 20} MiB of memory", "too large")

@@ -1,0 +1,196 @@
+"""Answers that follow the cluster: one now, and another whenever what would be said is something else.
+
+Promises: lists once and watches from then on, as the service does; looks again at most once in `PAUSE` seconds and not
+at all while nothing changes. A terminal is redrawn; elsewhere answers follow one another. Ctrl-C and SIGTERM end it in
+order, with the status of the last answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import datetime
+from typing import Any, Final
+
+import typer
+
+from dra_extender.api.core import Pod
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.policy import PodDisruptionBudget
+from dra_extender.api.salvage import Salvaged
+from dra_extender.cli.answers.answer import Answer, Answering, UnanswerableError, judging
+from dra_extender.cli.cluster import Snapshot, connected
+from dra_extender.cli.colours import is_coloured
+from dra_extender.cli.complaint import complain, note
+from dra_extender.cli.source import Source
+from dra_extender.cli.statuses import FAILED
+from dra_extender.devices.cluster import Cluster
+from dra_extender.kube.reflector import Progress
+from dra_extender.kube.watches import Watches
+from dra_extender.scheduling.pods import Pods
+from dra_extender.service import logs
+
+_CLEAR: Final = "\x1b[H\x1b[2J"
+PAUSE: Final = 1.0
+"""Seconds between two looks at least."""
+GAP: Final = 5.0
+"""Seconds without a working watch after which that is said."""
+
+
+class Live:
+    """The cluster as watches keep it. `changed` is set with every change."""
+
+    def __init__(self, features: FeatureGates) -> None:
+        self.changed = asyncio.Event()
+        self._cluster, self._pods = Cluster(features), Pods()
+        self._budgets: dict[str, PodDisruptionBudget] = {}
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self._cluster, self._pods, tuple(self._budgets.values()))
+
+    def apply(self, obj: Any, *, after_gap: bool = False) -> None:
+        if isinstance(obj, PodDisruptionBudget):
+            self._budgets[obj.metadata.key] = obj
+        elif isinstance(obj, Pod):
+            self._pods.apply(obj)
+        else:
+            self._cluster.apply(obj, after_gap=after_gap)
+        self.changed.set()
+
+    def remove(self, obj: Any) -> None:
+        if isinstance(obj, PodDisruptionBudget):
+            self._budgets.pop(obj.metadata.key, None)
+        elif isinstance(obj, Pod):
+            self._pods.remove(obj)
+        else:
+            self._cluster.remove(obj)
+        self.changed.set()
+
+    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
+        self._cluster.poison(kind, key, problem, salvaged)
+        self.changed.set()
+
+    def heal(self, kind: str, key: str) -> None:
+        self._cluster.heal(kind, key)
+        self.changed.set()
+
+
+async def follow(source: Source, answering: Answering, *, evictions: bool = False) -> int:
+    """Print answers until it is ended. The exit status. Raises UnanswerableError when there is no first answer."""
+    if source.file:
+        raise UnanswerableError("--watch follows a cluster, and --from names a file, which does not change")
+    logs.configure("error")
+    async with AsyncExitStack() as stack:
+        with judging():
+            live = Live(FeatureGates.parse(source.gates))
+            client, served = await stack.enter_async_context(connected(source))
+        end = await stack.enter_async_context(_ended())
+        watches = Watches(client, served, live, budgets=evictions, on_synced=live.changed.set)
+        following = asyncio.create_task(watches.run())
+        try:
+            return await _answered(live, watches, answering, end)
+        finally:
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+
+
+@asynccontextmanager
+async def _ended() -> AsyncIterator[asyncio.Event]:
+    """Set by Ctrl-C and SIGTERM."""
+    loop, end = asyncio.get_running_loop(), asyncio.Event()
+    signals = (signal.SIGINT, signal.SIGTERM)
+    for number in signals:
+        loop.add_signal_handler(number, end.set)
+    try:
+        yield end
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+async def _answered(live: Live, watches: Watches, answering: Answering, end: asyncio.Event) -> int:
+    screen = Screen()
+    found: Answer | None = None
+    shown: tuple[Answer, str] | None = None
+    while not await _either(live.changed, end, GAP if watches.synced else PAUSE):
+        trouble = _trouble(watches.progress())
+        if not watches.synced:
+            if trouble:
+                raise UnanswerableError(trouble)
+            continue
+        if found is None or live.changed.is_set():
+            live.changed.clear()
+            found = _tried(answering, live.snapshot(), first=found is None)
+        if shown != (found, trouble):
+            shown = found, trouble
+            screen.show(found, trouble, live.snapshot())
+        if await _either(end, end, PAUSE):
+            break
+    return found.status if found is not None else FAILED
+
+
+async def _either(event: asyncio.Event, end: asyncio.Event, seconds: float) -> bool:
+    """Wait for one of them, but not longer. True when it is the end."""
+    waiting = [asyncio.ensure_future(each.wait()) for each in (event, end)]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+    return end.is_set()
+
+
+def _trouble(kinds: Sequence[Progress]) -> str:
+    """Why what is known may be old."""
+    for kind in kinds:
+        if kind.problem and (not kind.synced or kind.behind > GAP):
+            return f"{kind.kind} objects cannot be followed: {kind.problem}"
+    return ""
+
+
+def _tried(answering: Answering, snapshot: Snapshot, *, first: bool) -> Answer:
+    """What is asked about may go and come back while it is followed, but has to be there in the beginning."""
+    try:
+        return answering(snapshot)
+    except UnanswerableError as problem:
+        if first:
+            raise
+        return Answer("", FAILED, str(problem))
+
+
+class Screen:
+    """Where answers go."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._first = True
+
+    def show(self, found: Answer, trouble: str, snapshot: Snapshot) -> None:
+        """One more answer."""
+        if self._terminal:
+            typer.echo(_CLEAR, nl=False)
+        elif found.between and not self._first:
+            typer.echo(found.between)
+        self._first = False
+        if found.text:
+            typer.echo(_cut(found.text) if self._terminal else found.text)
+        for problem in filter(None, (found.complaint, trouble)):
+            complain(problem)
+        if self._terminal:
+            footer = f"{datetime.now():%H:%M:%S}  watching; Ctrl-C ends"
+            typer.secho(footer, dim=True, color=is_coloured(sys.stdout))
+        else:
+            note(snapshot.cluster.problems)
+
+
+def _cut(text: str) -> str:
+    """As many lines as the terminal has, less those for what stands below."""
+    lines, room = text.splitlines(), shutil.get_terminal_size().lines - 3
+    if len(lines) <= room:
+        return text
+    return "\n".join([*lines[: room - 1], f"… {len(lines) - room + 1} more lines"])

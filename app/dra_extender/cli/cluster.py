@@ -1,0 +1,164 @@
+"""The cluster that a command looks at: everything that decisions are made of, read once, or from a file.
+
+Promises: what `serve` would know at this moment, in the same `Cluster`, so that an answer given here is the one the
+service would give. Nothing is written.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.policy import PodDisruptionBudget
+from dra_extender.api.resource import ResourceSlice
+from dra_extender.api.salvage import Salvaged
+from dra_extender.cli.snapshotfile import ClusterFile, Recording, load
+from dra_extender.cli.source import Source
+from dra_extender.devices.cluster import Cluster
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import ClientSettings
+from dra_extender.kube.discovery import Served, discover
+from dra_extender.kube.mirror import Callbacks, Mirror
+from dra_extender.kube.pages import list_pages
+from dra_extender.kube.resources import BUDGETS, PODS, Resource, followed, resource_slices
+from dra_extender.kube.snapshot import list_all
+from dra_extender.kube.watches import UNFINISHED_PODS
+from dra_extender.placement.placement import Placement
+from dra_extender.placement.policies import PolicyName
+from dra_extender.placement.strategy import Strategy
+from dra_extender.scheduling.claims import Refusal, find
+from dra_extender.scheduling.extender import SystemClock
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.view import View
+from dra_extender.version import VERSION
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What a service knows that has just read the cluster. Objects that cannot be read are in `cluster.problems`."""
+
+    cluster: Cluster
+    pods: Pods
+    budgets: tuple[PodDisruptionBudget, ...] = ()
+
+    def view(self, policy: PolicyName = "first-fit", schedulers: frozenset[str] = frozenset()) -> View:
+        """For questions, on the running event loop: nobody binds, nobody clears. `policy`: that of a service which has
+        seen the pods that run, and no others. `schedulers`: those that call the service; none: not known.
+        """
+        clock, limits = SystemClock(), Limits(scheduler_names=schedulers)
+        return View(
+            cluster=self.cluster,
+            decisions=Decisions(self.cluster, share_ids=lambda: str(uuid.uuid4())),
+            pods=self.pods,
+            clock=clock,
+            limits=limits,
+            resources=ResourceNames(self.cluster.classes, clock, limits),
+            placement=self._placement(policy),
+        )
+
+    def _placement(self, policy: PolicyName) -> Placement:
+        placement = Placement(self.cluster, Strategy(policy=policy))
+        for pod in self.pods:
+            placement.put(pod)
+            claims = find(pod, self.cluster.ledger.get, self.cluster.features) if pod.spec.node_name else ()
+            if claims and not isinstance(claims, Refusal):
+                placement.learn(pod, claims)
+        return placement
+
+
+async def read(source: Source, *, evictions: bool = False, recording: Recording | None = None) -> Snapshot:
+    """Read everything. `evictions`: also what says who may be evicted. `recording`: gets what is read of a cluster.
+    Raises ApiError when the API server gives no answer, CredentialsError without its address, and ValueError for a file
+    that cannot be used.
+    """
+    features = FeatureGates.parse(source.gates)
+    if source.file:
+        return _restored(stored(source), features)
+    async with connected(source) as (client, served):
+        cluster, pods = Cluster(features), Pods()
+        for kind in followed(served):
+            mirror = _mirror(kind, cluster, pods, recording)
+            async for page in list_pages(client, kind, UNFINISHED_PODS if kind.plural == PODS.plural else {}):
+                mirror.listed(page.items or [])
+                mirror.report()
+        budgets, problems = await list_all(client, BUDGETS) if evictions else ([], [])
+        if problems:
+            raise problems[0]
+        if recording is not None:
+            recording.objects[BUDGETS.plural] = list(budgets)
+        return Snapshot(cluster, pods, tuple(budgets))
+
+
+async def read_slices(source: Source) -> Sequence[ResourceSlice]:
+    """The published slices. Raises DecodeError for the first one that cannot be understood, and as `read`."""
+    if source.file:
+        plural = resource_slices("v1").plural
+        return [resource_slices("v1").decode(item) for item in stored(source).objects.get(plural, ())]
+    async with connected(source) as (client, served):
+        slices, problems = await list_all(client, resource_slices(served.version))
+        if problems:
+            raise problems[0]
+        return slices
+
+
+def stored(source: Source) -> ClusterFile:
+    """What is in the file. Raises ValueError."""
+    if source.kubeconfig or source.context or source.server:
+        raise ValueError("--from is a file; --kubeconfig, --context and --server name a cluster: give one of them")
+    try:
+        return load(Path(source.file).read_bytes())
+    except OSError as problem:
+        raise ValueError(f"{source.file}: {problem.strerror}") from None
+    except ValueError as problem:
+        raise ValueError(f"{source.file}: {problem}") from None
+
+
+@asynccontextmanager
+async def connected(source: Source) -> AsyncIterator[tuple[KubeClient, Served]]:
+    """A client, and what the API server serves. Raises ApiError and CredentialsError."""
+    settings = ClientSettings(
+        server=source.server,
+        kubeconfig=source.kubeconfig,
+        context=source.context,
+        user_agent=f"kubectl-dra/{VERSION}",
+    )
+    async with await KubeClient.connect(settings) as client:
+        yield client, await discover(client)
+
+
+def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
+    """The cluster as it was when the file was written. Raises DecodeError for budgets that cannot be read."""
+    cluster, pods = Cluster(features), Pods()
+    for kind in followed(Served(version="v1", taint_rules="v1")):
+        mirror = _mirror(kind, cluster, pods)
+        mirror.listed(file.objects.get(kind.plural, []))
+        mirror.report()
+    for found in file.unreadable:
+        cluster.poison(found.kind, found.name, found.problem, found.salvaged)
+    return Snapshot(cluster, pods, tuple(map(BUDGETS.decode, file.objects.get(BUDGETS.plural, ()))))
+
+
+def _mirror(kind: Resource[Any], cluster: Cluster, pods: Pods, recording: Recording | None = None) -> Mirror[Any]:
+    """What lists of the kind go to; objects that cannot be read count for what the service makes of them."""
+    is_pod = kind.plural == PODS.plural
+
+    def applied(item: Any) -> None:
+        if recording is not None:
+            recording.add(kind.plural, item)
+        (pods if is_pod else cluster).apply(item)
+
+    def poisoned(name: str, problem: str, salvaged: Salvaged | None = None) -> None:
+        if recording is not None:
+            recording.poisoned(kind.kind, name, problem, salvaged)
+        cluster.poison(kind.kind, name, problem, salvaged)
+
+    removed = pods.remove if is_pod else cluster.remove
+    return Mirror(kind, Callbacks(applied, removed, poisoned, on_salvaged=poisoned))

@@ -1,0 +1,77 @@
+"""`dra-extender serve`: the service. Every setting is a flag; the flags are made from the settings."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic.fields import FieldInfo
+
+from dra_extender.cli.complaint import complain
+from dra_extender.service.reference import flag, sections
+from dra_extender.service.settings import Settings, SettingsError, load
+
+_CONFIG = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="YAML file with settings", show_default=False)
+]
+_DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="print the effective settings and exit")]
+
+
+def _serve(config: Path | None = None, dry_run: bool = False, **flags: Any) -> None:
+    """Answer kube-scheduler: filter, prioritize, preempt and bind for pods that use devices.
+
+    Settings come from flags, the environment (DRA_EXTENDER_...), the YAML file and defaults, in this order.
+    """
+    try:
+        settings = load(flags, config=config)
+    except SettingsError as problem:
+        complain(problem)
+        raise typer.Exit(2) from None
+    if dry_run:
+        typer.echo(settings.yaml(), nl=False)
+        return
+    raise typer.Exit(_run(settings))
+
+
+def _run(settings: Settings) -> int:
+    """Serve until a signal comes. The libraries take a moment to load, which --help and --dry-run need not wait for."""
+    import uvloop
+
+    from dra_extender.service import logs
+    from dra_extender.service.process import serve_until_signalled
+
+    logs.configure(settings.log_level, settings.log_format)
+    return uvloop.run(serve_until_signalled(settings))
+
+
+def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
+    """A flag that is None when it is not given, so that it does not hide the other sources."""
+    kind = field.annotation if field.annotation in (bool, int, float) else str
+    switch = f"{flag(name)}/--no-{flag(name)[2:]}" if kind is bool else flag(name)
+    default = "" if field.default in (None, "") else f" [default: {field.default}]"
+    option = typer.Option(switch, help=(field.description or "") + default, show_default=False, rich_help_panel=section)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
+
+
+def _with_flags() -> Any:
+    """`_serve` with one parameter per setting, as typer reads them."""
+    parameters = [
+        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_CONFIG),
+        inspect.Parameter("dry_run", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_DRY_RUN),
+        *(_option(section, name, field) for section, name, field in sections()),
+    ]
+
+    def serve(**given: Any) -> None:
+        _serve(**given)
+
+    serve.__doc__ = _serve.__doc__
+    serve.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    serve.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return serve
+
+
+serve = _with_flags()

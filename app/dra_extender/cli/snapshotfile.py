@@ -1,0 +1,118 @@
+"""A cluster in one file: everything that decisions are made of, to ask the same questions later and elsewhere.
+
+Promises: what is read back decides as the cluster did, objects that could not be read included. The file has only what
+decisions read: no environment, commands or images of pods, no managed fields, and of annotations those of Kubernetes
+and of this project alone. Opaque parameters of drivers can be left out: decisions do not read them.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dra_extender.api.decoding import DecodeError, decode, encode, to_builtins
+from dra_extender.api.meta import Object
+from dra_extender.api.salvage import Salvaged
+
+FORMAT: Final = 1
+_GZIP: Final = b"\x1f\x8b"
+_OURS: Final = ("kubernetes.io", "k8s.io", "dra-extender.dev")
+_COPIES: Final = "kubectl.kubernetes.io/last-applied-configuration"
+"""An annotation with the whole object as somebody applied it, environment included."""
+
+
+class Unreadable(Object, frozen=True):
+    """An object that could not be read, why, and what a claim holds all the same."""
+
+    kind: str
+    name: str
+    problem: str
+    salvaged: Salvaged | None = None
+
+
+class ClusterFile(Object, frozen=True, kw_only=True):
+    """`objects` in version v1 by plural name. `taken`: when, in UTC."""
+
+    kind: str = ""
+    format: int = 0
+    made_by: str = ""
+    taken: str = ""
+    without_parameters: bool = False
+    objects: dict[str, list[msgspec.Raw]] = msgspec.field(default_factory=dict)
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+KIND: Final = "DeviceSnapshot"
+
+
+class Recording:
+    """What was read of a cluster, by plural name."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, list[Any]] = {}
+        self.unreadable: list[Unreadable] = []
+
+    def add(self, plural: str, item: object) -> None:
+        self.objects.setdefault(plural, []).append(item)
+
+    def poisoned(self, kind: str, name: str, problem: str, salvaged: Salvaged | None = None) -> None:
+        self.unreadable.append(Unreadable(kind, name, problem, salvaged))
+
+
+def dump(recording: Recording, *, made_by: str, taken: str, without_parameters: bool, compressed: bool) -> bytes:
+    """The bytes of the file."""
+    objects = {
+        plural: [msgspec.Raw(encode(_bare(to_builtins(item), without_parameters))) for item in items]
+        for plural, items in recording.objects.items()
+    }
+    found = ClusterFile(
+        kind=KIND,
+        format=FORMAT,
+        made_by=made_by,
+        taken=taken,
+        without_parameters=without_parameters,
+        objects=objects,
+        unreadable=tuple(recording.unreadable),
+    )
+    data = encode(found)
+    return gzip.compress(data) if compressed else data
+
+
+def load(data: bytes) -> ClusterFile:
+    """Raises ValueError."""
+    try:
+        found = decode(ClusterFile, gzip.decompress(data) if data.startswith(_GZIP) else data)
+    except (DecodeError, OSError, EOFError) as problem:
+        raise ValueError(f"it is no snapshot: {str(problem).removeprefix('ClusterFile (unnamed): ')}") from None
+    if found.kind != KIND:
+        raise ValueError(f"it is no snapshot: its kind is {found.kind or 'not told'}, not {KIND}")
+    if found.format != FORMAT:
+        raise ValueError(f"its format is {found.format}; this version of dra-extender reads {FORMAT}")
+    return found
+
+
+def _bare(item: dict[str, Any], without_parameters: bool) -> dict[str, Any]:
+    """The object without what decisions do not read and others should not."""
+    annotations: Mapping[str, str] = (item.get("metadata") or {}).get("annotations") or {}
+    if annotations:
+        item["metadata"]["annotations"] = {name: value for name, value in annotations.items() if _is_told(name)}
+    return _without_parameters(item) if without_parameters else item
+
+
+def _is_told(annotation: str) -> bool:
+    domain = annotation.rpartition("/")[0]
+    return annotation != _COPIES and any(domain == ours or domain.endswith(f".{ours}") for ours in _OURS)
+
+
+def _without_parameters(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_parameters(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    opaque = value.get("opaque")
+    if isinstance(opaque, dict) and "driver" in opaque:
+        value = {**value, "opaque": {"driver": opaque["driver"]}}
+    return {key: _without_parameters(part) for key, part in value.items()}

@@ -1,0 +1,188 @@
+"""A pool assembled for one node from the slices of the cluster.
+
+Promises: pure; the order in which slices are handed in matters only where upstream's does (slices of one generation
+that disagree about their number). Slices are laid out by name, devices as listed.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceSlice
+from dra_extender.devices.blocks import Block
+from dra_extender.devices.nodeselection import NodeSelection
+from dra_extender.devices.nodeselector import NodeSelectorError
+from dra_extender.devices.pools import Pool
+from dra_extender.devices.traits import Consumption, consumption
+from dra_extender.devices.uses import PoolID
+from dra_extender.devices.validity import defects, is_complete, with_devices
+
+BlockOf = Callable[[ResourceSlice], Block]
+"""The devices of a slice, as the allocator has to see them."""
+
+
+class GatherError(ValueError):
+    """The node selection of a slice cannot be understood: fatal for every pod that looks at the pool."""
+
+
+class Peers:
+    """All slices of a pool in the cluster, as far as nodes that do not see all of them have to know them."""
+
+    __slots__ = ("_consuming", "_counts", "newest")
+
+    def __init__(self, slices: Iterable[ResourceSlice]) -> None:
+        self.newest = 0
+        """The newest generation."""
+        self._counts: dict[int, int] = {}
+        self._consuming: dict[int, list[ResourceSlice]] = {}
+        for item in slices:
+            generation = item.spec.pool.generation
+            self.newest = max(self.newest, generation)
+            self._counts[generation] = self._counts.get(generation, 0) + 1
+            if any(device.consumes_counters for device in item.spec.devices):
+                self._consuming.setdefault(generation, []).append(item)
+
+    def count(self, generation: int) -> int:
+        """How many slices the generation has."""
+        return self._counts.get(generation, 0)
+
+    def consuming(self, generation: int) -> Sequence[ResourceSlice]:
+        """The slices of the generation with devices that consume counters."""
+        return self._consuming.get(generation, ())
+
+
+def gather_pool(
+    id: PoolID,
+    slices: Sequence[ResourceSlice],
+    node: str,
+    labels: Mapping[str, str],
+    features: FeatureGates,
+    block_of: BlockOf,
+    peers: Callable[[], Peers] | None = None,
+) -> Pool | None:
+    """The pool as the node sees it, from all slices of the pool in the cluster; None when the node does not see it.
+
+    With `peers`, which answers for all slices and is asked only when the node does not see a whole pool, `slices` may
+    leave out those that belong to other nodes. Raises GatherError.
+    """
+    collected: list[ResourceSlice] = []
+    generation = 0
+    for item in sorted(slices, key=is_own, reverse=True):  # slices of one node come before those open to many
+        if not _relevant(item, node, labels, features):
+            continue
+        current = item.spec.pool.generation
+        if not collected or current > generation:
+            collected, generation = [item], current
+        elif current == generation:
+            collected.append(item)
+    if not collected:
+        return None
+    others: list[ResourceSlice] = []
+    wanted = collected[0].spec.pool.resource_slice_count
+    if not is_complete(wanted, len(collected)):
+        everywhere = peers() if peers is not None else Peers(slices)
+        if everywhere.newest > generation:
+            return None
+        if not is_complete(wanted, everywhere.count(generation)):
+            return Pool(id, incomplete=True)
+        names = {item.metadata.name for item in collected}
+        others = [item for item in everywhere.consuming(generation) if item.metadata.name not in names]
+    collected.sort(key=lambda item: item.metadata.name.encode())
+    return _assemble(id, collected, others, node, labels, features, block_of)
+
+
+def is_own(item: ResourceSlice) -> bool:
+    """Whether the slice is filed under the one node it names."""
+    return bool(item.spec.node_name) and not item.spec.shared_counters
+
+
+def _relevant(item: ResourceSlice, node: str, labels: Mapping[str, str], features: FeatureGates) -> bool:
+    spec = item.spec
+    if not features.DRAPartitionableDevices and (spec.per_device_node_selection is not None or spec.shared_counters):
+        return False
+    if spec.shared_counters:
+        return True
+    try:
+        matched = NodeSelection(spec).matches(node, labels)
+    except NodeSelectorError as problem:
+        raise GatherError(
+            f"gather pool information: failed to perform node selection for slice {item.metadata.name}: {problem}"
+        ) from None
+    if matched is not None:
+        return matched
+    return bool(spec.per_device_node_selection) and _any_device_matches(item, node, labels)
+
+
+def _any_device_matches(item: ResourceSlice, node: str, labels: Mapping[str, str]) -> bool:
+    """Devices after the first match are not looked at."""
+    for device in item.spec.devices:
+        try:
+            if NodeSelection(device).matches(node, labels):
+                return True
+        except NodeSelectorError as problem:
+            raise GatherError(
+                f"gather pool information: failed to perform node selection for device {device.name} "
+                f"in slice {item.metadata.name}: {problem}"
+            ) from None
+    return False
+
+
+def _assemble(
+    id: PoolID,
+    slices: list[ResourceSlice],
+    others: list[ResourceSlice],
+    node: str,
+    labels: Mapping[str, str],
+    features: FeatureGates,
+    block_of: BlockOf,
+) -> Pool:
+    """Check a complete pool and lay out its devices."""
+    usable = with_devices(slices, features)
+    blocks = [block_of(item) for item in usable]
+    alone = len(slices) == len(blocks) == 1 and not others and blocks[0].stands_alone
+    defect = None if alone else next(defects(slices, features, others), None)
+    if defect is not None:
+        return Pool(id, invalid=defect.what)
+    counters: dict[str, dict[str, int]] = {}
+    if features.DRAPartitionableDevices:
+        counters = {
+            counter_set.name: {name: counter.value.nano for name, counter in counter_set.counters.items()}
+            for item in slices
+            for counter_set in item.spec.shared_counters
+        }
+    selections: list[NodeSelection] = []
+    elsewhere, unmatchable = 0, {}
+    for item in usable:
+        if not item.spec.per_device_node_selection:
+            selections += [NodeSelection(item.spec)] * len(item.spec.devices)
+            continue
+        for device in item.spec.devices:
+            selection = NodeSelection(device)
+            try:
+                if not selection.matches(node, labels):
+                    elsewhere |= 1 << len(selections)
+            except NodeSelectorError as problem:
+                unmatchable[len(selections)] = f"failed to perform node selection for device {device.name}: {problem}"
+            selections.append(selection)
+    return Pool(
+        id,
+        blocks,
+        tuple(selections),
+        counters=counters,
+        consumers=_consumers(usable + others) if counters else (),
+        elsewhere=elsewhere,
+        unmatchable=unmatchable,
+    )
+
+
+def _consumers(slices: Iterable[ResourceSlice]) -> tuple[tuple[str, Consumption], ...]:
+    """The devices that consume counters, by name."""
+    return tuple(
+        (device.name, consumption(device))
+        for item in slices
+        for device in item.spec.devices
+        if device.consumes_counters
+    )

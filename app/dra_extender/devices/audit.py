@@ -1,0 +1,234 @@
+"""Conflicts between stored allocations: what must never be, and who is involved.
+
+Promises: `rivals` and `involving` look only at the devices of one claim (and, where they consume counters, at the
+devices in use in their pools); `violations` looks at everything. None trusts that devices are still published: what is
+not published has no limits.
+
+Limits: a device has one owner or shares, not both; the shares of a device consume at most its capacity; the devices
+in use in a pool consume at most its counters. Admin access takes no part (Kubernetes 1.36,
+structured/internal/allocatedstate.go).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal, Protocol
+
+import msgspec
+
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import CounterSet, Device, DeviceID, ResourceClaim
+from dra_extender.devices.traits import CounterID, counters_consumed
+from dra_extender.devices.usage import PoolUse, UsageIndex
+from dra_extender.devices.uses import EVERY_DEVICE, PoolID, Uses
+
+Stored = Callable[[str], tuple[ResourceClaim, Uses] | None]
+"""The stored claim with this UID and what it uses; None when only a hold is known."""
+
+
+class Published(Protocol):
+    """What drivers say about devices, in the newest generation of their pool."""
+
+    def device(self, device: DeviceID) -> Device | None: ...
+
+    def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]: ...
+
+    def is_whole(self, pool: PoolID) -> bool: ...
+
+
+class Violation(msgspec.Struct, frozen=True, order=True):
+    """`subject`: driver/pool/device, or driver/pool for counters. `claims`: namespace/name of everybody involved,
+    sorted.
+    """
+
+    kind: Literal["device", "mode", "capacity", "counter"]
+    subject: str
+    claims: tuple[str, ...]
+    detail: str
+
+
+class Auditor:
+    """Looks for conflicts in a usage index. Holds in the index are left out: only what `stored` knows counts."""
+
+    def __init__(self, usage: UsageIndex, published: Published, stored: Stored) -> None:
+        self._usage = usage
+        self._published = published
+        self._stored = stored
+
+    # --- rivals of one claim ----------------------------------------------------------------------------------------
+
+    def rivals(self, uid: str, uses: Uses, eligible: Callable[[str], bool]) -> list[str]:
+        """UIDs of the eligible stored claims in conflict with `uses` of claim `uid`, sorted."""
+
+        def counts(other: str) -> bool:
+            return other != uid and self._stored(other) is not None and eligible(other)
+
+        found: set[str] = set()
+        pools: set[PoolID] = set()
+        for device, share in uses:
+            owners, sharers = self._users(device, counts)
+            found |= owners
+            if share is None or self._overdrawn_capacity(device, {uid} | sharers):
+                found |= sharers
+            pools.add(device[:2])
+        for pool in pools:
+            found |= self._counter_rivals(pool, uid, uses, counts)
+        return sorted(found)
+
+    def _users(self, device: DeviceID, counts: Callable[[str], bool]) -> tuple[set[str], set[str]]:
+        use = self._usage.device(device)
+        if use is None:
+            return set(), set()
+        owners = {owner for owner in use.owners if self._owns(owner, device) and counts(owner)}
+        return owners, {user for user, _ in self._shares(device) if counts(user)}
+
+    def _counter_rivals(self, pool: PoolID, uid: str, uses: Uses, counts: Callable[[str], bool]) -> set[str]:
+        mine = {device[2] for device, _ in uses if device[:2] == pool}
+        touched = {counter for name in mine for counter, _ in self._consumption((*pool, name))}
+        if not touched:
+            return set()
+        users: dict[str, set[str]] = {}
+        for name in self._devices_in(pool):
+            consumers = {user for user in self._stored_users((*pool, name)) if user == uid or counts(user)}
+            if consumers:
+                users[name] = consumers
+        found: set[str] = set()
+        for counter in self._overdrawn_counters(pool, users):
+            if counter in touched:
+                for name, consumers in users.items():
+                    if any(counter == consumed for consumed, _ in self._consumption((*pool, name))):
+                        found |= consumers
+        return found - {uid}
+
+    def is_unverifiable(self, uid: str, uses: Uses) -> bool:
+        """Whether claim `uid` uses something without known limits in a pool that other stored claims use as well, or of
+        a pool of which another claim may have any device.
+        """
+        if any(self._stored_users((*device[:2], EVERY_DEVICE)) - {uid} for device, _ in uses):
+            return True
+        pools = {device[:2] for device, _ in uses if not self._has_limits(device)}
+        return any(self._stored_users((*pool, name)) - {uid} for pool in pools for name in self._devices_in(pool))
+
+    def _has_limits(self, device: DeviceID) -> bool:
+        """Whether the device is published, and, when it consumes counters, all other devices of its pool are too."""
+        published = self._published.device(device)
+        return published is not None and (not published.consumes_counters or self._published.is_whole(device[:2]))
+
+    # --- audit of everything ----------------------------------------------------------------------------------------
+
+    def violations(self) -> tuple[Violation, ...]:
+        found: list[Violation] = []
+        for pool, use in self._usage.pools():
+            for name in use.devices:
+                found.extend(self._device_violations((*pool, name)))
+            found.extend(self._counter_violations(pool, use))
+        return tuple(sorted(found))
+
+    def involving(self, claim: str, uses: Uses) -> tuple[Violation, ...]:
+        """Those of `violations` in which the stored claim (namespace/name) with these uses takes part."""
+        found: list[Violation] = []
+        devices = {device for device, _ in uses}
+        for device in devices:
+            found.extend(self._device_violations(device))
+        for pool in {device[:2] for device in devices if any(self._consumption(device))}:
+            use = self._usage.pool(pool)
+            if use is not None:
+                found.extend(self._counter_violations(pool, use))
+        return tuple(sorted(violation for violation in found if claim in violation.claims))
+
+    def _device_violations(self, device: DeviceID) -> Iterator[Violation]:
+        use = self._usage.device(device)
+        if use is None or (len(use.owners) < 2 and not use.shares) or device[2] == EVERY_DEVICE:
+            return  # as almost all devices, and there are many
+        owners = {owner for owner in use.owners if self._owns(owner, device)}
+        sharers = {user for user, _ in self._shares(device)}
+        subject = "/".join(device)
+        if len(owners) > 1:
+            yield Violation("device", subject, self._names(owners), f"allocated to {len(owners)} claims")
+        if owners and sharers:
+            yield Violation("mode", subject, self._names(owners | sharers), "allocated as a whole and in shares")
+        for name, total, limit in self._overdrawn_capacity(device, sharers):
+            detail = f"capacity {name}: {total} consumed of {limit}"
+            yield Violation("capacity", subject, self._names(sharers), detail)
+
+    def _counter_violations(self, pool: PoolID, use: PoolUse) -> Iterator[Violation]:
+        if not any(True for _ in self._published.counter_sets(pool)):
+            return
+        users = {name: found for name in use.devices if (found := self._stored_users((*pool, name)))}
+        for counter, (total, limit) in self._overdrawn_counters(pool, users).items():
+            involved = {
+                user
+                for name, found in users.items()
+                if any(counter == consumed for consumed, _ in self._consumption((*pool, name)))
+                for user in found
+            }
+            detail = f"counter {counter[0]}/{counter[1]}: {total} consumed of {limit}"
+            yield Violation("counter", "/".join(pool), self._names(involved), detail)
+
+    # --- what is stored ---------------------------------------------------------------------------------------------
+
+    def _owns(self, uid: str, device: DeviceID) -> bool:
+        stored = self._stored(uid)
+        return stored is not None and (device, None) in stored[1]
+
+    def _shares(self, device: DeviceID) -> Iterator[tuple[str, Mapping[str, Quantity]]]:
+        """The stored shares of the device: claim UID and consumed capacity."""
+        use = self._usage.device(device)
+        for uid, share in use.shares if use else ():
+            stored = self._stored(uid)
+            consumed = stored[1].get((device, share)) if stored is not None else None
+            if consumed is not None:
+                yield uid, consumed
+
+    def _stored_users(self, device: DeviceID) -> set[str]:
+        use = self._usage.device(device)
+        owners = {owner for owner in use.owners if self._owns(owner, device)} if use else set()
+        return owners | {user for user, _ in self._shares(device)}
+
+    def _devices_in(self, pool: PoolID) -> Iterable[str]:
+        use = self._usage.pool(pool)
+        return use.devices if use else ()
+
+    def _names(self, uids: Iterable[str]) -> tuple[str, ...]:
+        return tuple(sorted(stored[0].metadata.key for uid in uids if (stored := self._stored(uid)) is not None))
+
+    # --- limits -----------------------------------------------------------------------------------------------------
+
+    def _overdrawn_capacity(self, device: DeviceID, users: set[str]) -> list[tuple[str, Quantity, Quantity]]:
+        """(name, consumed, value) of the capacities that the shares of `users` overdraw."""
+        published = self._published.device(device)
+        if published is None or not users:
+            return []
+        totals: dict[str, Quantity] = {}
+        for uid, consumed in self._shares(device):
+            if uid in users:
+                for name, amount in consumed.items():
+                    totals[name] = totals[name] + amount if name in totals else amount
+        return [
+            (name, total, capacity.value)
+            for name, total in sorted(totals.items())
+            if (capacity := published.capacity.get(name)) is not None and total > capacity.value
+        ]
+
+    def _consumption(self, device: DeviceID) -> Iterator[tuple[CounterID, Quantity]]:
+        published = self._published.device(device)
+        return counters_consumed(published) if published is not None else iter(())
+
+    def _overdrawn_counters(self, pool: PoolID, devices: Iterable[str]) -> dict[CounterID, tuple[Quantity, Quantity]]:
+        """Counter: (consumed by these devices, each once; value), for those that are overdrawn."""
+        consumed: defaultdict[CounterID, list[Quantity]] = defaultdict(list)
+        for name in devices:
+            for counter, amount in self._consumption((*pool, name)):
+                consumed[counter].append(amount)
+        overdrawn: dict[CounterID, tuple[Quantity, Quantity]] = {}
+        for counter_set in self._published.counter_sets(pool) if consumed else ():
+            for name, limit in counter_set.counters.items():
+                amounts = consumed.get((counter_set.name, name))
+                if amounts:
+                    total = amounts[0]
+                    for amount in amounts[1:]:
+                        total = total + amount
+                    if total > limit.value:
+                        overdrawn[counter_set.name, name] = (total, limit.value)
+        return overdrawn

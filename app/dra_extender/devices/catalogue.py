@@ -1,0 +1,155 @@
+"""The slices of one pool as published: all generations, by name, with taint rules applied.
+
+Promises: knows which nodes' own slices belong to it and whether it has slices that any node may see; answers what a
+device consumes and offers in the newest generation.
+
+A slice is a node's own when it has `nodeName` and no shared counters; all others are open to every node (Kubernetes
+1.36, structured/internal/incubating/pools_incubating.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+
+import msgspec
+
+from dra_extender.api.resource import CounterSet, Device, ResourceSlice
+from dra_extender.devices.assembly import Peers, is_own
+from dra_extender.devices.blocks import Block, Blocks
+from dra_extender.devices.taintrules import TaintRules
+from dra_extender.devices.uses import PoolID
+from dra_extender.devices.validity import is_complete
+from dra_extender.devices.visibility import Visibility, visibility_of
+
+
+class PublishedPool:
+    """The slices of one (driver, pool). Changed by the inventory only."""
+
+    __slots__ = ("_blocks", "_by_name", "_open", "_own", "_peers", "_published", "_visibilities", "id", "slices")
+
+    def __init__(self, pool: PoolID) -> None:
+        self.id = pool
+        self.slices: dict[str, ResourceSlice] = {}
+        """By name, as the allocator sees them: shared values, rules' taints added."""
+        self._blocks: dict[str, Block] = {}
+        self._published: dict[str, tuple[ResourceSlice, Block]] = {}
+        self._own: dict[str, dict[str, None]] = {}
+        self._open: dict[str, None] = {}
+        self._visibilities: tuple[Visibility, ...] | None = None
+        self._by_name: dict[str, Device] | None = None
+        self._peers: Peers | None = None
+
+    def copy(self) -> PublishedPool:
+        """The same slices in a pool of their own, to which others can be added."""
+        made = PublishedPool(self.id)
+        made.slices, made._blocks, made._published = dict(self.slices), dict(self._blocks), dict(self._published)
+        made._own = {node: dict(names) for node, names in self._own.items()}
+        made._open = dict(self._open)
+        return made
+
+    def put(self, published: ResourceSlice, blocks: Blocks, rules: TaintRules) -> None:
+        """Add or replace a slice."""
+        name = published.metadata.name
+        if name in self.slices:
+            self._unfile(name)
+        block = blocks.of(self.id[0], published.spec.devices)
+        spec = msgspec.structs.replace(published.spec, devices=block.devices)
+        self._published[name] = (msgspec.structs.replace(published, spec=spec), block)
+        self._apply(name, blocks, rules)
+        if is_own(published):
+            self._own.setdefault(published.spec.node_name or "", {})[name] = None
+        else:
+            self._open[name] = None
+
+    def retaint(self, blocks: Blocks, rules: TaintRules) -> None:
+        """The rules changed."""
+        for name in self._published:
+            self._apply(name, blocks, rules)
+
+    def _apply(self, name: str, blocks: Blocks, rules: TaintRules) -> None:
+        published, block = self._published[name]
+        tainted = rules.tainted(self.id, published.spec.devices)
+        if tainted is not published.spec.devices:
+            block = blocks.of(self.id[0], tainted)
+            spec = msgspec.structs.replace(published.spec, devices=block.devices)
+            published = msgspec.structs.replace(published, spec=spec)
+        self.slices[name], self._blocks[name] = published, block
+        self._by_name = self._peers = self._visibilities = None
+
+    def drop(self, name: str) -> None:
+        self._unfile(name)
+        del self._published[name], self.slices[name], self._blocks[name]
+        self._by_name = self._peers = self._visibilities = None
+
+    def _unfile(self, name: str) -> None:
+        node = self.slices[name].spec.node_name or ""
+        names = self._own.get(node, {})
+        if name in names:
+            del names[name]
+            if not names:
+                del self._own[node]
+        else:
+            self._open.pop(name, None)
+
+    def published(self, name: str) -> ResourceSlice:
+        """The slice without the rules' taints."""
+        return self._published[name][0]
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def __bool__(self) -> bool:
+        return bool(self.slices)
+
+    def own_nodes(self) -> Set[str]:
+        """The nodes that have slices of their own in the pool: a live view."""
+        return self._own.keys()
+
+    def own_node(self, name: str) -> str | None:
+        """The node whose own slice this is."""
+        item = self.slices.get(name)
+        return item.spec.node_name if item is not None and is_own(item) else None
+
+    def own_names(self, node: str) -> tuple[str, ...]:
+        """The node's own slices, by name."""
+        return tuple(sorted(self._own.get(node, ())))
+
+    def open_slices(self) -> tuple[ResourceSlice, ...]:
+        """The slices that every node has to look at, by name."""
+        return tuple(self.slices[name] for name in sorted(self._open))
+
+    @property
+    def visibilities(self) -> tuple[Visibility, ...]:
+        """What decides how a node sees each of the open slices."""
+        if self._visibilities is None:
+            self._visibilities = tuple(visibility_of(item) for item in self.open_slices()) if self._open else ()
+        return self._visibilities
+
+    def peers(self) -> Peers:
+        """All slices, as nodes that see a part of them have to know them."""
+        if self._peers is None:
+            self._peers = Peers(self.slices.values())
+        return self._peers
+
+    def block(self, item: ResourceSlice) -> Block:
+        """The devices of one of the slices."""
+        return self._blocks[item.metadata.name]
+
+    def newest(self) -> Iterator[ResourceSlice]:
+        """The slices of the newest generation, by name."""
+        generation = self.peers().newest
+        return (item for _, item in sorted(self.slices.items()) if item.spec.pool.generation == generation)
+
+    def is_whole(self) -> bool:
+        """Whether all slices of the newest generation are there."""
+        newest = list(self.newest())
+        return all(is_complete(item.spec.pool.resource_slice_count, len(newest)) for item in newest)
+
+    def device(self, name: str) -> Device | None:
+        """The device in the newest generation."""
+        if self._by_name is None:
+            self._by_name = {device.name: device for item in self.newest() for device in item.spec.devices}
+        return self._by_name.get(name)
+
+    def counter_sets(self) -> Iterator[CounterSet]:
+        """The counter sets of the newest generation."""
+        return (counter_set for item in self.newest() for counter_set in item.spec.shared_counters)

@@ -1,0 +1,200 @@
+"""What devices exist: slices, device classes, taint rules and nodes, indexed for the questions decisions ask.
+
+Promises: an event touches only the pools it belongs to and the nodes that can see them. Objects that make pools
+unusable are named in `problems` together with what to do; they never stop anything else. Methods that take an object
+answer whether a pod that was refused may fit now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from dra_extender.api.core import Node
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import CounterSet, Device, DeviceClass, DeviceID, DeviceTaintRule, ResourceSlice
+from dra_extender.devices.blocks import Blocks
+from dra_extender.devices.catalogue import PublishedPool
+from dra_extender.devices.classes import Classes
+from dra_extender.devices.nodes import Nodes, SeenNode
+from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.problems import Problem
+from dra_extender.devices.taintrules import TaintRules, reaches
+from dra_extender.devices.uses import PoolID
+from dra_extender.devices.validity import problems_of
+
+
+class Inventory:
+    """See the module. `nodes` and `classes` are live mappings; change them through this class only."""
+
+    def __init__(self, features: FeatureGates) -> None:
+        self.classes = Classes()
+        self.nodes = Nodes(features, self.pool)
+        self._features = features
+        self._rules = TaintRules()
+        self._blocks = Blocks()
+        self._pools: dict[PoolID, PublishedPool] = {}
+        self._pool_of_slice: dict[str, PoolID] = {}
+        self._problems: dict[PoolID, tuple[Problem, ...]] = {}
+        self._unchecked: dict[PoolID, None] = {}
+
+    # --- slices ------------------------------------------------------------------------------------------------------
+
+    def put_slice(self, item: ResourceSlice) -> bool:
+        name = item.metadata.name
+        pool = item.spec.driver, item.spec.pool.name
+        before = self._pool_of_slice.get(name)
+        if before is not None and before != pool:
+            self.drop_slice(name)
+            before = None
+        if before is not None and self._pools[pool].published(name).spec == item.spec:
+            return False
+        published = self._pools.setdefault(pool, PublishedPool(pool))
+        own_before = published.own_node(name)
+        published.put(item, self._blocks, self._active_rules())
+        self._pool_of_slice[name] = pool
+        self._changed(pool, own_before, published.own_node(name))
+        return True
+
+    def drop_slice(self, name: str) -> bool:
+        pool = self._pool_of_slice.pop(name, None)
+        if pool is None:
+            return False
+        published = self._pools[pool]
+        own_before = published.own_node(name)
+        published.drop(name)
+        self._changed(pool, own_before)
+        if not published:
+            del self._pools[pool], self._unchecked[pool]
+            self._problems.pop(pool, None)
+        return True
+
+    def _changed(self, pool: PoolID, *moved: str | None) -> None:
+        self.nodes.pool_changed(pool, *moved)
+        self._unchecked[pool] = None
+
+    # --- taint rules -------------------------------------------------------------------------------------------------
+
+    def put_rule(self, rule: DeviceTaintRule) -> bool:
+        before = self._rules.get(rule.metadata.name)
+        if before is not None and before.spec == rule.spec:
+            return False
+        self._rules.put(rule)
+        self._retaint([rule] if before is None else [before, rule])
+        return before is not None
+
+    def drop_rule(self, name: str) -> bool:
+        before = self._rules.get(name)
+        if before is None:
+            return False
+        self._rules.drop(name)
+        self._retaint([before])
+        return True
+
+    def _retaint(self, rules: list[DeviceTaintRule]) -> None:
+        if not self._features.taint_rules:
+            return
+        for pool, published in self._pools.items():
+            if any(reaches(rule.spec, pool) for rule in rules):
+                published.retaint(self._blocks, self._rules)
+                self.nodes.pool_changed(pool)
+
+    def _active_rules(self) -> TaintRules:
+        return self._rules if self._features.taint_rules else TaintRules()
+
+    # --- classes and nodes -------------------------------------------------------------------------------------------
+
+    def put_class(self, device_class: DeviceClass) -> bool:
+        return self.classes.put(device_class)
+
+    def drop_class(self, name: str) -> bool:
+        """Never lets a pod fit, except that an extended resource may fall to another class."""
+        return self.classes.drop(name)
+
+    def put_node(self, node: Node) -> bool:
+        return self.nodes.put(node)
+
+    def drop_node(self, name: str) -> bool:
+        self.nodes.drop(name)
+        return False
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def view(self, node: str) -> NodeView | None:
+        """All pools of the node in search order; None when the node is not known."""
+        return self.nodes.view(node)
+
+    def would_see(self, node: Node, slices: Sequence[ResourceSlice]) -> SeenNode:
+        """What a node would see that is not there, with these slices of its own. Nothing is remembered."""
+        own: dict[PoolID, PublishedPool] = {}
+        for item in slices:
+            pool = item.spec.driver, item.spec.pool.name
+            if pool not in own:
+                known = self._pools.get(pool)
+                own[pool] = known.copy() if known is not None else PublishedPool(pool)
+            own[pool].put(item, self._blocks, self._active_rules())
+        return self.nodes.would_see(node, own)
+
+    def pools_seen(self, node: str) -> Iterable[PoolID]:
+        """The pools in which the node may find devices; none when it is not known."""
+        seen = self.nodes.seen.get(node)
+        return self.nodes.current(seen).found if seen is not None else ()
+
+    def own_slices(self, node: str) -> Iterator[ResourceSlice]:
+        """The slices that the node itself publishes, shared counters included, with the taints of rules."""
+        for id in self.nodes.own_pools(node):
+            yield from (item for item in self._pools[id].slices.values() if item.spec.node_name == node)
+
+    def nodes_seeing(self, pool: PoolID) -> Iterator[str]:
+        """The known nodes that are up to date and see the pool."""
+        return self.nodes.seeing(pool)
+
+    def pool(self, pool: PoolID) -> PublishedPool | None:
+        return self._pools.get(pool)
+
+    @property
+    def pools(self) -> Mapping[PoolID, PublishedPool]:
+        return self._pools
+
+    def pools_of(self, node: str) -> Iterator[PoolID]:
+        """The pools with slices of the node's own."""
+        return (pool for pool, published in self._pools.items() if node in published.own_nodes())
+
+    def slices(self) -> Iterator[ResourceSlice]:
+        """All slices with the taints of rules added, pool by pool."""
+        return (item for pool in self._pools.values() for item in pool.slices.values())
+
+    def device(self, device: DeviceID) -> Device | None:
+        """The device in the newest generation of its pool."""
+        published = self._pools.get(device[:2])
+        return published.device(device[2]) if published else None
+
+    def counter_sets(self, pool: PoolID) -> Iterable[CounterSet]:
+        """The counter sets in the newest generation of the pool."""
+        published = self._pools.get(pool)
+        return published.counter_sets() if published else ()
+
+    def is_whole(self, pool: PoolID) -> bool:
+        """Whether all slices of the newest generation of the pool are there."""
+        published = self._pools.get(pool)
+        return published is not None and published.is_whole()
+
+    def check_pools(self) -> Iterator[None]:
+        """Check what has changed, a pool at a step. Pools may change between steps; `problems` checks the rest."""
+        for _ in range(len(self._unchecked)):
+            if not self._unchecked:
+                return
+            pool, _ = self._unchecked.popitem()
+            published = self._pools.get(pool)
+            found = tuple(problems_of(pool, tuple(published.newest()), self._features)) if published else ()
+            if found:
+                self._problems[pool] = found
+            else:
+                self._problems.pop(pool, None)
+            yield
+
+    def problems(self) -> Iterator[Problem]:
+        """What is wrong with slices of the newest generation of their pool."""
+        for _ in self.check_pools():
+            pass
+        return chain.from_iterable(self._problems.values())

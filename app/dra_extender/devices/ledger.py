@@ -1,0 +1,390 @@
+"""Who holds which device, counter and capacity: claims as stored, plus holds in flight.
+
+Promises
+- The newest version of each claim wins, whether it came through the watch or as the reply to our own write; an older
+  version of the same claim never replaces a newer one, a deleted claim never comes back (assume-cache semantics).
+- A hold keeps its devices from the decision until the write of the claim was seen through the watch at the written
+  resourceVersion or newer, or until it is released. There is no moment between hold and stored allocation at which
+  they look free.
+- One claim that names a device in both its stored allocation and its hold uses it once.
+- Every operation costs as much as the claim has devices; only `violations` looks at everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim
+from dra_extender.devices.audit import Auditor, Published, Violation
+from dra_extender.devices.deletions import Deletions
+from dra_extender.devices.holdings import PoolHoldings, pool_holdings
+from dra_extender.devices.usage import DeviceUse, PoolUse, UsageIndex
+from dra_extender.devices.uses import EVERY_DEVICE, PoolID, Use, Uses, uses_of
+
+REMEMBERED_DELETIONS = 10_000
+"""How many deleted claims are remembered, so that a late reply to one of our writes does not revive them."""
+
+
+class HeldError(Exception):
+    """The hold cannot be given. `claim` is namespace/name; `device` is set when somebody has it."""
+
+    def __init__(self, claim: str, reason: str, device: DeviceID | None = None) -> None:
+        super().__init__(f"claim {claim}: {reason}")
+        self.claim = claim
+        self.device = device
+
+
+class Hold:
+    """Devices promised to a claim whose write is not known to be stored yet. Only the ledger changes it."""
+
+    __slots__ = ("allocation", "claim_uid", "owner", "written_version")
+
+    def __init__(self, claim_uid: str, allocation: AllocationResult, owner: str) -> None:
+        self.claim_uid = claim_uid
+        self.allocation = allocation
+        self.owner = owner
+        """UID of the pod the decision was made for."""
+        self.written_version: int | None = None
+        """resourceVersion of our write once it was accepted."""
+
+
+class _Record:
+    """All we know of one claim, and what is known of the age of its allocation.
+
+    `bare`: the newest resourceVersion that did not carry the present allocation, from whatever source: the allocation
+    is younger. `since`: the resourceVersion at which the watch began to show the allocation that it showed last, with
+    no version missed from then on: the allocation is no younger. 0 when the watch showed none.
+    """
+
+    __slots__ = ("bare", "claim", "hold", "seen", "shown", "since", "stored", "uses")
+
+    def __init__(self) -> None:
+        self.claim: ResourceClaim | None = None
+        self.hold: Hold | None = None
+        self.seen = 0
+        self.shown: Uses | None = None
+        """What the watch showed last; None: no allocation."""
+        self.stored: Uses = {}
+        self.uses: Uses = {}
+        self.bare = 0
+        self.since = 0
+
+    @property
+    def written(self) -> int:
+        """The resourceVersion at which the present allocation was there already: it may be older, never younger. As
+        long as the watch is behind a reply, the allocation can have been made anew in between.
+        """
+        if self.claim is None or self.claim.allocation is None:
+            return 0
+        return self.since if self.seen >= self.claim.metadata.version else self.claim.metadata.version
+
+
+def identity(claim: ResourceClaim) -> str:
+    """What tells claims apart: the UID, or namespace/name of objects that never were in an API server."""
+    return claim.metadata.uid or claim.metadata.key
+
+
+class Ledger:
+    """See the module. `published` says what devices offer and consume; `changed` is called with each pool whose use
+    changes.
+    """
+
+    def __init__(
+        self, features: FeatureGates, published: Published, changed: Callable[[PoolID], None] = lambda pool: None
+    ) -> None:
+        self._shares = features.DRAConsumableCapacity
+        self._records: dict[str, _Record] = {}
+        self._by_name: dict[str, str] = {}
+        self._by_owner: dict[str, dict[str, None]] = {}
+        self._deleted = Deletions(REMEMBERED_DELETIONS)
+        self._usage = UsageIndex(changed)
+        self._auditor = Auditor(self._usage, published, self._stored)
+
+    # --- claims as stored -------------------------------------------------------------------------------------------
+
+    def observe(self, claim: ResourceClaim, *, watched: bool, after_gap: bool = False) -> bool:
+        """A version of the claim, from the watch or from the reply to our write. True when devices became free, or when
+        a claim may have a rival less than was known. `after_gap`: the watch may have missed versions before this one.
+        """
+        uid, version = identity(claim), claim.metadata.version
+        if self._is_history(uid, version, watched):
+            return False
+        freed = self._replace_namesake(claim, uid, watched)
+        if freed is None:
+            return False
+        record = self._records.setdefault(uid, _Record())
+        uses = uses_of(claim.allocation, shares=self._shares)
+        age = record.written, record.bare
+        if watched and not 0 < version <= record.seen:
+            self._show(record, claim, uses, after_gap)
+        if record.claim is None or not 0 < version < record.claim.metadata.version:
+            self._store(record, uid, claim, uses)
+        elif claim.allocation is None or uses != record.stored:
+            record.bare = max(record.bare, version)
+        if watched and self._landed(record):
+            record.hold = None
+        freed = self._charge(uid, record) or freed
+        return freed or ((record.written, record.bare) != age and self._is_contested(uid, record))
+
+    @staticmethod
+    def _show(record: _Record, claim: ResourceClaim, uses: Uses, after_gap: bool) -> None:
+        """The watch shows a version that it has not shown before."""
+        before, record.seen = record.seen, claim.metadata.version
+        if claim.allocation is None:
+            record.since, record.shown = 0, None
+        elif record.shown is None or record.shown != uses or after_gap:
+            record.since, record.shown = record.seen, uses
+            if before and not after_gap:  # nothing was missed: it is this version that brought the allocation
+                record.bare = max(record.bare, record.seen - 1)
+
+    def _is_history(self, uid: str, version: int, watched: bool) -> bool:
+        """Whether the claim is known to be deleted. Only the watch can show it again, with a newer version."""
+        deleted = self._deleted.get(uid)
+        if deleted is None:
+            return False
+        if not watched or 0 < version <= deleted:
+            return True
+        self._deleted.discard(uid)
+        return False
+
+    def _replace_namesake(self, claim: ResourceClaim, uid: str, watched: bool) -> bool | None:
+        """Forget an older claim of the same name (deleted and created anew). None: the known one is newer."""
+        known = self._by_name.get(claim.metadata.key)
+        if known is None or known == uid:
+            return False
+        newest = self._records[known].claim
+        version = claim.metadata.version
+        if newest is not None and (0 < version < newest.metadata.version or (version == 0 and not watched)):
+            return None
+        return self.forget(claim.metadata.namespace, claim.metadata.name, known)
+
+    def _store(self, record: _Record, uid: str, claim: ResourceClaim, uses: Uses) -> None:
+        before = record.claim
+        if claim.allocation is None:
+            record.bare = max(record.bare, claim.metadata.version)
+        elif before is not None and (before.allocation is None or uses != record.stored):
+            record.bare = max(record.bare, before.metadata.version)
+        record.claim, record.stored = claim, uses
+        if before is None:
+            self._by_name[claim.metadata.key] = uid
+            owner = claim.metadata.controller
+            if owner is not None:
+                self._by_owner.setdefault(owner.uid, {})[uid] = None
+
+    def forget(self, namespace: str, name: str, uid: str) -> bool:
+        """The claim is gone from the API server. True when devices became free."""
+        key = f"{namespace}/{name}" if namespace else name
+        uid = uid or self._by_name.get(key, key)
+        record = self._records.get(uid)
+        if record is None or record.claim is None:
+            self._deleted.put(uid, self._deleted.get(uid) or 0)
+            return False
+        self._deleted.put(uid, record.claim.metadata.version)
+        if self._by_name.get(key) == uid:
+            del self._by_name[key]
+        self._drop_owner(record.claim, uid)
+        record.claim, record.stored = None, {}
+        if record.hold is not None and record.hold.written_version is not None:
+            record.hold = None
+        return self._charge(uid, record)
+
+    def _drop_owner(self, claim: ResourceClaim, uid: str) -> None:
+        owner = claim.metadata.controller
+        owned = self._by_owner.get(owner.uid) if owner is not None else None
+        if owner is not None and owned is not None:
+            owned.pop(uid, None)
+            if not owned:
+                del self._by_owner[owner.uid]
+
+    def get(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The newest known version."""
+        return self.by_key(f"{namespace}/{name}" if namespace else name)
+
+    def by_key(self, key: str) -> ResourceClaim | None:
+        """As `get`, by `namespace/name`."""
+        uid = self._by_name.get(key)
+        return self._records[uid].claim if uid is not None else None
+
+    def by_uid(self, uid: str) -> ResourceClaim | None:
+        record = self._records.get(uid)
+        return record.claim if record else None
+
+    def claims(self) -> Iterable[ResourceClaim]:
+        """All stored claims, in the order in which they became known."""
+        return (record.claim for record in list(self._records.values()) if record.claim is not None)
+
+    def owned_by(self, pod_uid: str) -> Sequence[ResourceClaim]:
+        """The claims whose controller is the object with this UID."""
+        found = (self._records[uid].claim for uid in self._by_owner.get(pod_uid, ()))
+        return tuple(claim for claim in found if claim is not None)
+
+    def seen(self, claim_uid: str) -> int:
+        """The highest resourceVersion that came through the watch; 0 = none, or the claim is deleted."""
+        record = self._records.get(claim_uid)
+        return record.seen if record and record.claim is not None else 0
+
+    # --- holds ------------------------------------------------------------------------------------------------------
+
+    def hold(self, claim: ResourceClaim, allocation: AllocationResult, *, owner: str) -> Hold:
+        """Promise the devices to the claim from now on. Raises HeldError, and changes nothing, when somebody has
+        them.
+        """
+        uid, key = identity(claim), claim.metadata.key
+        record = self._records.get(uid)
+        if record is not None and record.hold is not None:
+            raise HeldError(key, "is in the process of being allocated")
+        if record is not None and record.claim is not None and record.claim.allocation is not None:
+            raise HeldError(key, "is allocated already")
+        wanted = uses_of(allocation, shares=self._shares)
+        for device, share in wanted:
+            self._refuse_taken(key, device, share)
+        record = self._records.setdefault(uid, _Record())
+        record.hold = Hold(uid, allocation, owner)
+        self._charge(uid, record)
+        return record.hold
+
+    def _refuse_taken(self, claim: str, device: DeviceID, share: str | None) -> None:
+        """An owned device is taken for everybody. Whether shares leave room is the allocator's decision, made just
+        before.
+        """
+        every = self._usage.device((*device[:2], EVERY_DEVICE))
+        use = self._usage.device(device) if every is None else every
+        if use is None:
+            return
+        if use.owners:
+            raise HeldError(claim, f"device {'/'.join(device)} is in use by claim {min(use.owners)}", device)
+        if share is not None and any(taken == share for _, taken in use.shares):
+            raise HeldError(claim, f"share {share} of device {'/'.join(device)} exists already", device)
+
+    def held(self, claim_uid: str) -> Hold | None:
+        record = self._records.get(claim_uid)
+        return record.hold if record else None
+
+    def holds(self) -> Sequence[Hold]:
+        """All holds in flight."""
+        return tuple(record.hold for record in self._records.values() if record.hold is not None)
+
+    def confirm(self, hold: Hold, written: ResourceClaim) -> None:
+        """Our write was accepted. The hold stays until the watch shows this version or a newer one, or the deletion."""
+        hold.written_version = written.metadata.version
+        self.observe(written, watched=False)
+        record = self._records.get(hold.claim_uid)
+        if record is None or record.hold is not hold:
+            return
+        if record.claim is None or self._landed(record):
+            record.hold = None
+            self._charge(hold.claim_uid, record)
+
+    @staticmethod
+    def _landed(record: _Record) -> bool:
+        written = record.hold.written_version if record.hold is not None else None
+        return written is not None and record.seen >= written
+
+    def release(self, hold: Hold) -> bool:
+        """Undo the promise; what is stored stays. True when something became free."""
+        record = self._records.get(hold.claim_uid)
+        if record is None or record.hold is not hold:
+            return False
+        record.hold = None
+        return self._charge(hold.claim_uid, record)
+
+    def uses(self, claim_uid: str) -> Uses:
+        """What the claim uses, stored or held."""
+        record = self._records.get(claim_uid)
+        return record.uses if record is not None else {}
+
+    # --- use --------------------------------------------------------------------------------------------------------
+
+    def _charge(self, uid: str, record: _Record) -> bool:
+        """Bring the index in line with the record. True when devices became free."""
+        uses: Uses = record.stored
+        if record.hold is not None:
+            promised = uses_of(record.hold.allocation, shares=self._shares)
+            uses = {**promised, **record.stored} if promised != record.stored else record.stored
+        before, record.uses = record.uses, uses
+        if record.claim is None and record.hold is None:
+            self._records.pop(uid, None)
+        elif record.claim is not None:
+            self._records.setdefault(uid, record)
+        return self._usage.replace(uid, before, uses)
+
+    def in_use(self, pool: PoolID) -> Mapping[str, DeviceUse]:
+        """The devices of the pool that are in use, by name, with their users. A live view: do not keep it."""
+        entry: PoolUse | None = self._usage.pool(pool)
+        return entry.devices if entry else {}
+
+    def holdings(self, pool: PoolID) -> PoolHoldings | None:
+        """What is held in the pool; None when nothing is. The same object until that changes."""
+        entry = self._usage.pool(pool)
+        if entry is None:
+            return None
+        if entry.holdings is None:
+            entry.holdings = pool_holdings(
+                {
+                    name: [
+                        *((None, {}) for _ in use.owners),
+                        *((share, used) for (_, share), used in use.shares.items()),
+                    ]
+                    for name, use in entry.devices.items()
+                }
+            )
+        return entry.holdings
+
+    def revision(self, pool: PoolID) -> int:
+        """Changes exactly when the use of a device in the pool does; 0 = nothing is in use."""
+        entry = self._usage.pool(pool)
+        return entry.revision if entry else 0
+
+    # --- audit ------------------------------------------------------------------------------------------------------
+
+    def _stored(self, uid: str) -> tuple[ResourceClaim, Mapping[Use, Mapping[str, Quantity]]] | None:
+        record = self._records.get(uid)
+        return (record.claim, record.stored) if record and record.claim is not None else None
+
+    def rivals(self, claim: ResourceClaim) -> tuple[ResourceClaim, ...]:
+        """Other stored claims that conflict with this one and may have been allocated before it.
+
+        They own or share a device this one owns, own a device it shares, or overdraw together with it a capacity or
+        a counter that it uses. A claim of which it is known that its allocation came later than this claim's is not a
+        rival: its writer sees us.
+        """
+        record = self._records.get(identity(claim))
+        if record is None or record.claim is None:
+            return ()
+        written = record.written
+
+        def may_be_earlier(uid: str) -> bool:
+            other = self._records[uid]
+            return not 0 < written <= other.bare
+
+        found = self._auditor.rivals(identity(claim), record.stored, may_be_earlier)
+        return tuple(rival for uid in found if (rival := self.by_uid(uid)) is not None)
+
+    def _is_contested(self, uid: str, record: _Record) -> bool:
+        """True when other stored claims conflict with this one, older or not."""
+        return bool(record.stored) and bool(self._auditor.rivals(uid, record.stored, lambda other: True))
+
+    def is_unverifiable(self, claim: ResourceClaim) -> bool:
+        """Whether a device of the claim is not published, or consumes counters of a pool that is not whole, while
+        others use the same pool, or a claim that cannot be read may have it: then `rivals` cannot tell who has what.
+        """
+        record = self._records.get(identity(claim))
+        return record is not None and self._auditor.is_unverifiable(identity(claim), record.stored)
+
+    def contested(self, hold: Hold) -> bool:
+        """Whether a stored claim has by now what is held: somebody who did not know of the hold was faster."""
+        uses = uses_of(hold.allocation, shares=self._shares)
+        return bool(self._auditor.rivals(hold.claim_uid, uses, lambda uid: True))
+
+    def violations(self) -> tuple[Violation, ...]:
+        """Audit over all stored claims: devices in two claims, capacity or counters overdrawn. Sorted, admin access
+        left out.
+        """
+        return self._auditor.violations()
+
+    def violations_of(self, claim: ResourceClaim) -> tuple[Violation, ...]:
+        """Those of `violations` in which this claim takes part, as it is stored."""
+        record = self._records.get(identity(claim))
+        return self._auditor.involving(claim.metadata.key, record.stored) if record is not None else ()

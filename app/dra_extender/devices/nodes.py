@@ -1,0 +1,335 @@
+"""What each node sees: its pools in search order, built when asked for and kept until something it is made of changes.
+
+Promises: a node's own slices touch that node only; slices open to all nodes are evaluated per node, and nodes for
+which the outcome is the same share one pool. `changes` notes every node whose answer to any claim may have changed.
+Indexes of nodes are small numbers that are used again after a node is gone.
+
+A pool of which a node sees only the shared counters has no devices there. Such pools are left out, unless they are
+incomplete or invalid: then every node has to know, because requests for all devices fail (Kubernetes 1.36,
+structured/internal/incubating/pools_incubating.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator, Mapping
+
+from cachetools import LRUCache
+
+from dra_extender.api.core import Node
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import ResourceSlice
+from dra_extender.devices.assembly import GatherError, gather_pool
+from dra_extender.devices.blocks import Block
+from dra_extender.devices.catalogue import PublishedPool
+from dra_extender.devices.changes import ChangeLog
+from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.pools import Pool
+from dra_extender.devices.poolstate import PoolState
+from dra_extender.devices.uses import PoolID
+
+KEPT_VIEWS = 512
+NOWHERE = -1
+"""The index of a hypothetical node."""
+
+Visible = tuple[Hashable, ...]
+"""How a node sees a pool: its own slices by name, and what each open slice is to it."""
+
+
+class SeenPool:
+    """A pool as one or more nodes see it, or the error that keeps them from seeing it."""
+
+    __slots__ = ("__weakref__", "error", "pool", "revision", "state")
+
+    def __init__(self, pool: Pool | None, error: str = "") -> None:
+        self.pool = pool
+        self.error = error
+        self.revision = -1
+        """That of the ledger which `state` was made of."""
+        self.state: PoolState | None = None
+
+
+class SeenNode:
+    """A node and its pools in search order. `error`: why its slices cannot be evaluated; then `pools` is empty.
+
+    `found` are the pools it was found to see; those in `stale`, or all if it is `new`, have to be looked at again.
+    """
+
+    __slots__ = ("error", "found", "index", "new", "node", "pools", "stale")
+
+    def __init__(self, index: int, node: Node) -> None:
+        self.index = index
+        self.node = node
+        self.pools: tuple[SeenPool, ...] = ()
+        self.error = ""
+        self.found: dict[PoolID, SeenPool] = {}
+        self.stale: set[PoolID] = set()
+        self.new = True
+
+
+class Nodes(Mapping[str, Node]):
+    """The known nodes and what they see. Changed by the inventory only."""
+
+    def __init__(self, features: FeatureGates, pool_of: Callable[[PoolID], PublishedPool | None]) -> None:
+        self.changes = ChangeLog()
+        self._features = features
+        self._pool_of = pool_of
+        self._seen: dict[str, SeenNode] = {}
+        self._by_index: list[SeenNode | None] = []
+        self.index: dict[str, int] = {}
+        """The index of each node. Read only."""
+        self._spare: list[int] = []
+        self._own: dict[str, dict[PoolID, None]] = {}
+        self._open: dict[PoolID, set[int]] = {}
+        self._deviceless: dict[PoolID, SeenPool] = {}
+        self._looked: set[PoolID] = set()
+        """Pools that a node looked at since they changed: all other pools are stale for every node already."""
+        self._seen_pools: dict[PoolID, dict[Visible, SeenPool]] = {}
+        self._views: LRUCache[str, NodeView] = LRUCache(KEPT_VIEWS)
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> Node:
+        return self._seen[name].node
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._seen)
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._seen
+
+    @property
+    def seen(self) -> Mapping[str, SeenNode]:
+        """The nodes by name; ask `current` before looking at what one sees."""
+        return self._seen
+
+    @property
+    def by_index(self) -> list[SeenNode | None]:
+        """The nodes by index; None where an index is not in use."""
+        return self._by_index
+
+    def put(self, node: Node) -> bool:
+        """Add or replace a node. True when a pod that was refused may fit now."""
+        seen = self._seen.get(node.name)
+        if seen is None:
+            index = self._spare.pop() if self._spare else len(self._by_index)
+            seen = SeenNode(index, node)
+            if index == len(self._by_index):
+                self._by_index.append(seen)
+            else:
+                self._by_index[index] = seen
+            self._seen[node.name] = seen
+            self.index[node.name] = index
+            self.changes.note(index)
+            return True
+        before, seen.node = seen.node, node
+        if before.metadata.labels != node.metadata.labels:
+            seen.new = True
+            self._views.pop(node.name, None)
+            self.changes.note(seen.index)
+            return True
+        return before.spec != node.spec or before.status != node.status
+
+    def drop(self, name: str) -> None:
+        seen = self._seen.pop(name, None)
+        if seen is not None:
+            self._by_index[seen.index] = None
+            del self.index[name]
+            self._spare.append(seen.index)
+            self._views.pop(name, None)
+            for seeing in self._open.values():
+                seeing.discard(seen.index)
+            self.changes.note(seen.index)
+
+    # --- changes of pools --------------------------------------------------------------------------------------------
+
+    def pool_changed(self, pool: PoolID, *moved: str | None) -> None:
+        """Slices of the pool changed; `moved` are nodes whose own slices came or went."""
+        published = self._pool_of(pool)
+        own = published.own_nodes() if published else frozenset[str]()
+        for name in moved:
+            if name is not None:
+                self._file(name, pool, name in own)
+        self._seen_pools.pop(pool, None)
+        was_open, was_deviceless = self._open.pop(pool, None), self._deviceless.pop(pool, None)
+        if published is not None and self._is_open(published):
+            self._open[pool] = set()
+        elif published is not None and (deviceless := self._without_devices(published)) is not None:
+            self._deviceless[pool] = deviceless
+        if was_open is not None or pool in self._open or was_deviceless or pool in self._deviceless:
+            for seen in self._seen.values():
+                seen.stale.add(pool)
+            self._views.clear()
+            self.changes.note_all()
+        else:
+            for names in (own if pool in self._looked else (), moved):
+                for name in names:
+                    known = self._seen.get(name or "")
+                    if known is not None and pool not in known.stale:
+                        known.stale.add(pool)
+                        self._views.pop(known.node.name, None)
+                        self.changes.note(known.index)
+            self._looked.discard(pool)
+
+    def _file(self, name: str, pool: PoolID, present: bool) -> None:
+        """Remember whether the node has slices of its own in the pool."""
+        if present:
+            self._own.setdefault(name, {})[pool] = None
+        elif pool in self._own.get(name, ()):
+            del self._own[name][pool]
+            if not self._own[name]:
+                del self._own[name]
+
+    def _is_open(self, published: PublishedPool) -> bool:
+        """Whether nodes without slices of their own may find devices in the pool."""
+        return any(not item.spec.shared_counters for item in published.open_slices())
+
+    def _without_devices(self, published: PublishedPool) -> SeenPool | None:
+        """The pool as nodes see it that have no devices in it; None when there is nothing to see."""
+        counters = published.open_slices()
+        if not counters:
+            return None
+        pool = gather_pool(published.id, counters, "", {}, self._features, _no_block, published.peers)
+        return SeenPool(pool) if pool is not None and (pool.incomplete or pool.invalid) else None
+
+    def own_pools(self, name: str) -> Iterable[PoolID]:
+        """The pools with slices of the node's own."""
+        return self._own.get(name, {})
+
+    def use_changed(self, pool: PoolID) -> None:
+        """Devices of the pool were taken or given back."""
+        seeing = self._open.get(pool)
+        if seeing is not None:
+            self._note(seeing)
+            return
+        published = self._pool_of(pool)
+        for name in published.own_nodes() if published else ():
+            if (seen := self._seen.get(name)) is not None:
+                self.changes.note(seen.index)
+
+    def seeing(self, pool: PoolID) -> Iterator[str]:
+        """The known nodes that are up to date and see the pool."""
+        indexes = self._open.get(pool)
+        if indexes is not None:
+            yield from (seen.node.name for index in indexes if (seen := self._by_index[index]) is not None)
+            return
+        published = self._pool_of(pool)
+        yield from (name for name in (published.own_nodes() if published else ()) if name in self._seen)
+
+    def _note(self, indexes: Collection[int]) -> None:
+        if 2 * len(indexes) > len(self._seen):
+            self.changes.note_all()
+        else:
+            for index in indexes:
+                self.changes.note(index)
+
+    # --- what a node sees --------------------------------------------------------------------------------------------
+
+    def current(self, seen: SeenNode) -> SeenNode:
+        """The node, brought up to date."""
+        if seen.new or seen.stale:
+            self._look(seen)
+        return seen
+
+    def look(self) -> Iterator[None]:
+        """Bring all nodes up to date, one at a step, so that no decision has to do it for all of them. Nodes may come
+        and go between steps.
+        """
+        for name in list(self._seen):
+            seen = self._seen.get(name)
+            if seen is not None:
+                self.current(seen)
+                yield
+
+    def view(self, name: str) -> NodeView | None:
+        """All pools of the node; None when the node is not known."""
+        view = self._views.get(name)
+        seen = self._seen.get(name)
+        if view is None and seen is not None:
+            self.current(seen)
+            pools = [item.pool for item in seen.pools if item.pool is not None]
+            view = self._views[name] = NodeView(name, pools, seen.error)
+        return view
+
+    def _look(self, seen: SeenNode) -> None:
+        own = self._own.get(seen.node.name, {})
+        if seen.new:
+            seen.found.clear()
+            pools: Iterable[PoolID] = {**own, **self._open}
+        else:
+            pools = seen.stale
+        for pool in pools:
+            seeing = self._open.get(pool)
+            if seeing is None and pool not in own:
+                seen.found.pop(pool, None)
+                continue
+            self._looked.add(pool)
+            seen_pool = self._see(pool, seen.node)
+            sees = seen_pool.pool is not None or bool(seen_pool.error)
+            if sees:
+                seen.found[pool] = seen_pool
+            else:
+                seen.found.pop(pool, None)
+            if seeing is not None:
+                (seeing.add if sees else seeing.discard)(seen.index)
+        seen.new = False
+        seen.stale.clear()
+        self._arrange(seen, own)
+
+    def would_see(self, node: Node, own: Mapping[PoolID, PublishedPool]) -> SeenNode:
+        """What a node would see that is not there: the pools that are open to it, and those with slices of its own,
+        which `own` has beside all others of the pool. Nothing is remembered.
+        """
+        seen = SeenNode(NOWHERE, node)
+        for pool in {**own, **self._open}:
+            published = own.get(pool) or self._pool_of(pool)
+            assert published is not None, pool
+            slices = tuple(published.slices[name] for name in published.own_names(node.name))
+            seen_pool = self._gather(published, slices + published.open_slices(), node)
+            if seen_pool.pool is not None or seen_pool.error:
+                seen.found[pool] = seen_pool
+        seen.new = False
+        self._arrange(seen, own)
+        return seen
+
+    def _arrange(self, seen: SeenNode, own: Container[PoolID]) -> None:
+        """Put what the node sees in search order."""
+        found = [(item.pool.order, item) for item in seen.found.values() if item.pool is not None]
+        found += [(item.pool.order, item) for pool, item in self._deviceless.items() if pool not in own and item.pool]
+        found.sort(key=_order)
+        errors = [(pool, item.error) for pool, item in seen.found.items() if item.error]
+        seen.error = min(errors)[1] if errors else ""
+        seen.pools = () if seen.error else tuple([item for _, item in found])
+
+    def _see(self, pool: PoolID, node: Node) -> SeenPool:
+        published = self._pool_of(pool)
+        assert published is not None, pool
+        name, labels = node.name, node.metadata.labels
+        own = published.own_names(name)
+        own_slices = tuple([published.slices[name] for name in own])
+        if not published.visibilities:
+            return self._gather(published, own_slices, node)  # as no other node sees it
+        visible = own, *[look(name, labels) for look in published.visibilities]
+        known = self._seen_pools.setdefault(pool, {})
+        seen_pool = known.get(visible)
+        if seen_pool is None:
+            seen_pool = known[visible] = self._gather(published, own_slices + published.open_slices(), node)
+        return seen_pool
+
+    def _gather(self, published: PublishedPool, slices: tuple[ResourceSlice, ...], node: Node) -> SeenPool:
+        name, labels = node.name, node.metadata.labels
+        try:
+            pool = gather_pool(published.id, slices, name, labels, self._features, published.block, published.peers)
+        except GatherError as problem:
+            return SeenPool(None, str(problem))
+        return SeenPool(pool)
+
+
+def _no_block(item: ResourceSlice) -> Block:
+    raise AssertionError(f"slice {item.metadata.name} of counters has devices")
+
+
+def _order(item: tuple[tuple[bool, PoolID], SeenPool]) -> tuple[bool, PoolID]:
+    return item[0]

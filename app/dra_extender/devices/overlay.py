@@ -1,0 +1,201 @@
+"""The cluster as it would be: hypothetical states over inventory and ledger, for questions that begin with "what if".
+
+Promises: pure. An overlay is immutable; `beside`, `without` and `with_nodes` give a new one, and nothing of the cluster
+changes. It costs as much as what differs, not as much as the cluster: pools that are not concerned are those of the
+cluster itself. It is meant for one step of the event loop: what it shows of the cluster is live, what differs is what
+differed when it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+
+from dra_extender.api.core import Node
+from dra_extender.api.resource import AllocationResult, DeviceID, ResourceClaim, ResourceSlice
+from dra_extender.devices.holdings import PartUse, PoolHoldings, pool_holdings
+from dra_extender.devices.ledger import identity
+from dra_extender.devices.nodes import SeenNode
+from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.readonly import ReadOnlyCluster
+from dra_extender.devices.uses import NOTHING, PoolID, Uses, uses_of
+
+Planned = tuple[ResourceClaim, AllocationResult]
+"""A claim and the devices it would get."""
+
+
+class Overlay:
+    """The state as it is, until something is put beside it, taken away or added.
+
+    `differing`: the known nodes for which an answer may differ from that of the cluster, and the hypothetical ones.
+    """
+
+    __slots__ = ("_added", "_cluster", "_differing", "_holdings", "_nodes", "_removed", "_touched")
+
+    def __init__(
+        self,
+        cluster: ReadOnlyCluster,
+        *,
+        added: Mapping[str, Uses] | None = None,
+        removed: frozenset[str] = frozenset(),
+        nodes: Mapping[str, SeenNode] | None = None,
+    ) -> None:
+        """`added`: what claims would use besides, by identity. `removed`: identities of claims that would be gone."""
+        self._cluster = cluster
+        self._added = added or {}
+        self._removed = removed
+        self._nodes = nodes or {}
+        uses = chain(self._added.values(), (cluster.ledger.uses(claim) for claim in removed))
+        self._touched = frozenset(device[:2] for use in uses for device, _ in use)
+        self._holdings: dict[PoolID, PoolHoldings | None] = {}
+        self._differing: frozenset[str] | None = None
+
+    # --- what differs -----------------------------------------------------------------------------------------------
+
+    def beside(self, plans: Iterable[Planned]) -> Overlay:
+        """As if these plans had come true, one after the other. Left out are those that have come true already, and
+        those that never will because somebody has one of their devices.
+        """
+        return self._counting(plans, lambda uses, free: uses if len(free) == len(uses) else None)
+
+    def holding(self, plans: Iterable[Planned]) -> Overlay:
+        """As if whatever is free of the devices of these plans were taken: device by device, because the others may
+        become free later. Left out are plans of claims that have been decided.
+        """
+        return self._counting(plans, lambda uses, free: free or None)
+
+    def _counting(self, plans: Iterable[Planned], counted: Callable[[Uses, Uses], Uses | None]) -> Overlay:
+        """`counted`: what is, of the uses of a plan and those of them that are free."""
+        added = dict(self._added)
+        taken: dict[DeviceID, set[str | None]] = {}
+        shares = self._cluster.features.DRAConsumableCapacity
+        for claim, allocation in plans:
+            name, uses = identity(claim), uses_of(allocation, shares=shares)
+            if name in added or self._is_decided(claim):
+                continue
+            free = {
+                use: used
+                for use, used in uses.items()
+                if not _is_used(taken.get(use[0], ()), use[1]) and not self._is_taken(*use)
+            }
+            found = counted(uses, free)
+            if found is not None:
+                added[name] = found
+                for device, share in found:
+                    taken.setdefault(device, set()).add(share)
+        return self._with(added=added) if len(added) > len(self._added) else self
+
+    def without(self, claims: Iterable[ResourceClaim]) -> Overlay:
+        """As if these claims were gone, with what they hold."""
+        gone = {identity(claim) for claim in claims}
+        added = {claim: uses for claim, uses in self._added.items() if claim not in gone}
+        return self._with(added=added, removed=self._removed | gone)
+
+    def with_nodes(self, nodes: Iterable[Node], slices: Iterable[ResourceSlice] = ()) -> Overlay:
+        """As if there were these nodes as well, with these slices of their own, besides the slices that every node may
+        see. Raises ValueError for a node that is there already and for a slice of another node.
+        """
+        added = {node.name: node for node in nodes}
+        for name in added:
+            if name in self._cluster.nodes:
+                raise ValueError(f"node {name} is there already")
+        own: dict[str, list[ResourceSlice]] = {name: [] for name in added}
+        for item in slices:
+            name = item.spec.node_name or ""
+            if name not in own:
+                raise ValueError(f"slice {item.metadata.name}: spec.nodeName {name!r} is none of the added nodes")
+            own[name].append(item)
+        seen = {name: self._cluster.inventory.would_see(node, own[name]) for name, node in added.items()}
+        return self._with(nodes={**self._nodes, **seen})
+
+    def has(self, claim: ResourceClaim) -> bool:
+        """True when this claim was put beside the cluster, and what it would use counts."""
+        return identity(claim) in self._added
+
+    def _with(
+        self,
+        *,
+        added: Mapping[str, Uses] | None = None,
+        removed: frozenset[str] | None = None,
+        nodes: Mapping[str, SeenNode] | None = None,
+    ) -> Overlay:
+        return Overlay(
+            self._cluster,
+            added=self._added if added is None else added,
+            removed=self._removed if removed is None else removed,
+            nodes=self._nodes if nodes is None else nodes,
+        )
+
+    def _is_decided(self, claim: ResourceClaim) -> bool:
+        """True when the claim has devices, or is about to get some."""
+        uid, ledger = identity(claim), self._cluster.ledger
+        if uid in self._added:
+            return True
+        stored = ledger.by_uid(uid)
+        allocated = stored is not None and stored.allocation is not None
+        return uid not in self._removed and (allocated or ledger.held(uid) is not None)
+
+    def _is_taken(self, device: DeviceID, share: str | None) -> bool:
+        """True when the device has an owner, or the share exists. Whether shares leave room the allocator has asked."""
+        return _is_used((taken for taken, _ in self._uses(device[:2]).get(device[2], ())), share)
+
+    # --- the state --------------------------------------------------------------------------------------------------
+
+    @property
+    def differing(self) -> frozenset[str]:
+        if self._differing is None:
+            seeing = chain.from_iterable(map(self._cluster.inventory.nodes_seeing, self._touched))
+            self._differing = frozenset(chain(self._nodes, seeing))
+        return self._differing
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing differs: the state is that of the cluster."""
+        return not self._touched and not self._nodes
+
+    def differs_for(self, seen: SeenNode) -> bool:
+        """True when answers about this node, which is up to date, may not be remembered as those of the cluster."""
+        return seen.node.name in self._nodes or not self._touched.isdisjoint(seen.found)
+
+    def hypothetical(self, node: str) -> SeenNode | None:
+        """The node as `with_nodes` has it."""
+        return self._nodes.get(node)
+
+    def view(self, node: str) -> NodeView | None:
+        """All pools of the node in search order; None when the node is not known."""
+        seen = self._nodes.get(node)
+        if seen is None:
+            return self._cluster.inventory.view(node)
+        return NodeView(node, (item.pool for item in seen.pools if item.pool is not None), seen.error)
+
+    def touches(self, pool: PoolID) -> bool:
+        """True when something else is held in the pool than in the cluster."""
+        return pool in self._touched
+
+    def holdings(self, pool: PoolID) -> PoolHoldings | None:
+        """What is held in the pool; None when nothing is."""
+        if pool not in self._touched:
+            return self._cluster.ledger.holdings(pool)
+        if pool not in self._holdings:
+            uses = self._uses(pool)
+            self._holdings[pool] = pool_holdings(uses) if uses else None
+        return self._holdings[pool]
+
+    def _uses(self, pool: PoolID) -> dict[str, list[PartUse]]:
+        """The uses of the devices of the pool, by device name."""
+        found: dict[str, list[PartUse]] = {}
+        for name, use in self._cluster.ledger.in_use(pool).items():
+            parts: list[PartUse] = [(None, NOTHING) for owner in use.owners if owner not in self._removed]
+            parts += [(share, used) for (user, share), used in use.shares.items() if user not in self._removed]
+            if parts:
+                found[name] = parts
+        for uses in self._added.values():
+            for (device, share), used in uses.items():
+                if device[:2] == pool:
+                    found.setdefault(device[2], []).append((share, used))
+        return found
+
+
+def _is_used(uses: Iterable[str | None], share: str | None) -> bool:
+    """True when one of the uses of a device is of the whole, or of this share."""
+    return any(used is None or used == share for used in uses)

@@ -1,0 +1,150 @@
+"""What makes a pool unusable: the one place where slices are checked, for decisions and for people alike.
+
+Promises: a decision leaves out the devices of a pool exactly when `is_complete` or `defects` says so for the slices its
+node sees, and gives the first defect as the reason; `problems_of` reports the same of the pool as a whole.
+
+Rules: Kubernetes 1.36, structured/internal/incubating/pools_incubating.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectKey
+from dra_extender.api.resource import Device, ResourceSlice
+from dra_extender.devices.nodeselection import NodeSelection
+from dra_extender.devices.nodeselector import NodeSelectorError
+from dra_extender.devices.problems import Problem
+from dra_extender.devices.uses import PoolID
+from dra_extender.plurals import counted
+
+
+class Defect(msgspec.Struct, frozen=True):
+    """What is wrong with one slice of a pool, and what to do. `what` is constant and stands in explanations."""
+
+    slice: str
+    what: str
+    advice: str
+
+
+def is_complete(wanted: int, found: int) -> bool:
+    """True when the pool has as many slices of a generation as one of them says (spec.pool.resourceSliceCount)."""
+    return wanted == found
+
+
+def with_devices(slices: Iterable[ResourceSlice], features: FeatureGates) -> list[ResourceSlice]:
+    """Without the slices whose devices do not count, because they define counters."""
+    return [item for item in slices if not (features.DRAPartitionableDevices and item.spec.shared_counters)]
+
+
+def stands_alone(devices: Sequence[Device]) -> bool:
+    """True when a pool of one slice with these devices, and without counters, has no defects. Follows from the devices
+    alone, so nodes with equal devices need one check.
+    """
+    distinct = len({device.name for device in devices}) == len(devices)
+    return distinct and not any(device.consumes_counters for device in devices)
+
+
+def defects(
+    slices: Sequence[ResourceSlice], features: FeatureGates, others: Sequence[ResourceSlice] = ()
+) -> Iterator[Defect]:
+    """What makes a pool of these slices invalid, for each slice and rule the first one. `others` are slices that the
+    node does not see, but whose devices consume the counters of the pool.
+    """
+    devices = with_devices(slices, features)
+    yield from _duplicate_devices(devices)
+    if features.DRAPartitionableDevices:
+        yield from _duplicate_counter_sets(slices)
+        yield from _missing_counters([*devices, *others], slices)
+
+
+def _duplicate_devices(slices: Iterable[ResourceSlice]) -> Iterator[Defect]:
+    named = ((item.metadata.name, [device.name for device in item.spec.devices]) for item in slices)
+    return _duplicates("device", named)
+
+
+def _duplicate_counter_sets(slices: Iterable[ResourceSlice]) -> Iterator[Defect]:
+    named = ((item.metadata.name, [counter_set.name for counter_set in item.spec.shared_counters]) for item in slices)
+    return _duplicates("counter set", named)
+
+
+def _duplicates(kind: str, named: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Defect]:
+    """`named`: slices and the names in them. The slice that had the name first is reported as well."""
+    seen: dict[str, str] = {}
+    for item, names in named:
+        repeated = ""
+        for name in names:
+            if name in seen and not repeated:
+                repeated = name
+            seen.setdefault(name, item)
+        if repeated:
+            what = f"duplicate {kind} name {repeated} in slice {item}"
+            for involved in dict.fromkeys((item, seen[repeated])):
+                yield Defect(involved, what, f"the driver has to give each {kind} of the pool a name of its own")
+
+
+def _missing_counters(slices: Iterable[ResourceSlice], sources: Iterable[ResourceSlice]) -> Iterator[Defect]:
+    offered = {counter_set.name: counter_set.counters for item in sources for counter_set in item.spec.shared_counters}
+    for item in slices:
+        missing = _missing_counter(item, offered)
+        if missing:
+            advice = "the driver has to publish it in spec.sharedCounters of a slice of the pool"
+            yield Defect(item.metadata.name, missing, advice)
+
+
+def _missing_counter(item: ResourceSlice, offered: Mapping[str, Mapping[str, object]]) -> str:
+    for device in item.spec.devices:
+        for part in device.consumes_counters:
+            if part.counter_set not in offered:
+                return f"counter set {part.counter_set} of device {device.name} is not defined in the pool"
+            for name in part.counters:
+                if name not in offered[part.counter_set]:
+                    return f"counter {name} of device {device.name} is not defined in set {part.counter_set}"
+    return ""
+
+
+# --- for people -------------------------------------------------------------------------------------------------------
+
+
+def problems_of(pool: PoolID, newest: Sequence[ResourceSlice], features: FeatureGates) -> Iterator[Problem]:
+    """The problems of the slices of a pool's newest generation, by name of the slice within each rule."""
+    name = "/".join(pool)
+    for item in newest:
+        yield from _incomplete(name, item, len(newest))
+    for defect in defects(newest, features):
+        key = ObjectKey("ResourceSlice", defect.slice)
+        yield Problem(key, f"pool {name} is invalid: {defect.what}", f"its devices are left out: {defect.advice}")
+    for item in newest:
+        yield from _node_selectors(item)
+
+
+def _incomplete(pool: str, item: ResourceSlice, found: int) -> Iterator[Problem]:
+    wanted = item.spec.pool.resource_slice_count
+    if not is_complete(wanted, found):
+        yield Problem(
+            ObjectKey("ResourceSlice", item.metadata.name),
+            f"pool {pool} has {counted(found, 'slice')} of generation {item.spec.pool.generation}, "
+            f"but spec.pool.resourceSliceCount is {wanted}",
+            "its devices are left out until the numbers agree: the driver has to publish the other slices, or correct "
+            "the count",
+        )
+
+
+def _node_selectors(item: ResourceSlice) -> Iterator[Problem]:
+    selections = [("spec.nodeSelector", NodeSelection(item.spec))]
+    selections += [
+        (f"spec.devices[{index}].nodeSelector", NodeSelection(device)) for index, device in enumerate(item.spec.devices)
+    ]
+    for field, selection in selections:
+        try:
+            selection.matcher()
+        except NodeSelectorError as error:
+            yield Problem(
+                ObjectKey("ResourceSlice", item.metadata.name),
+                f"{field}: {error}",
+                "no pod can be decided on the nodes that have to look at it, until the driver corrects it",
+            )
+            return

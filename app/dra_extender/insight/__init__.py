@@ -1,0 +1,1 @@
+"""Questions that people ask: why, what if, headroom, compaction, device report. Asking changes no state."""

@@ -1,0 +1,305 @@
+"""Taking a census: which devices there are, who has them, and what is left of them.
+
+Promises: pure, and as current as the ledger: what a bind under way has decided counts. A device is counted once,
+however many nodes see it. It is made in small steps, a slice at a time, so that a cluster of thousands of nodes stalls
+nobody; when the state changes between steps, pools are told as they are when their turn comes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from dra_extender.allocation.lane import Exhausted, Lane, Waiting
+from dra_extender.allocation.requests import Filter, filter_of
+from dra_extender.allocation.selection import suitability
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import Device, DeviceID, DeviceTaint
+from dra_extender.devices.catalogue import PublishedPool
+from dra_extender.devices.holders import Holder, holders
+from dra_extender.devices.models import DeviceModel
+from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyInventory, ReadOnlyLedger
+from dra_extender.devices.traits import CounterID, Traits, counters_consumed
+from dra_extender.devices.usage import DeviceUse
+from dra_extender.devices.uses import EVERY_DEVICE, PoolID
+from dra_extender.devices.validity import defects, with_devices
+from dra_extender.insight.devicereport.report import Amount, Census, CountedDevice, Holding, State
+from dra_extender.insight.devicereport.totals import totals_of
+from dra_extender.scheduling.pace import Steps, at_once
+from dra_extender.scheduling.view import View
+
+MOST_DEVICES: Final = 5_000
+"""A page ends after the pool with which it has so many devices."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """Which devices are asked about; nothing means all. `nodes`: what these see, their own or not. `namespaces`: what
+    claims of these hold.
+    """
+
+    nodes: frozenset[str] = frozenset()
+    drivers: frozenset[str] = frozenset()
+    classes: frozenset[str] = frozenset()
+    states: frozenset[State] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+
+    def wants(self, device: CountedDevice) -> bool:
+        """Everything but nodes and drivers."""
+        return (
+            (not self.classes or not self.classes.isdisjoint(device.classes))
+            and (not self.states or device.state in self.states)
+            and (not self.namespaces or any(holder.namespace in self.namespaces for holder in device.holders))
+        )
+
+    def unknown(self, cluster: ReadOnlyCluster) -> str:
+        """What is asked about and does not exist; empty when all of it does."""
+        drivers = {driver for driver, _ in cluster.inventory.pools} if self.drivers else ()
+        for name in sorted(self.nodes):
+            if name not in cluster.nodes:
+                return f"node {name} is not known"
+        for name in sorted(self.drivers):
+            if name not in drivers:
+                return f"driver {name} is not known: it has published no ResourceSlice"
+        for name in sorted(self.classes):
+            if name not in cluster.classes:
+                return f"DeviceClass {name} is not known"
+        return ""
+
+
+EVERYTHING: Final = Asked()
+
+
+def census(view: View, asked: Asked = EVERYTHING) -> Census:
+    """All at once."""
+    return at_once(taking(view, asked))
+
+
+def taking(view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, after: str = "") -> Steps[Census]:
+    """A page with the devices of `limit` pools, or of all; those that come after the pool `after` (driver/pool)."""
+    inventory, classes = view.cluster.inventory, ClassMembers(view)
+    sight, start = _Sight(inventory, asked.nodes), _pool_id(after)
+    found: list[CountedDevice] = []
+    told: list[PoolID] = []
+    ids = sorted(sight.pools())
+    for id in ids[bisect_right(ids, start) :]:
+        published = inventory.pools.get(id)
+        if published is None or (asked.drivers and id[0] not in asked.drivers):
+            continue
+        if limit is not None and (len(told) >= limit or len(found) >= MOST_DEVICES):
+            return _page(found, classes, "/".join(told[-1]))
+        told.append(id)
+        devices = yield from counting(view, published, classes, sight.sees)
+        found.extend(device for device in devices if asked.wants(device))
+    return _page(found, classes)
+
+
+def counting(
+    view: View, published: PublishedPool, classes: ClassMembers, sees: Callable[[str, DeviceID], bool] | None = None
+) -> Steps[list[CountedDevice]]:
+    """The devices of one pool, a slice at a step; with `sees` (node, device) only some of them."""
+    found: list[CountedDevice] = []
+    problem = _problem(published, view.features)
+    for item in with_devices(tuple(published.newest()), view.features):
+        models = published.block(item).models
+        yield from classes.learn(models)
+        pool = _PoolCount(published, view.ledger, view.features, problem)
+        for device, model in zip(item.spec.devices, models, strict=True):
+            node = item.spec.node_name or device.node_name or ""
+            if sees is None or sees(node, (*published.id, device.name)):
+                found.append(pool.device(device, model.traits, node, classes.of(model)))
+        yield
+    return found
+
+
+def _page(found: Sequence[CountedDevice], classes: ClassMembers, next: str = "") -> Census:
+    return Census(devices=tuple(found), totals=totals_of(found), next=next, complete=classes.complete)
+
+
+def _pool_id(name: str) -> PoolID:
+    """Of driver/pool: names of drivers have no slash in them."""
+    driver, _, pool = name.partition("/")
+    return driver, pool
+
+
+def _problem(pool: PublishedPool, features: FeatureGates) -> str:
+    """Why nothing of the pool is given to anybody; empty when it is."""
+    if not pool.is_whole():
+        return "not all slices of the pool are published yet"
+    return next((defect.what for defect in defects(tuple(pool.newest()), features)), "")
+
+
+class _Sight:
+    """What these nodes see; everything without any."""
+
+    def __init__(self, inventory: ReadOnlyInventory, nodes: Collection[str]) -> None:
+        self._inventory = inventory
+        self._nodes = nodes
+        self._devices: set[DeviceID] = set()
+        for name in nodes:
+            view = inventory.view(name)
+            for index, device in enumerate(view.devices if view is not None else ()):
+                if view is not None and not view.elsewhere >> index & 1:
+                    self._devices.add(device.id)
+
+    def pools(self) -> Collection[PoolID]:
+        if not self._nodes:
+            return self._inventory.pools.keys()
+        return {pool for name in self._nodes for pool in self._inventory.pools_seen(name)}
+
+    def sees(self, node: str, device: DeviceID) -> bool:
+        """Devices that cannot be used are in no view: a node sees those of its own."""
+        return not self._nodes or node in self._nodes or device in self._devices
+
+
+class ClassMembers:
+    """Which classes a device belongs to, by its model."""
+
+    def __init__(self, view: View) -> None:
+        known = view.cluster.classes
+        self._filters: Mapping[str, Filter] = {name: filter_of(known[name], view.features) for name in sorted(known)}
+        self._lanes: Iterator[Lane] = view.lanes()
+        self._lane: Lane | None = None
+        self._known: dict[DeviceModel, tuple[str, ...]] = {}
+        self.complete = True
+
+    def learn(self, models: Iterable[DeviceModel]) -> Steps[None]:
+        """Find out, in small steps. A class that nobody can say about yet is left out."""
+        for model in models:
+            if model in self._known:
+                continue
+            names: dict[str, None] = {}
+            for name, filter in self._filters.items():
+                if (yield from self._selects(filter, model)):
+                    names[name] = None
+            self._known[model] = tuple(names)
+
+    def of(self, model: DeviceModel) -> tuple[str, ...]:
+        """By name, once it was learnt."""
+        return self._known[model]
+
+    def _selects(self, filter: Filter, model: DeviceModel) -> Steps[bool]:
+        while True:
+            if self._lane is None:
+                self._lane = next(self._lanes, None)
+            if self._lane is None:
+                self.complete = False
+                return False
+            try:
+                return suitability(model, filter, self._lane).selected
+            except Exhausted:
+                self._lane = None
+                yield
+            except Waiting:
+                self.complete = False
+                return False
+
+
+class _PoolCount:
+    """One pool at one moment."""
+
+    def __init__(self, pool: PublishedPool, ledger: ReadOnlyLedger, features: FeatureGates, problem: str) -> None:
+        self._id = pool.id
+        self._ledger = ledger
+        self._features = features
+        self._problem = problem
+        self._in_use = ledger.in_use(pool.id)
+        self._offered: dict[CounterID, Quantity] = {}
+        self._drawn: dict[CounterID, Quantity] = {}
+        if features.DRAPartitionableDevices:
+            for counter_set in pool.counter_sets():
+                for name, counter in counter_set.counters.items():
+                    self._offered[counter_set.name, name] = counter.value
+            if self._offered:
+                self._draw(pool.device(name) for name in self._in_use)
+
+    def _draw(self, users: Iterable[Device | None]) -> None:
+        for device in users:
+            for counter, amount in counters_consumed(device) if device is not None else ():
+                before = self._drawn.get(counter)
+                self._drawn[counter] = amount if before is None else before + amount
+
+    def device(self, device: Device, traits: Traits, node: str, classes: tuple[str, ...]) -> CountedDevice:
+        use = self._in_use.get(EVERY_DEVICE) or self._in_use.get(device.name)
+        taints = tuple(map(_taint, traits.taints)) if self._features.DRADeviceTaints else ()
+        capacity = tuple(_capacities(traits, use)) if self._features.DRAConsumableCapacity and traits.multi else ()
+        problem = self._problem or _gated(traits, self._features)
+        state = _state(use, problem, bool(taints), self._is_blocked(device))
+        fill = 100.0 if state == "used" else max((amount.percent for amount in capacity), default=0.0)
+        return CountedDevice(
+            driver=self._id[0],
+            pool=self._id[1],
+            name=device.name,
+            state=state,
+            node=node,
+            classes=classes,
+            taints=taints,
+            capacity=capacity,
+            counters=tuple(self._counters(device)),
+            holders=tuple(map(_holding, holders(self._ledger, use))),
+            fill=fill,
+            problem=problem,
+        )
+
+    def _is_blocked(self, device: Device) -> bool:
+        """True when another device that is in use leaves too little of a counter."""
+        drawn, offered = self._drawn, self._offered
+        return bool(drawn) and any(
+            counter in drawn and counter in offered and drawn[counter].nano + amount.nano > offered[counter].nano
+            for counter, amount in counters_consumed(device)
+        )
+
+    def _counters(self, device: Device) -> Iterator[Amount]:
+        for counter, _ in counters_consumed(device) if self._offered else ():
+            if counter in self._offered:
+                yield _amount("/".join(counter), self._drawn.get(counter), self._offered[counter])
+
+
+def _state(use: DeviceUse | None, problem: str, tainted: bool, blocked: bool) -> State:
+    if use is not None:
+        return "used" if use.owners else "shared"
+    if problem:
+        return "unusable"
+    return "tainted" if tainted else "blocked" if blocked else "free"
+
+
+def _gated(traits: Traits, features: FeatureGates) -> str:
+    """Which feature gate the device needs that is off."""
+    if traits.partition and not features.DRAPartitionableDevices:
+        return "feature gate DRAPartitionableDevices is off"
+    if traits.binding_conditions and not features.binding_conditions:
+        return "feature gate DRADeviceBindingConditions is off"
+    return ""
+
+
+def _taint(taint: DeviceTaint) -> str:
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def _capacities(traits: Traits, use: DeviceUse | None) -> Iterator[Amount]:
+    for name, offered in traits.amounts.items():
+        shares = use.shares.values() if use is not None else ()
+        taken = [consumed[name] for consumed in shares if name in consumed]
+        total = taken[0] if taken else None
+        for amount in islice(taken, 1, None):
+            total = amount if total is None else total + amount
+        yield _amount(name, total, offered)
+
+
+def _amount(name: str, used: Quantity | None, of: Quantity) -> Amount:
+    percent = round(100 * used.nano / of.nano, 1) if used is not None and of.nano > 0 else 0.0
+    return Amount(name, str(used) if used is not None else "0", str(of), percent)
+
+
+def _holding(holder: Holder) -> Holding:
+    return Holding(
+        claim=holder.claim,
+        pods=holder.pods,
+        share=holder.share or "",
+        consumed={name: str(amount) for name, amount in holder.consumed.items()},
+        in_flight=holder.in_flight,
+    )

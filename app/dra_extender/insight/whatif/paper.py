@@ -1,0 +1,204 @@
+"""The cluster on paper: a copy of all that decisions read, on which changes are made as if they had happened.
+
+Promises: the copy shows the state of one moment, that of its first step, and is made in small steps; after that it and
+the live cluster have nothing in common. What binds are about to write counts as in the live cluster. Whatever is asked
+of the copy is decided by the same code as for the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
+
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
+from dra_extender.devices.cluster import Cluster, Watched
+from dra_extender.devices.ledger import HeldError
+from dra_extender.insight.why.situation import Situation
+from dra_extender.scheduling.claims import Refusal, consumer, named_claims
+from dra_extender.scheduling.judgement import Decision
+from dra_extender.scheduling.pace import Steps
+from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.tenants import Tenants
+from dra_extender.scheduling.view import View
+
+T = TypeVar("T")
+
+STEP: Final = 4_000
+"""About so many microseconds' worth of objects are copied in one step."""
+_NODE: Final = 20
+_SLICE: Final = 60
+_DEVICE: Final = 20
+_CLAIM: Final = 25
+_POD: Final = 10
+
+
+class Paper:
+    """See the module. Made by `copied`."""
+
+    def __init__(self, view: View) -> None:
+        self.cluster = Cluster(view.features)
+        self.pods = Pods()
+        self.tenants = Tenants(())
+        self._names = ResourceNames(self.cluster.classes, view.clock, view.limits)
+        self.view = View(
+            cluster=self.cluster,
+            decisions=view.decisions.on(self.cluster),
+            pods=self.pods,
+            clock=view.clock,
+            limits=view.limits,
+            resources=self._names,
+            binding=dict(view.binding),
+            clearing=frozenset(view.clearing),
+            lanes=view.lanes,
+        )
+        self._made = 0
+
+    def situation(self, pod: Pod) -> Situation:
+        """The pod in the state of this moment."""
+        return Situation(view=self.view, pod=pod, tenants=self.tenants, overlay=self.view.overlay())
+
+    # --- objects ----------------------------------------------------------------------------------------------------
+
+    def put(self, item: Watched) -> None:
+        """An object that is there from now on, instead of one of the same name."""
+        if isinstance(item, ResourceClaim):
+            known = self.cluster.ledger.get(item.metadata.namespace, item.metadata.name)
+            if known is not None and known.metadata.uid != item.metadata.uid:
+                item = replace(item, metadata=replace(item.metadata, uid=known.metadata.uid))
+            item = replace(item, metadata=replace(item.metadata, resource_version=""))
+        self.cluster.apply(item)
+        self._names.classes_changed()
+
+    def put_pod(self, pod: Pod) -> None:
+        """A pod that is there from now on, in this version."""
+        self._drop_tenant(pod)
+        self.pods.apply(replace(pod, metadata=replace(pod.metadata, resource_version="")))
+        self.tenants.put(pod)
+
+    def add_node(self, node: Node, slices: Iterable[ResourceSlice]) -> None:
+        self.cluster.apply(node)
+        for item in slices:
+            self.cluster.apply(item)
+
+    def drop_node(self, name: str) -> None:
+        node = self.cluster.nodes.get(name)
+        if node is not None:
+            self.cluster.remove(node)
+
+    def _drop_tenant(self, pod: Pod) -> None:
+        known = self.pods.get(pod.metadata.uid)
+        if known is not None:
+            self.tenants.drop(known)
+
+    # --- pods -------------------------------------------------------------------------------------------------------
+
+    def evict(self, pod: Pod) -> Pod:
+        """The pod loses its node, and the claims that nobody else uses lose their devices. The pod without a node."""
+        claims = {claim.metadata.uid: claim for claim in self._claims_of(pod)}
+        for claim in claims.values():
+            users = tuple(user for user in claim.status.reserved_for if user.uid != pod.metadata.uid)
+            if len(users) == len(claim.status.reserved_for):
+                continue
+            self.put(
+                replace(claim, status=replace(claim.status, reserved_for=users) if users else ResourceClaimStatus())
+            )
+        waiting = replace(pod, spec=replace(pod.spec, node_name=""))
+        self.put_pod(waiting)
+        return waiting
+
+    def remove(self, pod: Pod) -> None:
+        """The pod is gone, with the claims that are its own."""
+        self.evict(pod)
+        for claim in self.cluster.ledger.owned_by(pod.metadata.uid):
+            self.cluster.remove(claim)
+        self._drop_tenant(pod)
+        self.pods.remove(pod)
+
+    def bind(self, decision: Decision, node: str) -> Callable[[], None]:
+        """The pod runs on the node, with the devices that were decided on. What takes that back."""
+        pod = decision.subject.pod
+        made: list[ResourceClaim] = []
+        before: list[ResourceClaim] = []
+        for claim, allocation in zip(decision.pending, decision.allocations, strict=True):
+            if claim is decision.pending[-1] and decision.requests is not None and decision.subject.existing is None:
+                claim = self._on_paper(claim, pod)
+                made.append(claim)
+            else:
+                before.append(claim)
+            self.put(self._reserved(replace(claim, status=replace(claim.status, allocation=allocation)), pod))
+        for claim in decision.subject.claims.allocated:
+            before.append(claim)
+            self.put(self._reserved(claim, pod))
+        self.put_pod(replace(pod, spec=replace(pod.spec, node_name=node)))
+
+        def undo() -> None:
+            for claim in made:
+                self.cluster.remove(claim)
+            for claim in before:
+                self.put(claim)
+            self.put_pod(pod)
+
+        return undo
+
+    def _on_paper(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+        """The claim that the scheduler would make for extended resources."""
+        self._made += 1
+        name = f"{pod.metadata.name} (extended resources, {self._made})"
+        return replace(claim, metadata=replace(claim.metadata, name=name, uid=f"{pod.metadata.uid} {name}"))
+
+    def _reserved(self, claim: ResourceClaim, pod: Pod) -> ResourceClaim:
+        user = consumer(claim, pod, self.cluster.features)
+        if claim.reserved_for(user.uid):
+            return claim
+        return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)))
+
+    def _claims_of(self, pod: Pod) -> Iterable[ResourceClaim]:
+        ledger = self.cluster.ledger
+        named = named_claims(pod)
+        if not isinstance(named, Refusal):
+            found = (ledger.get(pod.metadata.namespace, name) for name, _ in named)
+            yield from (claim for claim in found if claim is not None)
+        yield from ledger.owned_by(pod.metadata.uid)
+
+
+def copied(view: View) -> Steps[Paper]:
+    """The cluster as it is when the first step is taken."""
+    paper = Paper(view)
+    cluster, ledger = view.cluster, view.cluster.ledger
+    slices, claims, pods = list(cluster.inventory.slices()), list(ledger.claims()), list(view.pods)
+    nodes, classes, unreadable = list(cluster.nodes.values()), list(cluster.classes.values()), dict(cluster.unreadable)
+    holds = [(claim, hold) for hold in ledger.holds() if (claim := ledger.by_uid(hold.claim_uid)) is not None]
+    holds = [(claim, hold) for claim, hold in holds if claim.allocation is None]
+    yield from _in_steps(classes, paper.cluster.apply, lambda _: _NODE)
+    yield from _in_steps(nodes, paper.cluster.apply, lambda _: _NODE)
+    yield from _in_steps(slices, paper.cluster.apply, lambda item: _SLICE + _DEVICE * len(item.spec.devices))
+    yield from _in_steps(claims, paper.cluster.apply, _cost_of_claim)
+    for claim, hold in holds:
+        with suppress(HeldError):  # somebody was faster: that counts, and the bind will find out
+            paper.cluster.ledger.hold(claim, hold.allocation, owner=hold.owner)
+    for key, problem in unreadable.items():
+        paper.cluster.poison(key.kind, key.name, problem)
+    yield from _in_steps(pods, paper.pods.apply, lambda _: _POD)
+    yield from _in_steps(pods, paper.tenants.put, lambda _: _POD)
+    yield from _in_steps(paper.cluster.inventory.nodes.look(), lambda _: None, lambda _: _NODE)
+    return paper
+
+
+def _cost_of_claim(claim: ResourceClaim) -> int:
+    results = claim.allocation.devices.results if claim.allocation is not None else ()
+    return _CLAIM * (1 + len(results))
+
+
+def _in_steps(items: Iterable[T], do: Callable[[T], object], cost: Callable[[T], int]) -> Steps[None]:
+    spent = 0
+    for item in items:
+        do(item)
+        spent += cost(item)
+        if spent >= STEP:
+            spent = 0
+            yield

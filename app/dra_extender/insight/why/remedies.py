@@ -1,0 +1,207 @@
+"""What would help: changes that were decided again, the nearest first.
+
+Promises: a remedy that is told makes the pod fit; the number of nodes is that of the nodes on which it then fits. Each
+kind of change is told once, in its nearest form. When no single change helps, two together are tried. At most `pace`
+allows is tried, and `pace.complete` says whether that was all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Final
+
+from dra_extender.allocation.selection import cel_gates
+from dra_extender.api.resource import DeviceClass
+from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector
+from dra_extender.devices.models import DeviceModel
+from dra_extender.insight.why import claimchanges, namechanges, podchanges, selectorchanges, tenantchanges
+from dra_extender.insight.why.edits import Candidate, Families, Family, as_yaml, claims_with_targets, places
+from dra_extender.insight.why.ground import Found, Ground
+from dra_extender.insight.why.report import NodeGroup, Remedy
+from dra_extender.insight.why.situation import Situation
+from dra_extender.scheduling.pace import Pace, Steps
+
+TOLD: Final = 8
+"""Remedies at most."""
+DRIVERS: Final = 20_000
+CLASS: Final = 5_000
+"""Units of work for finding out which devices the classes select, and one class."""
+MODEL: Final = 10
+ATTRIBUTE: Final = 2
+"""Units of work for the words of a kind of device, and of one of its attributes."""
+DEVICES: Final = 512
+"""Devices that are looked at for words and values."""
+PAIRED: Final = 24
+"""Changes of which two are tried together."""
+
+
+def remedies(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Steps[tuple[Remedy, ...]]:
+    """All remedies, one of each family."""
+    victims = yield from pace.turn(lambda view: tenantchanges.victims(view, ground.base, ground.places))
+    families = list(victims or ())
+    for family in _families(ground, found, pace):
+        if family is None:
+            yield  # enough for one step
+        elif family.candidates:
+            families.append(family)
+        if pace.spent():
+            break
+    families.sort(key=lambda family: family.rank)
+    told: list[Remedy] = []
+    for family in families:
+        if len(told) >= TOLD or pace.spent():
+            break
+        remedy = yield from (_halved if family.monotone else _first)(ground, family, pace)
+        if remedy is not None and not any(remedy.changes == other.changes for other in told):
+            told.append(remedy)
+    if not told:
+        remedy = yield from _both(ground, families, pace)
+        told.extend([remedy] if remedy is not None else [])
+    return tuple(told)
+
+
+def _families(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Families:
+    situation = ground.base
+    known = claimchanges.tallies(found)
+    if pace.is_due(sum(len(group.requests) for group in found)):
+        yield None
+    vocabulary, devices = yield from _vocabulary(situation, found, pace)
+    classes = yield from _drivers(situation, devices, pace)
+    attributes = list(vocabulary.attributes)
+    for claim, target in claims_with_targets(situation):
+        if claim.allocation is not None:
+            continue
+        yield from claimchanges.of_claim(claim, target, known, classes, attributes, pace)
+        for place in places(claim, target):
+            tallies = known.get((claim.metadata.key, place.name), ())
+            yield from selectorchanges.of_selectors(place, tallies, vocabulary, pace)
+    yield from namechanges.of_names(situation, pace)
+    yield from podchanges.of_pod(situation, ground.obstacles, ground.left, pace)
+    yield from tenantchanges.of_others(situation, found, pace)
+
+
+def _vocabulary(
+    situation: Situation, found: Sequence[NodeGroup], pace: Pace
+) -> Steps[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
+    """(the words that the devices of the examples have, the devices as selectors see them)"""
+    gates = cel_gates(situation.view.features)
+    vocabulary, devices = selectorchanges.Vocabulary(), list[DeviceView]()
+    models: set[DeviceModel] = set()
+    for group in found:
+        seen = situation.view.cluster.inventory.view(group.example or group.nodes[0])
+        several = seen.devices[:DEVICES] if seen is not None else ()
+        if pace.is_due(1 + len(several)):
+            yield
+        for device in several:
+            if device.model in models:
+                continue
+            if len(models) >= DEVICES:
+                return vocabulary, devices
+            models.add(device.model)
+            traits = device.model.traits
+            if pace.is_due(MODEL + ATTRIBUTE * (len(traits.attribute_values) + len(traits.amounts))):
+                yield
+            view = DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
+            vocabulary.add(view)
+            devices.append(view)
+    return vocabulary, devices
+
+
+def _drivers(situation: Situation, devices: Sequence[DeviceView], pace: Pace) -> Steps[claimchanges.Classes]:
+    """The drivers whose devices each class selects, as far as that is cheap to find out."""
+    left = DRIVERS
+    found: dict[str, frozenset[str]] = {}
+    for name, known in sorted(situation.view.cluster.classes.items()):
+        work = Work(min(left, CLASS))
+        allowed = work.left
+        found[name] = _drivers_of(known, devices, cel_gates(situation.view.features), work)
+        left -= allowed - work.left
+        if pace.is_due(1 + allowed - work.left):
+            yield
+    return found
+
+
+def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], gates: CelGates, work: Work) -> frozenset[str]:
+    drivers: set[str] = set()
+    try:
+        texts = [selector.cel.expression for selector in known.spec.selectors if selector.cel is not None]
+        programs = [compile_selector(text, gates, work) for text in texts]
+        for view in devices:
+            work.charge(1)
+            if view.driver not in drivers and all(program.evaluate(view, work) for program in programs):
+                drivers.add(view.driver)
+    except (CelCompileError, CelRuntimeError, TooMuch):
+        pass
+    return frozenset(drivers)
+
+
+# --- trials -----------------------------------------------------------------------------------------------------------
+
+
+def _first(ground: Ground, family: Family, pace: Pace) -> Steps[Remedy | None]:
+    for candidate in family.candidates:
+        if pace.spent():
+            return None
+        fits = yield from _tried(ground, [candidate], pace)
+        if fits is not None:
+            return _remedy([candidate], fits)
+    return None
+
+
+def _halved(ground: Ground, family: Family, pace: Pace) -> Steps[Remedy | None]:
+    """The nearest that helps: the last one does when any does."""
+    low, high = 0, len(family.candidates) - 1
+    best = yield from _tried(ground, [family.candidates[high]], pace)
+    if best is None:
+        return None
+    while low < high:
+        if pace.spent():
+            break
+        middle = (low + high) // 2
+        fits = yield from _tried(ground, [family.candidates[middle]], pace)
+        if fits is None:
+            low = middle + 1
+        else:
+            high, best = middle, fits
+    return _remedy([family.candidates[high]], best)
+
+
+def _both(ground: Ground, families: Sequence[Family], pace: Pace) -> Steps[Remedy | None]:
+    """Two changes of different families, those first that are nearest; of a family its nearest and its furthest."""
+    ends: list[tuple[int, Candidate]] = []
+    for number, family in enumerate(families[:PAIRED]):
+        ends.append((number, family.candidates[0]))
+        if len(family.candidates) > 1:
+            ends.append((number, family.candidates[-1]))
+    pairs = combinations(ends[:PAIRED], 2)
+    for (number, first), (other, second) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
+        if number == other or first.change.path == second.change.path:
+            continue
+        if pace.spent():
+            return None
+        fits = yield from _tried(ground, [first, second], pace)
+        if fits is not None:
+            return _remedy([first, second], fits)
+    return None
+
+
+def _tried(ground: Ground, candidates: Sequence[Candidate], pace: Pace) -> Steps[Found | None]:
+    changed = ground.base
+    for candidate in candidates:
+        changed = candidate.apply(changed)
+    only = candidates[0].only if len(candidates) == 1 else ()
+    found = yield from ground.trial(changed, pace, only)
+    yield
+    return found
+
+
+def _remedy(candidates: Sequence[Candidate], found: Found) -> Remedy:
+    return Remedy(
+        text=", and ".join(candidate.text for candidate in candidates),
+        short=" and ".join(candidate.short for candidate in candidates),
+        changes=tuple(change for candidate in candidates for change in (candidate.change, *candidate.more)),
+        nodes=found.nodes,
+        example=found.example,
+        yaml="\n".join(as_yaml(candidate.fragment) for candidate in candidates if candidate.fragment is not None),
+    )

@@ -1,0 +1,155 @@
+"""What the service may do, asked of the API server before something fails half-way.
+
+`missing_permissions` promises one plain sentence per permission that the API server denies, none when it grants all of
+them. A server that does not answer the question (one without authorization, for example) counts as allowing everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from dra_extender.api.errors import ApiError, NotFoundError
+from dra_extender.api.resource import GROUP
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.discovery import Served
+from dra_extender.kube.resources import followed
+
+_PATH = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """One verb on one resource, or on its object with that name. `why` completes "needed to ..."; an empty namespace
+    means the whole cluster.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    why: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        target = self.resource + (f"/{self.subresource}" if self.subresource else "")
+        where = f" in namespace {self.namespace}" if self.namespace else " in the whole cluster (ClusterRole)"
+        return f"{self.verb} {target}{f'.{self.group}' if self.group else ''}{where}: needed to {self.why}"
+
+
+class _Result(msgspec.Struct, frozen=True):
+    allowed: bool = True
+
+
+class _Review(msgspec.Struct, frozen=True):
+    status: _Result = _Result()
+
+
+def permissions_for_reading(served: Served, *, budgets: bool = False) -> tuple[Permission, ...]:
+    """What the reflectors need on a server with these versions; `budgets`: those of PodDisruptionBudgets, too."""
+    return tuple(
+        Permission(verb, kind.group, kind.plural, f"follow {kind.plural}")
+        for kind in followed(served, budgets=budgets)
+        for verb in ("list", "watch")
+    )
+
+
+def permissions_for_binding() -> tuple[Permission, ...]:
+    """What bind needs. `resourceclaims/binding` is asked for since 1.36, and without a namespace."""
+    return (
+        Permission("patch", GROUP, "resourceclaims", "set the finalizer of claims"),
+        Permission("patch", GROUP, "resourceclaims", "allocate and reserve claims", "status"),
+        Permission(
+            "patch", GROUP, "resourceclaims", "allocate and reserve claims on Kubernetes 1.36 and newer", "binding"
+        ),
+        Permission("get", GROUP, "resourceclaims", "find out what became of a write"),
+        Permission("get", "", "pods", "find out what became of a binding"),
+        Permission("create", "", "pods", "bind pods", "binding"),
+        Permission("create", "events.k8s.io", "events", "report decisions to people"),
+        Permission("patch", "events.k8s.io", "events", "count repeated events"),
+    )
+
+
+def permissions_for_extended_resources() -> tuple[Permission, ...]:
+    """What bind needs for pods that ask for devices by the name of an extended resource."""
+    why = "place pods with extended resources"
+    return (
+        Permission("create", GROUP, "resourceclaims", why),
+        Permission("delete", GROUP, "resourceclaims", why),
+        Permission("patch", "", "pods", why, "status"),
+        Permission("update", "", "pods", "own claims where OwnerReferencesPermissionEnforcement is on", "finalizers"),
+    )
+
+
+def permissions_for_preemption() -> tuple[Permission, ...]:
+    """What it takes to make room for pods, beside reading budgets."""
+    why = "make room for pods of higher priority"
+    return (
+        Permission("create", "", "pods", why, "eviction"),
+        Permission("patch", "", "pods", why, "status"),
+    )
+
+
+def permissions_for_nominating() -> tuple[Permission, ...]:
+    """What it takes to nominate pods ahead of the queue."""
+    return (Permission("patch", "", "pods", "nominate pods ahead of the queue", "status"),)
+
+
+def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:
+    """What the doorbell claim needs."""
+    why = "wake pods that were refused"
+    return tuple(Permission(verb, GROUP, "resourceclaims", why, namespace=namespace) for verb in ("create", "patch"))
+
+
+def permissions_for_readers() -> tuple[Permission, ...]:
+    """What it takes to find out who may read insight; the ClusterRole system:auth-delegator has them, too."""
+    why = "find out who may read insight"
+    return (
+        Permission("create", "authentication.k8s.io", "tokenreviews", why),
+        Permission("create", "authorization.k8s.io", "subjectaccessreviews", why),
+    )
+
+
+def permissions_for_lease(namespace: str, name: str) -> tuple[Permission, ...]:
+    """What leader election needs."""
+    group, why = "coordination.k8s.io", "elect a leader"
+    return (
+        Permission("create", group, "leases", why, namespace=namespace),
+        Permission("get", group, "leases", why, namespace=namespace, name=name),
+        Permission("update", group, "leases", why, namespace=namespace, name=name),
+        Permission("watch", group, "leases", "follow who leads", namespace=namespace, name=name),
+    )
+
+
+async def missing_permissions(client: KubeClient, permissions: Iterable[Permission]) -> list[str]:
+    """The permissions that are denied, as text. Raises ApiError when the server cannot be asked."""
+    asked = tuple(permissions)
+    granted = await asyncio.gather(*(_granted(client, permission) for permission in asked))
+    return [str(permission) for permission, allowed in zip(asked, granted, strict=True) if not allowed]
+
+
+async def _granted(client: KubeClient, permission: Permission) -> bool:
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {
+            "resourceAttributes": {
+                "verb": permission.verb,
+                "group": permission.group,
+                "resource": permission.resource,
+                "subresource": permission.subresource,
+                "namespace": permission.namespace,
+                "name": permission.name,
+            }
+        },
+    }
+    try:
+        answer = await client.create(_PATH, msgspec.json.encode(review))
+    except NotFoundError:
+        return True
+    try:
+        return msgspec.json.decode(answer, type=_Review).status.allowed
+    except (msgspec.DecodeError, ValueError) as problem:
+        raise ApiError(0, "Malformed", f"access review: {problem}") from None

@@ -1,0 +1,312 @@
+"""One HTTP session with the API server: raw bytes in and out.
+
+`KubeClient` promises that every call ends within its timeout, with the body of a 2xx answer or with one of
+`api.errors`, which distinguish a request that was not carried out from one whose outcome is unknown. What is
+refused (429) is repeated with jitter as long as the time allows, unless the caller forbids it; nothing else is ever
+sent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import msgspec
+
+from dra_extender.api.errors import (
+    ApiError,
+    OutcomeUnknownError,
+    ThrottledError,
+    TooLargeError,
+    UnreachableError,
+    error_from_status,
+)
+from dra_extender.kube.connections import Connections
+from dra_extender.kube.credentials import ClientSettings, Credentials, load
+
+JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+
+Params = Mapping[str, str]
+
+_UNAUTHORIZED = 401
+_WATCH_SILENCE = 120.0
+"""Seconds without a byte after which a watch counts as dead; bookmarks come about once a minute."""
+
+
+class _Status(msgspec.Struct, frozen=True):
+    """metav1.Status, as far as errors need it."""
+
+    reason: str = ""
+    message: str = ""
+    details: dict[str, Any] | None = None
+
+
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+class KubeClient:
+    """All traffic with one API server. Make it with `connect`, end it with `close` or `async with`."""
+
+    def __init__(self, credentials: Credentials, settings: ClientSettings) -> None:
+        self.credentials = credentials
+        self._timeout = settings.timeout
+        self._connections = Connections()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=settings.connections,
+                ssl=credentials.ssl,
+                socket_factory=self._connections.make,
+                keepalive_timeout=60,
+            ),
+            # Compressing lists costs the API server more than a cluster's network does.
+            headers={"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": settings.user_agent},
+            read_bufsize=2**18,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=True,
+            # Proxies. Looking for them (and for a .netrc) costs two hops to a thread per request.
+            trust_env=_is_proxied(credentials.server),
+        )
+
+    @classmethod
+    async def connect(cls, settings: ClientSettings) -> KubeClient:
+        """Load credentials; nothing is sent yet. Raises CredentialsError."""
+        return cls(await load(settings), settings)
+
+    async def close(self) -> None:
+        """End all requests and connections; none is left open when it returns."""
+        await self._session.close()
+        await self._connections.closed()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        return self.credentials.server
+
+    async def get(
+        self, path: str, params: Params | None = None, *, timeout: float | None = None, most: int | None = None
+    ) -> bytes:
+        """With `most`, an answer of more bytes raises TooLargeError before it is all there."""
+        return await self.request("GET", path, params=params, timeout=timeout, most=most)
+
+    async def create(self, path: str, body: bytes, *, timeout: float | None = None) -> bytes:
+        """POST. A 429 goes to the caller, who decides whether the object is still wanted."""
+        return await self.request("POST", path, body=body, timeout=timeout, repeat_when_throttled=False)
+
+    async def replace(self, path: str, body: bytes, *, timeout: float | None = None) -> bytes:
+        """PUT; the resourceVersion in the body is the precondition."""
+        return await self.request("PUT", path, body=body, timeout=timeout)
+
+    async def patch(self, path: str, body: bytes, kind: str = MERGE_PATCH, *, timeout: float | None = None) -> bytes:
+        """PATCH with one of the patch content types; preconditions are in the body's metadata."""
+        return await self.request("PATCH", path, body=body, content_type=kind, timeout=timeout)
+
+    async def delete(self, path: str, body: bytes | None = None, *, timeout: float | None = None) -> bytes:
+        """DELETE; the body may be DeleteOptions with preconditions."""
+        return await self.request("DELETE", path, body=body, timeout=timeout)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout: float | None = None,
+        repeat_when_throttled: bool = True,
+        most: int | None = None,
+    ) -> bytes:
+        """One request, repeated only when refused with 429. Raises ApiError and its subclasses, nothing else."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + (self._timeout if timeout is None else timeout)
+        attempt = 0
+        while True:
+            try:
+                left = max(deadline - loop.time(), 0.01)
+                return await self._once(method, path, params, body, content_type, left, most)
+            except ThrottledError as refusal:
+                pause = refusal.retry_after * random.uniform(1.0, 1.5) * (1 + attempt / 2)
+                if not repeat_when_throttled or loop.time() + pause >= deadline:
+                    raise
+                attempt += 1
+                await asyncio.sleep(pause)
+
+    async def stream(
+        self,
+        path: str,
+        params: Params,
+        *,
+        on_open: Callable[[], object] = lambda: None,
+        silence: float = _WATCH_SILENCE,
+    ) -> AsyncGenerator[bytes]:
+        """The lines of a watch as they come, until the server ends it. Raises ApiError.
+
+        `on_open` is called when the server has accepted; `silence` is how many seconds without data end the watch too.
+        """
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout, sock_read=silence)
+        with self._translated("GET", path):
+            options = await self._options(params, timeout)
+            async with self._session.request("GET", self.credentials.server + path, **options) as reply:
+                if not _is_success(reply.status):
+                    raise _failure(reply.status, reply.headers, await reply.read())
+                on_open()
+                async for line in _lines(reply.content):
+                    yield line
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        content_type: str,
+        timeout: float,
+        most: int | None,
+    ) -> bytes:
+        status, headers, data = await self._send(method, path, params, body, content_type, timeout, most)
+        if status == _UNAUTHORIZED:
+            # Refused before anything was done: a token may just have expired.
+            await self.credentials.refresh()
+            status, headers, data = await self._send(method, path, params, body, content_type, timeout, most)
+        if not _is_success(status):
+            raise _failure(status, headers, data)
+        return data
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        content_type: str,
+        timeout: float,
+        most: int | None,
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        options = await self._options(params, aiohttp.ClientTimeout(total=timeout))
+        if body is not None:
+            options["data"] = body
+            options["headers"]["Content-Type"] = content_type
+        with self._translated(method, path):
+            async with self._session.request(method, self.credentials.server + path, **options) as reply:
+                data = await (reply.read() if most is None else _read(reply, most))
+                return reply.status, reply.headers, data
+
+    @contextmanager
+    def _translated(self, method: str, path: str) -> Iterator[None]:
+        """What goes wrong on the way to the server, as an ApiError."""
+        try:
+            yield
+        except (aiohttp.ClientError, OSError, TimeoutError) as problem:
+            raise _transport_error(problem, method, path) from None
+        except (RuntimeError, AssertionError):
+            # What aiohttp raises when the session was closed before or meanwhile.
+            if self._session.closed:
+                raise UnreachableError(0, "Closed", f"{method} {path}: this client is closed") from None
+            raise
+
+    async def _options(self, params: Params | None, timeout: aiohttp.ClientTimeout) -> dict[str, Any]:
+        authorization = await self.credentials.authorization()
+        return {
+            "params": params,
+            "timeout": timeout,
+            "headers": {"Authorization": authorization} if authorization else {},
+            "server_hostname": self.credentials.server_hostname,
+            "proxy": self.credentials.proxy,
+            "allow_redirects": False,
+        }
+
+
+def _is_proxied(server: str) -> bool:
+    """True when the environment (HTTPS_PROXY, NO_PROXY) wants a proxy between us and the server."""
+    url = urlsplit(server)
+    return url.scheme in getproxies() and not proxy_bypass(url.hostname or "")
+
+
+async def _read(reply: aiohttp.ClientResponse, most: int) -> bytes:
+    """The whole body. Raises TooLargeError once there are more bytes than that, and the connection is closed."""
+    parts, size = [], 0
+    async for chunk in reply.content.iter_any():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > most:
+            raise TooLargeError(reply.status, "TooLarge", f"the answer has more than {most} bytes")
+    return b"".join(parts)
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncGenerator[bytes]:
+    """Complete lines of any length; a torn last line is dropped."""
+    parts: list[bytes] = []
+    async for chunk in content.iter_any():
+        head, newline, rest = chunk.partition(b"\n")
+        parts.append(head)
+        if not newline:
+            continue
+        yield b"".join(parts)
+        *whole, tail = rest.split(b"\n")
+        for line in whole:
+            yield line
+        parts = [tail]
+
+
+def _is_success(status: int) -> bool:
+    return 200 <= status < 300
+
+
+def _failure(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    if status < 400:
+        where = headers.get("Location", "nowhere")
+        text = f"HTTP {status}, a redirect to {where}: what answers is not the API server, correct its URL or the proxy"
+        return error_from_status(status, "Redirected", text)
+    try:
+        said = _status_decoder.decode(body)
+    except (msgspec.DecodeError, ValueError):
+        said = _Status(message=body[:200].decode("utf-8", "replace").strip())
+    return error_from_status(
+        status, said.reason, said.message, said.details, retry_after=_seconds(headers.get("Retry-After"), said.details)
+    )
+
+
+def _seconds(header: str | None, details: Mapping[str, Any] | None) -> float | None:
+    """Retry-After in seconds, of the header or of the Status; None when neither says."""
+    for value in (header, (details or {}).get("retryAfterSeconds")):
+        try:
+            seconds = float(value) if value is not None else 0.0
+        except (TypeError, ValueError):
+            continue
+        if 0 < seconds < float("inf"):
+            return seconds
+    return None
+
+
+def _said(problem: BaseException) -> str:
+    """In the words of the operating system where nobody listens at the address, or it has no address."""
+    if not isinstance(problem, aiohttp.ClientConnectorError) or isinstance(problem, aiohttp.ClientSSLError):
+        return str(problem) or type(problem).__name__
+    cause = problem.os_error
+    number = cause.errno or 0
+    told = os.strerror(number) if number > 0 else cause.strerror or str(cause)
+    return f"cannot connect to {problem.host}:{problem.port}: {told}"
+
+
+def _transport_error(problem: BaseException, method: str, path: str) -> ApiError:
+    """The class depends on whether the request can have reached the server."""
+    text = f"{method} {path}: {_said(problem)}"
+    if isinstance(problem, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL):
+        return UnreachableError(0, "Unreachable", text)
+    return OutcomeUnknownError(0, "Timeout" if isinstance(problem, TimeoutError) else "ConnectionLost", text)

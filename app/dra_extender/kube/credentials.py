@@ -1,0 +1,198 @@
+"""How to reach the API server, and as whom.
+
+`Credentials` promises an address, a TLS context and a fresh `Authorization` header for every request. Loading is that
+of kubernetes-asyncio: kubeconfig files (several, merged; tokens, client certificates, exec plugins, OIDC) or the
+service account of the pod. Tokens and client certificates that change on disk or expire are picked up without a
+restart. Importing kubernetes-asyncio costs most of a second, so it happens only when one of them is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+import yaml
+from aiohttp import ClientError
+
+from dra_extender.kube import contexts
+from dra_extender.unexpected import unexpected
+from dra_extender.version import VERSION
+
+log = structlog.get_logger(__name__)
+
+REFRESH_PERIOD = 60.0
+"""Seconds between looks at tokens and certificates; service account tokens are rotated long before they expire."""
+
+
+class CredentialsError(Exception):
+    """No usable configuration; the text names the file or variable and what is wrong with it."""
+
+
+class ClientSettings(msgspec.Struct, frozen=True):
+    """Where the API server is and how patiently to talk to it. Empty means: find out."""
+
+    server: str = ""
+    """URL; overrides the one of the kubeconfig, and is enough alone where no authentication is needed."""
+    kubeconfig: str = ""
+    context: str = ""
+    timeout: float = 10.0
+    """Seconds for one request, retries included."""
+    connections: int = 256
+    user_agent: str = f"dra-extender/{VERSION}"
+
+
+Refresh = Callable[[], Awaitable[None]]
+
+
+class Credentials:
+    """Address, TLS and authorization of one API server."""
+
+    def __init__(self, server: str, configuration: Any = None, refresh: Refresh | None = None) -> None:
+        self.server = server.rstrip("/")
+        self._configuration = configuration
+        self._refresh = refresh
+        self._refreshed = time.monotonic()
+        self._lock = asyncio.Lock()
+        self._certificate: tuple[str, int] | None = None
+        self.ssl: ssl.SSLContext | bool = self._context() if self.server.startswith("https") else True
+
+    @property
+    def server_hostname(self) -> str | None:
+        """The name that the server's certificate is checked for, when it is not that of the address."""
+        return getattr(self._configuration, "tls_server_name", None) or None
+
+    @property
+    def proxy(self) -> str | None:
+        return getattr(self._configuration, "proxy", None) or None
+
+    async def authorization(self) -> str | None:
+        """The value of the Authorization header, or None."""
+        if self._configuration is None:
+            return None
+        if self._refresh is not None and time.monotonic() - self._refreshed > REFRESH_PERIOD:
+            await self.refresh()
+        value: str | None = self._configuration.api_key.get("BearerToken")
+        return value.strip() if value else None
+
+    async def refresh(self) -> None:
+        """Look for a newer token and certificate, once for all who wait. Keeps the old ones when that fails."""
+        if self._refresh is None:
+            return
+        before = self._refreshed
+        async with self._lock:
+            if self._refreshed != before:
+                return
+            self._refreshed = time.monotonic()
+            try:
+                await self._refresh()
+                if isinstance(self.ssl, ssl.SSLContext):
+                    self._load_certificate(self.ssl)
+            except _loading_problems() as problem:
+                log.warning("credentials not refreshed, the old ones stay in use", problem=str(problem))
+            except Exception as problem:
+                unexpected("credentials", problem)
+
+    def _context(self) -> ssl.SSLContext:
+        configuration = self._configuration
+        context = ssl.create_default_context(cafile=getattr(configuration, "ssl_ca_cert", None))
+        # Certificates that Kubernetes makes for itself lack extensions which strict checking demands.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if configuration is not None and not configuration.verify_ssl:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        self._load_certificate(context)
+        return context
+
+    def _load_certificate(self, context: ssl.SSLContext) -> None:
+        """Give new connections the client certificate, if it is another than before."""
+        path = getattr(self._configuration, "cert_file", None)
+        if not path:
+            return
+        stamp = (path, Path(path).stat().st_mtime_ns)
+        if stamp != self._certificate:
+            context.load_cert_chain(path, keyfile=self._configuration.key_file)
+            self._certificate = stamp
+
+
+async def load(settings: ClientSettings) -> Credentials:
+    """The first of: server, kubeconfig, $KUBECONFIG, the pod's service account, ~/.kube/config.
+
+    Raises CredentialsError.
+    """
+    kubeconfig = settings.kubeconfig or os.environ.get("KUBECONFIG", "")
+    if settings.server and not settings.kubeconfig and not settings.context:
+        return Credentials(settings.server)
+    if not kubeconfig and not settings.context and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return await _from_service_account()
+    return await _from_kubeconfig(kubeconfig or "~/.kube/config", settings.context, settings.server)
+
+
+def _loading_problems() -> tuple[type[Exception], ...]:
+    """What the library raises for a file, plugin or token service that is not as it should be: its own error, and
+    whatever its first wrong assumption about the content leads to.
+    """
+    from kubernetes_asyncio.config import ConfigException
+
+    return (
+        ConfigException, ClientError, yaml.YAMLError, OSError, RuntimeError,
+        ValueError, TypeError, LookupError, AttributeError,
+    )  # fmt: skip
+
+
+def _exists(paths: str) -> bool:
+    return any(Path(part).expanduser().is_file() for part in paths.split(os.pathsep) if part)
+
+
+async def _from_service_account() -> Credentials:
+    from kubernetes_asyncio import config
+    from kubernetes_asyncio.client import Configuration
+
+    configuration = type.__call__(Configuration)
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+    except (config.ConfigException, OSError) as problem:
+        raise CredentialsError(f"service account of this pod: {problem}") from None
+
+    async def refresh() -> None:
+        configuration.refresh_api_key_hook(configuration)
+
+    return Credentials(configuration.host, configuration, refresh)
+
+
+async def _from_kubeconfig(paths: str, context: str, server: str) -> Credentials:
+    if not _exists(paths):
+        raise CredentialsError(
+            f"kubeconfig {paths} does not exist; set --kubeconfig or KUBECONFIG, "
+            "or --server for an address that needs no login"
+        )
+    known = contexts.names_of(paths)
+    if context and known and context not in known:
+        raise CredentialsError(f"kubeconfig {paths}: there is no context {context}; there are: {', '.join(known)}")
+    from kubernetes_asyncio import config
+    from kubernetes_asyncio.client import Configuration
+
+    configuration = type.__call__(Configuration)
+    try:
+        # Never written back: a refreshed token lives in this process only.
+        loader = await config.load_kube_config(
+            config_file=paths, context=context or None, client_configuration=configuration, persist_config=False
+        )
+    except _loading_problems() as problem:
+        raise CredentialsError(f"kubeconfig {paths}: {str(problem) or type(problem).__name__}") from None
+    if not server and not str(configuration.host).startswith(("http://", "https://")):
+        raise CredentialsError(f"kubeconfig {paths}: cluster.server is missing or not an http(s) URL")
+
+    async def refresh() -> None:
+        await loader.load_and_set(configuration)
+
+    try:
+        return Credentials(server or configuration.host, configuration, refresh)
+    except (OSError, ssl.SSLError) as problem:
+        raise CredentialsError(f"kubeconfig {paths}: certificate or key cannot be used: {problem}") from None

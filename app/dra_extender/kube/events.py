@@ -1,0 +1,172 @@
+"""Events on pods and claims: what `kubectl describe` shows people about our decisions.
+
+`EventRecorder` promises: `record` never waits and never fails; the queue is bounded and what does not fit is counted
+and dropped; the same event on the same object again becomes one event with a count; no more than `rate` requests per
+second leave for the API server. Events are advice: losing one never changes a decision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+import structlog
+from cachetools import LRUCache
+
+from dra_extender.api.core import ObjectReference
+from dra_extender.api.decoding import encode
+from dra_extender.api.errors import ApiError, NotFoundError
+from dra_extender.api.meta import Object, ObjectMeta
+from dra_extender.api.times import format_micro_time
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.resources import segment
+
+log = structlog.get_logger(__name__)
+
+CONTROLLER = "dra-extender"
+_NOTE_BYTES = 1024
+_SERIES_SECONDS = 360.0
+"""An event repeated within this time is counted on the one that exists; later ones are new events."""
+
+
+class EventSeries(Object, frozen=True, gc=False):
+    count: int
+    last_observed_time: str
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, tag_field="kind", tag="Event"):
+    """events.k8s.io/v1 Event."""
+
+    api_version: str
+    metadata: ObjectMeta
+    event_time: str
+    regarding: ObjectReference
+    reason: str
+    action: str
+    note: str
+    type: Literal["Normal", "Warning"]
+    reporting_controller: str
+    reporting_instance: str
+    related: ObjectReference | None = None
+    series: EventSeries | None = None
+
+
+class Occurrence(msgspec.Struct, frozen=True):
+    """Something worth reporting. `regarding` is the object it happens to, `related` another one involved in it."""
+
+    regarding: ObjectReference
+    reason: str
+    action: str
+    note: str
+    type: Literal["Normal", "Warning"] = "Normal"
+    related: ObjectReference | None = None
+
+
+class _Written(msgspec.Struct):
+    path: str
+    count: int
+    at: float
+
+
+class EventRecorder:
+    """Takes occurrences without waiting; `run` sends them until cancelled."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        instance: str,
+        *,
+        controller: str = CONTROLLER,
+        size: int = 1000,
+        rate: float = 20.0,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.dropped = 0
+        self.sent = 0
+        self._client = client
+        self._controller = controller
+        self._instance = instance[:128]
+        self._queue: asyncio.Queue[Occurrence] = asyncio.Queue(size)
+        self._pause = 1.0 / rate
+        self._clock = clock
+        self._now = now
+        self._serial = 0
+        self._written: LRUCache[tuple[str, ...], _Written] = LRUCache(4096)
+
+    def record(self, occurrence: Occurrence) -> None:
+        """Queue it, or drop it when too many wait already."""
+        try:
+            self._queue.put_nowait(occurrence)
+        except asyncio.QueueFull:
+            self.dropped += 1
+
+    @property
+    def waiting(self) -> int:
+        return self._queue.qsize()
+
+    async def run(self) -> None:
+        """Until cancelled: send the next one, then leave the API server in peace for a moment."""
+        while True:
+            await self.send(await self._queue.get())
+            await asyncio.sleep(self._pause)
+
+    async def send(self, occurrence: Occurrence) -> None:
+        """One request at most, or two when the event to be counted on has expired. Never raises ApiError."""
+        key = _key(occurrence)
+        before = self._written.get(key)
+        try:
+            if before is not None and self._clock() - before.at < _SERIES_SECONDS:
+                try:
+                    await self._count(before)
+                    self.sent += 1
+                    return
+                except NotFoundError:
+                    pass
+            self._written[key] = await self._create(occurrence)
+            self.sent += 1
+        except ApiError as problem:
+            self.dropped += 1
+            log.debug("event not written", reason=occurrence.reason, problem=problem.message)
+
+    async def _create(self, occurrence: Occurrence) -> _Written:
+        namespace = occurrence.regarding.namespace or "default"
+        self._serial += 1
+        now = self._now()
+        name = f"{occurrence.regarding.name[:180]}.{int(now.timestamp() * 1e9):x}{self._serial & 0xFFF:03x}"
+        event = Event(
+            api_version="events.k8s.io/v1",
+            metadata=ObjectMeta(name=name, namespace=namespace),
+            event_time=format_micro_time(now),
+            regarding=occurrence.regarding,
+            related=occurrence.related,
+            reason=occurrence.reason[:128],
+            action=occurrence.action[:128],
+            note=_shortened(occurrence.note),
+            type=occurrence.type,
+            reporting_controller=self._controller,
+            reporting_instance=self._instance,
+        )
+        collection = f"/apis/events.k8s.io/v1/namespaces/{segment(namespace)}/events"
+        await self._client.create(collection, encode(event), timeout=5.0)
+        return _Written(f"{collection}/{segment(name)}", 1, self._clock())
+
+    async def _count(self, written: _Written) -> None:
+        written.count += 1
+        written.at = self._clock()
+        series = EventSeries(count=written.count, last_observed_time=format_micro_time(self._now()))
+        await self._client.patch(written.path, encode({"series": series}), timeout=5.0)
+
+
+def _key(occurrence: Occurrence) -> tuple[str, ...]:
+    regarding = occurrence.regarding
+    return (regarding.namespace, regarding.kind, regarding.name, regarding.uid, occurrence.reason, occurrence.note)
+
+
+def _shortened(note: str) -> str:
+    data = note.encode()
+    return note if len(data) <= _NOTE_BYTES else data[: _NOTE_BYTES - 3].decode("utf-8", "ignore") + "…"

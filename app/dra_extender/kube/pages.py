@@ -1,0 +1,82 @@
+"""Lists in pages, their items not decoded yet.
+
+Promises: all pages are of one consistent list; whatever goes wrong is an ApiError, an answer that is no list
+included. An item that no decoder can pass over, because it is nested too deeply, is an item like the others. A page has
+at most `SIZE` items and, unless a single one is larger, `BYTES` bytes: who fills a namespace with objects as large as
+they may be gets more pages, not a process without memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import msgspec
+
+from dra_extender.api.decoding import UNDECODABLE
+from dra_extender.api.errors import ApiError, TooLargeError
+from dra_extender.api.meta import Object
+from dra_extender.api.outline import Outline, OutlineError
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.resources import Resource
+
+SIZE = 500
+BYTES = 2**24
+_FEWER = 8
+"""A page that is too large is asked for again with so many times fewer items."""
+_TIMEOUT = 60.0
+
+
+class _ListMeta(Object, frozen=True, gc=False):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(Object, frozen=True):
+    """One page of a list. The resourceVersion is that of the whole list."""
+
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_page = msgspec.json.Decoder(Page)
+_meta = msgspec.json.Decoder(_ListMeta)
+
+
+async def list_pages(client: KubeClient, resource: Resource[Any], selector: Mapping[str, str]) -> AsyncIterator[Page]:
+    """At least one page. `selector` holds fieldSelector and labelSelector. Raises ApiError."""
+    token, size = "", SIZE
+    while True:
+        params = {**selector, "limit": str(size)} | ({"continue": token} if token else {})
+        try:
+            data = await client.get(resource.path(), params, timeout=_TIMEOUT, most=BYTES if size > 1 else None)
+        except TooLargeError:
+            size = max(1, size // _FEWER)
+            continue
+        page = await _decoded(resource, data)
+        yield page
+        token = page.metadata.continue_
+        if not token:
+            return
+
+
+async def _decoded(resource: Resource[Any], data: bytes) -> Page:
+    try:
+        return _page.decode(data)
+    except UNDECODABLE as problem:
+        try:
+            # Seconds for a page full of brackets: the event loop goes on meanwhile.
+            return await asyncio.to_thread(_outlined, data)
+        except UNDECODABLE:
+            raise ApiError(0, "Malformed", f"list of {resource.plural}: {problem}") from None
+
+
+def _outlined(data: bytes) -> Page:
+    """The items as they are between their brackets. Raises ValueError."""
+    page = Outline(data, steps=None)
+    parts = {name: at for name, at in page.members() if name in ("metadata", "items")}
+    if parts.keys() != {"metadata", "items"}:
+        raise OutlineError("not a list")
+    metadata = _meta.decode(page.value(parts["metadata"]))
+    return Page(metadata, [page.value(at) for at in page.elements(parts["items"])])

@@ -1,0 +1,291 @@
+"""Every write that the extender makes, each one request with its preconditions.
+
+`Writer` promises: a claim is changed only at the UID and resourceVersion it was decided on, a pod is bound only under
+its UID; patches touch exactly the fields they are about, so fields of newer API versions survive; replies come back
+as structs. What goes wrong is one of `api.errors`. A lost reply is an `OutcomeUnknownError`, one that cannot be
+decoded an `UndecodableError`: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from dra_extender.api.core import ObjectReference, Pod, PodStatus
+from dra_extender.api.decoding import DecodeError, encode, to_builtins
+from dra_extender.api.errors import NotFoundError, UndecodableError
+from dra_extender.api.meta import Object
+from dra_extender.api.resource import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, KubeClient
+from dra_extender.kube.discovery import Served
+from dra_extender.kube.events import EventRecorder, Occurrence
+from dra_extender.kube.resources import PODS, Resource, resource_claims
+
+T = TypeVar("T")
+
+NOMINATOR = "dra-extender-nominator"
+"""Field manager of nominations ahead of the queue."""
+
+RING_ANNOTATION = "dra-extender.dev/rung"
+
+
+class _Managed(Object, frozen=True):
+    manager: str = ""
+    fields: dict[str, Any] = msgspec.field(default={}, name="fieldsV1")
+
+
+class _ManagedMeta(Object, frozen=True):
+    uid: str = ""
+    managed_fields: tuple[_Managed, ...] = ()
+
+
+class _NominatedPod(Object, frozen=True):
+    """As much of a pod as says who has nominated it."""
+
+    metadata: _ManagedMeta = _ManagedMeta()
+    status: PodStatus = PodStatus()
+
+
+_nominated = msgspec.json.Decoder(_NominatedPod)
+
+
+class Doorbell(msgspec.Struct, frozen=True):
+    """The claim that no pod uses and whose changes wake refused pods in kube-scheduler."""
+
+    namespace: str
+    name: str
+
+
+class Writer:
+    """Writes claims, pods and events through one client."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        served: Served,
+        events: EventRecorder,
+        doorbell: Doorbell,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._claims = resource_claims(served.version)
+        self._events = events
+        self._doorbell = doorbell
+        self._now = now
+
+    # --- claims
+
+    async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Protect the claim from deletion; the claim controller deallocates only claims that carry the finalizer.
+
+        Must come before the status write: finalizers sent through /status are dropped silently.
+        """
+        finalizers = [*claim.metadata.finalizers, FINALIZER]
+        return await self._patch(claim, {"metadata": _at(claim) | {"finalizers": finalizers}})
+
+    async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Take the delete-protection finalizer away; a claim that is being deleted is gone then."""
+        finalizers = [finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER]
+        return await self._patch(claim, {"metadata": _at(claim) | {"finalizers": finalizers}})
+
+    async def write_status(
+        self,
+        claim: ResourceClaim,
+        *,
+        allocation: AllocationResult | msgspec.UnsetType | None = msgspec.UNSET,
+        reserved_for: Sequence[ResourceClaimConsumerReference],
+    ) -> ResourceClaim:
+        """Allocation and reservations in one write. UNSET keeps the stored allocation, None clears it.
+
+        A new allocation is sent as a JSON patch: the API server takes nulls out of merge patches even within lists,
+        and the opaque parameters of drivers, which are copied into it, may contain some.
+        """
+        if isinstance(allocation, AllocationResult):
+            steps = [
+                {"op": "replace", "path": "/metadata/uid", "value": claim.metadata.uid},
+                {"op": "replace", "path": "/metadata/resourceVersion", "value": claim.metadata.resource_version},
+                {"op": "add", "path": "/status/allocation", "value": allocation},
+                {"op": "add", "path": "/status/reservedFor", "value": list(reserved_for)},
+            ]
+            return await self._patch(claim, steps, "status", JSON_PATCH)
+        status: dict[str, Any] = {"reservedFor": list(reserved_for)}
+        if allocation is None:
+            status["allocation"] = None
+        return await self._patch(claim, {"metadata": _at(claim), "status": status}, "status")
+
+    async def annotate(self, claim: ResourceClaim, annotations: Mapping[str, str]) -> ResourceClaim:
+        """Set these annotations."""
+        return await self._patch(claim, {"metadata": _at(claim) | {"annotations": dict(annotations)}})
+
+    async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
+        """Clear allocation, reservations and device status."""
+        cleared = {"allocation": None, "reservedFor": None, "devices": None}
+        return await self._patch(claim, {"metadata": _at(claim), "status": cleared}, "status")
+
+    async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim as stored now, or None."""
+        try:
+            return self._claim(await self._client.get(self._claims.path(namespace, name)))
+        except NotFoundError:
+            return None
+
+    async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
+        """Create a claim from its JSON (metadata and spec), in the version that is served."""
+        whole = {"apiVersion": self._claims.api_version, "kind": "ResourceClaim", **body}
+        return self._claim(await self._client.create(self._claims.path(namespace), encode(whole)))
+
+    async def delete_claim(self, claim: ResourceClaim) -> None:
+        """Delete the claim if it still is the same one. Gone already is fine."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": _at(claim)}
+        try:
+            await self._client.delete(
+                self._claims.path(claim.metadata.namespace, claim.metadata.name), msgspec.json.encode(options)
+            )
+        except NotFoundError:
+            return
+
+    # --- pods
+
+    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Bind the pod with this UID. ConflictError when it is another pod or already bound (even to the same node)."""
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"namespace": namespace, "name": name, "uid": uid},
+            "target": {"kind": "Node", "name": node},
+        }
+        await self._client.create(PODS.path(namespace, name, "binding"), msgspec.json.encode(binding))
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as stored now, or None."""
+        try:
+            return _decoded(PODS, await self._client.get(PODS.path(namespace, name)))
+        except NotFoundError:
+            return None
+
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Merge these fields into the pod's status, and these annotations into its own, in one write, if it still is
+        the same pod. None takes away.
+        """
+        metadata: dict[str, Any] = {"uid": pod.metadata.uid}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        body = msgspec.json.encode({"metadata": metadata, "status": to_builtins(status)})
+        await self._client.patch(PODS.path(pod.metadata.namespace, pod.metadata.name, "status"), body, STRATEGIC_PATCH)
+
+    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
+        """Set status.nominatedNodeName, or take it away, if the pod is stored at this version. ConflictError otherwise.
+        The API server notes who has set the field (metadata.managedFields), and forgets it when somebody else changes
+        or clears it, as a binding does: nothing of it stays on the pod.
+        """
+        meta = pod.metadata
+        metadata = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        await self._client.request(
+            "PATCH",
+            PODS.path(meta.namespace, meta.name, "status"),
+            params={"fieldManager": NOMINATOR},
+            body=msgspec.json.encode({"metadata": metadata, "status": {"nominatedNodeName": node}}),
+            content_type=STRATEGIC_PATCH,
+        )
+
+    async def nominated_ahead(self, pod: Pod) -> str:
+        """The node that `nominate_pod` has set and nobody has changed since; empty when there is none."""
+        try:
+            data = await self._client.get(PODS.path(pod.metadata.namespace, pod.metadata.name))
+        except NotFoundError:
+            return ""
+        try:
+            found = _nominated.decode(data)
+        except (msgspec.DecodeError, ValueError) as problem:
+            raise UndecodableError(0, "Malformed", str(problem)) from None
+        same = found.metadata.uid == pod.metadata.uid
+        ours = any(
+            entry.manager == NOMINATOR and "f:nominatedNodeName" in entry.fields.get("f:status", {})
+            for entry in found.metadata.managed_fields
+        )
+        return found.status.nominated_node_name if same and ours else ""
+
+    async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
+        """Ask for the pod's end, if it still is the same one. DisruptionBudgetError when a budget forbids it, a
+        NotFoundError when it is gone, a ConflictError when another one has its name. `dry_run`: do nothing.
+        """
+        meta = pod.metadata
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta.name, "namespace": meta.namespace},
+            "deleteOptions": {"preconditions": {"uid": meta.uid}},
+        }
+        await self._client.request(
+            "POST",
+            PODS.path(meta.namespace, meta.name, "eviction"),
+            params={"dryRun": "All"} if dry_run else None,
+            body=msgspec.json.encode(eviction),
+            repeat_when_throttled=False,
+        )
+
+    # --- reporting
+
+    def record_event(
+        self,
+        regarding: Pod | ResourceClaim,
+        kind: Literal["Normal", "Warning"],
+        reason: str,
+        note: str,
+        *,
+        action: str = "Scheduling",
+    ) -> None:
+        """Fire and forget."""
+        resource: Resource[Any] = PODS if isinstance(regarding, Pod) else self._claims
+        reference = ObjectReference(
+            kind=resource.kind,
+            api_version=resource.api_version,
+            namespace=regarding.metadata.namespace,
+            name=regarding.metadata.name,
+            uid=regarding.metadata.uid,
+        )
+        self._events.record(Occurrence(reference, reason, action, note, kind))
+
+    async def ring(self) -> None:
+        """Change the doorbell claim, making it first where it does not exist."""
+        stamp = self._now().isoformat(timespec="microseconds")
+        annotations = {RING_ANNOTATION: stamp}
+        body = msgspec.json.encode({"metadata": {"annotations": annotations}})
+        try:
+            await self._client.patch(self._claims.path(self._doorbell.namespace, self._doorbell.name), body)
+        except NotFoundError:
+            await self.create_claim(
+                self._doorbell.namespace,
+                {
+                    "metadata": {"name": self._doorbell.name, "annotations": annotations},
+                    "spec": {"devices": {}},
+                },
+            )
+
+    async def _patch(
+        self, claim: ResourceClaim, body: Any, subresource: str = "", kind: str = MERGE_PATCH
+    ) -> ResourceClaim:
+        path = self._claims.path(claim.metadata.namespace, claim.metadata.name, subresource)
+        return self._claim(await self._client.patch(path, encode(body), kind))
+
+    def _claim(self, data: bytes) -> ResourceClaim:
+        return _decoded(self._claims, data)
+
+
+def _at(claim: ResourceClaim) -> dict[str, Any]:
+    """The preconditions: this claim, at this version."""
+    return {"uid": claim.metadata.uid, "resourceVersion": claim.metadata.resource_version}
+
+
+def _decoded(resource: Resource[T], data: bytes) -> T:
+    """The object in a reply. One that cannot be decoded says nothing about what is stored now."""
+    try:
+        return resource.decode(data)
+    except DecodeError as problem:
+        raise UndecodableError(0, "Malformed", str(problem)) from None

@@ -1,0 +1,157 @@
+"""Which devices of its node a pod gets: orders in which the search should look at them, and what its solutions cost.
+
+Promises: pure and deterministic; ties keep the published order. An order ranks each device by what taking it alone
+would cost, for the first request that can have it. Where that is equal, devices that are close to each other and to
+what the pod has already are preferred, and groups of close devices that are begun to those that are whole.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+from dra_extender.allocation.lane import Exhausted, Waiting
+from dra_extender.allocation.plan import Plan
+from dra_extender.allocation.requests import PreparedClaims
+from dra_extender.allocation.selection import candidates, suitability
+from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.devices.holdings import PartUse, PoolHoldings, pool_holdings
+from dra_extender.devices.nodeview import NodeView
+from dra_extender.devices.uses import PoolID, uses_of
+from dra_extender.placement.podshape import PodShape
+from dra_extender.placement.policies import Cost, Policy
+from dra_extender.placement.standing import Standing
+from dra_extender.placement.state import State
+from dra_extender.placement.topology import topology_of
+from dra_extender.placement.units import TooCostly
+
+MOST_ORDERS: Final = 16
+"""How many orders are tried, one of them by cost alone."""
+
+
+class DeviceCost(NamedTuple):
+    """What a choice of devices costs; the first that differs decides. `policy` and `pieces` are the policy's own,
+    `distance` is that of the pod's devices from each other, `broken` counts groups of close devices that are not whole.
+    """
+
+    policy: float
+    pieces: float
+    distance: int
+    broken: float
+
+
+class DeviceChooser:
+    """For one pod on one node. `beside`: claims of the pod that are allocated."""
+
+    def __init__(
+        self, policy: Policy, standing: Standing, shape: PodShape, node: str, beside: Sequence[ResourceClaim] = ()
+    ) -> None:
+        standing.catch_up()
+        self._policy = policy
+        self._standing = standing
+        self._shape = shape
+        self._node = node
+        self._before = standing.state(node)
+        view = standing.view(node)
+        assert view is not None, node
+        self._view = view
+        held = standing.holdings(view)
+        self._owned = held.owned
+        self._free = view.all & ~held.owned & ~sum(1 << bit for bit in held.shared)
+        self._own = self._mask(claim.allocation for claim in beside if claim.allocation is not None)
+
+    def orders(self, prepared: PreparedClaims, view: NodeView) -> Iterator[NodeView]:
+        """The cheapest devices first; then those of one group of close devices after the other."""
+        try:
+            costs = self._costs(prepared, view)
+        except (TooCostly, Exhausted, Waiting):
+            return
+        if not costs:
+            return
+        topology = topology_of(view)
+        begun = {bit: topology.begun(bit, self._free) for bit in costs}
+        ranks = {bit: (cost, begun[bit]) for bit, cost in costs.items()}
+        wanted = sum(1 << bit for bit in costs)
+        groups = [group.devices for group in topology.groups if (group.devices & wanted).bit_count() > 1]
+        groups.sort(key=lambda mask: (not mask & self._own, (mask & self._free).bit_count()))
+        seen: set[tuple[int, ...]] = {tuple(range(len(view.devices)))}
+        for first in (0, *groups[: MOST_ORDERS - 1]):
+            order = tuple(
+                sorted(range(len(view.devices)), key=lambda bit: (not first >> bit & 1, ranks.get(bit, _WORST), bit))
+            )
+            if order not in seen:
+                seen.add(order)
+                yield reordered(view, order)
+
+    def cost(self, plan: Plan) -> DeviceCost:
+        """Of all devices together."""
+        parts: dict[PoolID, dict[str, list[PartUse]]] = {}
+        for allocation in plan.allocations:
+            for (device, share), used in uses_of(allocation, shares=self._standing.shares).items():
+                parts.setdefault(device[:2], {}).setdefault(device[2], []).append((share, used))
+        try:
+            policy, pieces = self._cost({pool: pool_holdings(uses) for pool, uses in parts.items()})
+        except (TooCostly, Exhausted):
+            policy, pieces = inf, 0.0
+        devices = self._mask(plan.allocations)
+        topology = topology_of(self._view)
+        return DeviceCost(
+            policy, pieces, topology.distance(devices | self._own), -topology.unity(self._free & ~devices)
+        )
+
+    def summary(self, plan: Plan) -> str:
+        """Who chose, and what it costs, for people."""
+        return f"chosen by {self._policy.name} at a cost of {self.cost(plan).policy:.4g}"
+
+    def _mask(self, allocations: Iterable[AllocationResult]) -> int:
+        """The devices of the node that these allocations name."""
+        bits = self._view.bits
+        found = 0
+        for allocation in allocations:
+            for result in allocation.devices.results:
+                if (bit := bits.get(result.id)) is not None:
+                    found |= 1 << bit
+        return found
+
+    def _costs(self, prepared: PreparedClaims, view: NodeView) -> Mapping[int, Cost]:
+        """By bit, of the devices that a request may have."""
+        found: dict[int, Cost] = {}
+        for request in prepared.requests:
+            for ask in request.asks:
+                wanted = 0 if ask.admin else candidates(view, ask.filter, self._standing.lane).usable & ~self._owned
+                for bit in _bits(wanted):
+                    if bit not in found:
+                        _, _, name = (device := view.devices[bit]).id
+                        takes = suitability(device.model, ask.filter, self._standing.lane).takes or ()
+                        part: PartUse = (
+                            ("one", dict(takes)) if device.model.traits.multi and self._standing.shares else (None, {})
+                        )
+                        found[bit] = self._cost({device.id[:2]: pool_holdings({name: [part]})})
+        return found
+
+    def _cost(self, more: Mapping[PoolID, PoolHoldings]) -> Cost:
+        state = self._standing.beside(self._node, more)
+        cpu, memory = state.cpu - self._shape.cpu, state.memory - self._shape.memory
+        return self._policy.cost(self._before, State(state.stock, cpu, memory, state.whole))
+
+
+_WORST: Final = ((inf, 0.0), 0)
+
+
+def reordered(view: NodeView, order: Sequence[int]) -> NodeView:
+    """The view with the devices of each pool in this order."""
+    positions: list[list[int]] = [[] for _ in view.pools]
+    for bit in order:
+        pool = bisect_right(view.offsets, bit) - 1
+        positions[pool].append(bit - view.offsets[pool])
+    pools = [pool.reordered(found) for pool, found in zip(view.pools, positions, strict=True)]
+    return NodeView(view.node, pools, view.error)
+
+
+def _bits(mask: int) -> Iterable[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

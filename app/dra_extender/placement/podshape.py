@@ -1,0 +1,55 @@
+"""What a pod looks like to a policy: CPU, memory, and which devices it may take, whatever it is called.
+
+Promises: pods that ask for the same have equal shapes. Requests with admin access take nothing and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from dra_extender.allocation.requests import Ask, Filter, PreparedClaims
+from dra_extender.placement.load import Load
+
+EVERY: Final = -1
+"""The count of mode All."""
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """One request: its alternatives in order of preference, as (filter, count)."""
+
+    alternatives: tuple[tuple[Filter, int], ...]
+
+
+Need = tuple[Demand, ...]
+"""The devices of a pod."""
+
+
+class PodShape(msgspec.Struct, frozen=True):
+    """`cpu` in millicores, `memory` in bytes."""
+
+    cpu: int
+    memory: int
+    need: Need = ()
+
+
+def shape_of(load: Load, prepared: Sequence[PreparedClaims]) -> PodShape:
+    """The shape of a pod with this load and these claims."""
+    need = tuple(
+        Demand(tuple(_alternative(ask) for ask in request.asks))
+        for claims in prepared
+        for request in claims.requests
+        if not all(ask.admin for ask in request.asks)
+    )
+    return PodShape(load.cpu, load.memory, need)
+
+
+def filters_of(shape: PodShape) -> frozenset[Filter]:
+    """All filters of its requests."""
+    return frozenset(filter for demand in shape.need for filter, _ in demand.alternatives)
+
+
+def _alternative(ask: Ask) -> tuple[Filter, int]:
+    return ask.filter, EVERY if ask.all else ask.count

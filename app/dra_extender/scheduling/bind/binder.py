@@ -1,0 +1,130 @@
+"""The bind verb: one attempt per pod at a time, answered in time, repeated without harm.
+
+Promises
+- A repeated call joins the attempt that is under way for the same node, or gets the answer of the one that succeeded. A
+  call for another node waits for the first attempt to end and decides on what is there then.
+- A caller that hangs up changes nothing; an attempt that takes longer than the caller waits goes on until it knows what
+  became of its writes, or that it cannot know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from cachetools import TTLCache
+
+from dra_extender.api.core import Pod
+from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
+from dra_extender.api.times import parse_time
+from dra_extender.scheduling.bind import failure
+from dra_extender.scheduling.bind.actions import Actions
+from dra_extender.scheduling.bind.attempt import Attempt
+from dra_extender.scheduling.bind.unfinished import Unfinished
+from dra_extender.scheduling.outcomes import BIND_RESULTS
+from dra_extender.unexpected import unexpected
+
+
+class Binder:
+    """All binds, by pod UID."""
+
+    def __init__(self, actions: Actions, unfinished: Unfinished, binding: dict[str, str]) -> None:
+        """`unfinished`: where a bind goes that cannot take back what it wrote. `binding`: where the node of each bind
+        under way is kept, by pod UID; nobody else writes to it.
+        """
+        self._act = actions
+        self._unfinished = unfinished
+        self._view = view = actions.view
+        self._binding = binding
+        self._running: dict[str, tuple[Attempt, asyncio.Task[str]]] = {}
+        self._bound: TTLCache[str, str] = TTLCache(
+            view.limits.remembered_pods, view.limits.replay_seconds, timer=view.clock.monotonic
+        )
+
+    def __len__(self) -> int:
+        """How many binds are under way."""
+        return len(self._running)
+
+    async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
+        """The answer to one call. Never raises for what is in `args` or in the cluster."""
+        clock, limits, count = self._view.clock, self._view.limits, self._act.observer.count
+        started = clock.monotonic()
+        while True:
+            bound = self._bound.get(args.PodUID)
+            if bound is not None:
+                count(BIND_RESULTS, "replayed")
+                return ExtenderBindingResult(Error="" if bound == args.Node else failure.BOUND_ELSEWHERE)
+            known = self._running.get(args.PodUID)
+            attempt, task = known or self._start(args)
+            # wait() leaves the attempt alone when this call is cancelled or has no more time.
+            left = started + limits.bind_seconds - clock.monotonic()
+            await asyncio.wait({task}, timeout=max(0.0, left))
+            if not task.done():
+                count(BIND_RESULTS, "late")
+                return ExtenderBindingResult(Error=failure.STILL_RUNNING)
+            if attempt.node == args.Node:
+                count(BIND_RESULTS, attempt.result if known is None else "joined")
+                return ExtenderBindingResult(Error=_answer(task))
+
+    def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
+        limits = self._view.limits
+        deadline = self._view.clock.monotonic() + limits.bind_seconds * limits.forward_share
+        attempt = Attempt(self._act, self._unfinished, args, deadline)
+        task = asyncio.create_task(self._run(args.PodUID, attempt), name=f"bind {args.PodNamespace}/{args.PodName}")
+        self._running[args.PodUID] = attempt, task
+        self._binding[args.PodUID] = args.Node
+        return attempt, task
+
+    async def _run(self, pod_uid: str, attempt: Attempt) -> str:
+        started = self._view.clock.monotonic()
+        before = self._view.pods.get(pod_uid)
+        try:
+            error = await attempt.run()
+            if not error:
+                self._note_wait(before or self._view.pods.get(pod_uid))
+                self._bound[pod_uid] = attempt.node
+                self._act.wakeups.settled(pod_uid)
+            return error
+        except Exception:
+            attempt.let_go()
+            raise
+        finally:
+            self._running.pop(pod_uid, None)
+            self._binding.pop(pod_uid, None)
+            self._act.wakeups.ended(pod_uid)
+            self._act.observer.took("bind", self._view.clock.monotonic() - started)
+
+    def _note_wait(self, pod: Pod | None) -> None:
+        """How long the pod, which had no node, has waited for its devices."""
+        created = parse_time(pod.metadata.creation_timestamp or "") if pod is not None else None
+        if pod is not None and created is not None and not pod.spec.node_name and self._view.uses_devices(pod):
+            self._act.observer.waited(max(0.0, (self._view.clock.wall() - created).total_seconds()))
+
+    async def settle(self, seconds: float) -> None:
+        """Wait until the binds that are under way have ended, for at most this long. They go on."""
+        if self._running:
+            await asyncio.wait({task for _, task in self._running.values()}, timeout=seconds)
+
+    async def drain(self, seconds: float) -> int:
+        """Let binds end for at most this long, then give up on the rest. How many those were."""
+        tasks = {task for _, task in self._running.values()}
+        if not tasks:
+            return 0
+        _, pending = await asyncio.wait(tasks, timeout=seconds)
+        for task in pending:
+            task.cancel()
+        if pending:
+            await asyncio.wait(pending)
+        return len(pending)
+
+
+def _answer(task: asyncio.Task[str]) -> str:
+    """The attempt's error text. What it did not expect is logged there, not reported to the scheduler."""
+    if task.cancelled():
+        return failure.STILL_RUNNING
+    problem = task.exception()
+    if problem is not None:
+        if not isinstance(problem, Exception):
+            raise problem
+        unexpected("bind", problem)
+        return failure.BROKEN
+    return task.result()

@@ -1,0 +1,217 @@
+"""The claims of a pod: which they are, and whether they may be decided on now.
+
+Promises: pure; every refusal is the text kube-scheduler's own plugin would give for the first entry that fails, and it
+depends on the pod and its claims only, never on a node or on the moment.
+
+Rules: Kubernetes 1.36, dynamic-resource-allocation/resourceclaim/{resourceclaim,pod}.go and PreFilter of
+pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. Different from there: a claim that a pod names
+twice is allocated and reserved once; a pod with more than `MOST_CLAIMS` claims is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from dra_extender.allocation.plan import Failure
+from dra_extender.api.core import Pod
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import (
+    MAX_CONSUMERS,
+    POD_GROUP_API,
+    DeviceClass,
+    DeviceRequest,
+    ResourceClaim,
+    ResourceClaimConsumerReference,
+)
+
+ADOPTED: Final = "dra-extender.dev/adopted"
+"""Annotation of claims: the last bind that relied on a reservation it had not made."""
+
+MOST_CLAIMS: Final = 1_024
+"""Of a pod: nobody names as many, and each is looked up whenever the pod is decided on."""
+TOO_MANY: Final = f"the pod names more than {MOST_CLAIMS:,} resource claims"
+
+Lookup = Callable[[str, str], ResourceClaim | None]
+"""(namespace, name) to the newest known version of the claim."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The pod cannot run anywhere now: the reason for all nodes."""
+
+    reason: str
+    behind: bool = False
+    """What we know of the pod or its claims may be older than what others know: a live read may help."""
+    awaiting: str = ""
+    """UID of a claim that is about to be allocated or deallocated: the pod may fit when that has ended."""
+    leaving: tuple[ResourceClaim, ...] = ()
+    """Allocated claims that are being deleted: they keep their devices as long as they are reserved for somebody."""
+
+
+class PodClaims(msgspec.Struct, frozen=True):
+    """The pod's claims in the order of its spec, each once."""
+
+    allocated: tuple[ResourceClaim, ...]
+    pending: tuple[ResourceClaim, ...]
+
+
+def named_claims(pod: Pod) -> list[tuple[str, bool]] | Refusal:
+    """The names of the pod's claims in its namespace; True marks those that must be owned by the pod."""
+    created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    names: list[tuple[str, bool]] = []
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name:
+            names.append((entry.resource_claim_name, False))
+        elif entry.resource_claim_template_name:
+            if entry.name not in created:
+                return Refusal(f'pod "{pod.metadata.key}": ResourceClaim not created yet', behind=True)
+            name = created[entry.name]
+            if name:
+                names.append((name, True))
+        else:
+            return Refusal(
+                f'pod "{pod.metadata.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
+            )
+    return names
+
+
+def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClaim, ...] | Refusal:
+    """The pod's claims, each once."""
+    if len(pod.spec.resource_claims) > MOST_CLAIMS:
+        return Refusal(TOO_MANY)
+    names = named_claims(pod)
+    if isinstance(names, Refusal):
+        return names
+    namespace = pod.metadata.namespace
+    claims: dict[str, ResourceClaim] = {}
+    refusal = ""
+    behind = False
+    leaving: list[ResourceClaim] = []
+    for name, owned in names:
+        claim = lookup(namespace, name)
+        if claim is None:
+            behind = True
+            refusal = refusal or f'could not find ResourceClaim "{namespace}/{name}"'
+        elif claim.metadata.deletion_timestamp:
+            refusal = refusal or f'resourceclaim "{name}" is being deleted'
+            if claim.allocation is not None:
+                leaving.append(claim)
+        elif owned and not _owned_by(claim, pod, features):
+            refusal = refusal or (
+                f"ResourceClaim {claim.metadata.key} was not created for Pod {pod.metadata.key} (Pod is not owner)"
+            )
+        else:
+            claims[claim.metadata.uid or claim.metadata.key] = claim
+    if refusal:
+        return Refusal(refusal, behind=behind, leaving=tuple(leaving))
+    return tuple(claims.values())
+
+
+def _owned_by(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> bool:
+    owner = claim.metadata.controller
+    group = _group(pod, features)
+    return (owner is not None and owner.uid == pod.metadata.uid) or (group != "" and claim.owned_by_group(group))
+
+
+def _group(pod: Pod, features: FeatureGates) -> str:
+    """The name of the group whose claims the pod may use."""
+    return pod.group_name if features.DRAWorkloadResourceClaims else ""
+
+
+def consumer(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> ResourceClaimConsumerReference:
+    """Who the claim is reserved for when the pod uses it: the pod, or the group it belongs to.
+
+    The group when the claim was made for it, or when somebody who knows the group has reserved the claim for it.
+    """
+    group, owner = _group(pod, features), claim.metadata.controller
+    if group and (reserved := claim.reserved_for_group(group)) is not None:
+        return reserved
+    if group and owner is not None and claim.owned_by_group(group):
+        return ResourceClaimConsumerReference(
+            api_group=POD_GROUP_API, resource="podgroups", name=owner.name, uid=owner.uid
+        )
+    return ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def examine(
+    claims: Sequence[ResourceClaim],
+    pod: Pod,
+    *,
+    in_flight: Callable[[ResourceClaim], bool],
+    classes: Mapping[str, DeviceClass],
+    features: FeatureGates,
+) -> PodClaims | Refusal | Failure:
+    """Whether the claims may be decided on. `in_flight`: the claim is about to be allocated (or deallocated)."""
+    for claim in claims:
+        if in_flight(claim):
+            found: Refusal | Failure | None = Refusal(in_flight_reason(claim), awaiting=claim.metadata.uid)
+        elif claim.allocation is not None:
+            found = _full(claim, pod, features)
+        else:
+            found = _unusable(claim, classes, features)
+        if found is not None:
+            return found
+    return PodClaims(
+        allocated=tuple(claim for claim in claims if claim.allocation is not None),
+        pending=tuple(claim for claim in claims if claim.allocation is None),
+    )
+
+
+def in_flight_reason(claim: ResourceClaim) -> str:
+    """Why the claim cannot be decided on at this moment."""
+    return f"resource claim {claim.metadata.key} is in the process of being allocated"
+
+
+def promised_reason(claim: ResourceClaim) -> str:
+    """Why the pod cannot join the claim, as long as somebody else waits for its devices."""
+    return f"resource claim {claim.metadata.key} is about to be deallocated: its pods make room for another pod"
+
+
+def unreadable_reason(claim: ResourceClaim) -> str:
+    """Why the claim cannot be decided on until somebody corrects it."""
+    return f"resource claim {claim.metadata.key} cannot be read"
+
+
+def full_reason(claim: ResourceClaim) -> str:
+    """Why nobody can join the claim."""
+    return f"resource claim {claim.metadata.key} is used by {MAX_CONSUMERS} consumers, which is the maximum"
+
+
+def _full(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> Refusal | Failure | None:
+    consumers = claim.status.reserved_for
+    if len(consumers) < MAX_CONSUMERS or claim.reserved_for(consumer(claim, pod, features).uid):
+        return None
+    return Refusal(full_reason(claim))
+
+
+def _unusable(
+    claim: ResourceClaim, classes: Mapping[str, DeviceClass], features: FeatureGates
+) -> Refusal | Failure | None:
+    for request in claim.spec.devices.requests:
+        found = _unusable_request(claim, request, classes, features)
+        if found is not None:
+            return found
+    return None
+
+
+def _unusable_request(
+    claim: ResourceClaim, request: DeviceRequest, classes: Mapping[str, DeviceClass], features: FeatureGates
+) -> Refusal | Failure | None:
+    """Every class must exist, also those of alternatives that would not be needed."""
+    where = f"resource claim {claim.metadata.key}, request {request.name}"
+    if request.exactly is not None:
+        named = [(request.name, request.exactly.device_class_name)]
+    elif not request.first_available:
+        return Refusal(f"{where}: unknown request type")
+    elif not features.DRAPrioritizedList:
+        return Refusal(f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled")
+    else:
+        named = [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
+    for name, device_class in named:
+        if not device_class:
+            return Failure(f"request {name}: unsupported request type")
+        if device_class not in classes:
+            return Refusal(f"request {name}: device class {device_class} does not exist")
+    return None

@@ -1,0 +1,255 @@
+"""Extended resources that devices stand behind: which classes a pod asks for by name, and with which requests.
+
+Promises: pure. The requests, their names and the mappings are those that kube-scheduler's plugin would write, because
+kubelet finds the devices of a container through them.
+
+Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go and
+dynamic-resource-allocation/deviceclass/extendedresourcecache. Different from there: a claim without requests is never
+made, and names are mapped from all classes at once, so deleting one of two classes of the same name leaves the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dra_extender.api.core import Container, ContainerExtendedResourceRequest, Node, Pod
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import (
+    EXTENDED_RESOURCE_CLAIM_ANNOTATION,
+    EXTENDED_RESOURCE_CLASS_PREFIX,
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+
+SYNTHETIC_NAME = "<extended-resources>"
+CANNOT_FIT = "cannot fit resource"
+CANNOT_SCHEDULE = "cannot schedule extended resource claim"
+
+MOST_REQUESTS: Final = 32
+"""Of a claim (DeviceRequestsMaxSize)."""
+MOST_CONTAINERS: Final = 1_000
+"""Of a pod that asks for extended resources: each is looked at for each resource, on each kind of node."""
+TOO_MANY = f"a pod with extended resources has more than {MOST_CONTAINERS:,} containers"
+
+_NANO = 10**9
+_NAME_PREFIX = 58
+"""The API server cuts prefixes of generated names there; five characters follow."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a pod asks for by name: `classes` maps resources to classes, `others` are extended resources without one."""
+
+    classes: Mapping[str, str]
+    others: frozenset[str]
+
+
+class Requests(msgspec.Struct, frozen=True):
+    """The requests of a pod for one set of resources, and which container uses which request."""
+
+    requests: tuple[DeviceRequest, ...]
+    mappings: tuple[ContainerExtendedResourceRequest, ...]
+
+
+def class_names(classes: Iterable[DeviceClass]) -> dict[str, str]:
+    """Explicit resource names to classes. Of two classes with one name the newer wins, then the smaller name."""
+    ordered = sorted(classes, key=lambda item: item.metadata.name, reverse=True)
+    ordered.sort(key=lambda item: item.metadata.creation_timestamp or "")
+    return {
+        item.spec.extended_resource_name: item.metadata.name for item in ordered if item.spec.extended_resource_name
+    }
+
+
+def wanted(pod: Pod, names: Mapping[str, str], classes: Mapping[str, DeviceClass]) -> Wanted | None:
+    """What the pod asks for; None when no device class is concerned. `names`: of `class_names`."""
+    found: dict[str, str] = {}
+    others: set[str] = set()
+    for resource in _requested(pod):
+        implicit = resource.removeprefix(EXTENDED_RESOURCE_CLASS_PREFIX)
+        device_class = names.get(resource)
+        if device_class is None and implicit != resource and implicit in classes:
+            device_class = implicit
+        if device_class is not None:
+            found[resource] = device_class
+        elif _is_extended(resource):
+            others.add(resource)
+    return Wanted(classes=found, others=frozenset(others)) if found else None
+
+
+def unprovided(pod: Pod, node: Node | None) -> frozenset[str]:
+    """The extended resources that the pod asks for and the node does not have."""
+    allocatable = node.status.allocatable if node is not None else {}
+    return frozenset(name for name in _requested(pod) if _is_extended(name) and name not in allocatable)
+
+
+def _requested(pod: Pod) -> Iterable[str]:
+    """Names of all resources with a request above zero; most pods ask for cpu and memory only."""
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for name, amount in container.resources.requests.items():
+            if "/" in name and amount.nano > 0:
+                yield name
+
+
+def _is_extended(resource: str) -> bool:
+    domain = resource.partition("/")[0]
+    return domain != "kubernetes.io" and not domain.endswith(".kubernetes.io") and not domain.startswith("requests.")
+
+
+def through_devices(wanted: Wanted, node: Node) -> frozenset[str] | None:
+    """The resources that devices provide on this node, the others come from its device plugins; None: cannot fit."""
+    allocatable = node.status.allocatable
+    if any(resource not in allocatable for resource in wanted.others):
+        return None
+    return frozenset(
+        resource for resource in wanted.classes if (amount := allocatable.get(resource)) is None or amount.nano == 0
+    )
+
+
+def is_oversized(pod: Pod) -> bool:
+    """True when looking at the pod's containers would keep others waiting."""
+    return len(pod.spec.init_containers) + len(pod.spec.containers) > MOST_CONTAINERS
+
+
+def requests_of(pod: Pod, wanted: Wanted, resources: frozenset[str]) -> Requests:
+    """Requests and mappings for these resources."""
+    requests: list[DeviceRequest] = []
+    mappings: list[ContainerExtendedResourceRequest] = []
+    for resource in sorted(resources):
+        more = _requests_of_one(pod, resource, wanted.classes[resource])
+        requests.extend(more.requests)
+        mappings.extend(more.mappings)
+    return Requests(requests=tuple(sorted(requests, key=lambda request: request.name)), mappings=tuple(mappings))
+
+
+class _Need(msgspec.Struct, frozen=True):
+    """What one container asks for of one resource. `index` numbers init containers, then containers."""
+
+    index: int
+    container: str
+    request: str
+    count: int
+
+
+def _requests_of_one(pod: Pod, resource: str, device_class: str) -> Requests:
+    """Long-lived containers get requests of their own. Short-lived ones borrow from those that start after them, and
+    share one additional request for the largest rest. No claim is made of more than `MOST_REQUESTS`: who borrows from
+    them is not worked out.
+    """
+    lasting, passing = _needs(pod, resource)
+    if len(lasting) > MOST_REQUESTS:
+        passing = []
+    mappings = [_mapping(need, resource, need.request) for need in lasting]
+    extra: _Need | None = None
+    borrowed: list[tuple[_Need, list[str], int]] = []
+    for need in passing:
+        names, rest = _borrow(need, lasting)
+        borrowed.append((need, names, rest))
+        if rest > 0 and (extra is None or rest > extra.count):
+            extra = msgspec.structs.replace(need, count=rest)
+    for need, names, rest in borrowed:
+        if rest > 0 and extra is not None:
+            names = [*names, extra.request]
+        mappings.extend(_mapping(need, resource, name) for name in names)
+    needs = lasting if extra is None else [*lasting, extra]
+    return Requests(requests=tuple(_request(need, device_class) for need in needs), mappings=tuple(mappings))
+
+
+def _needs(pod: Pod, resource: str) -> tuple[list[_Need], list[_Need]]:
+    """The needs of long-lived and of short-lived containers, in order."""
+    lasting: list[_Need] = []
+    passing: list[_Need] = []
+    init = pod.spec.init_containers
+    for index, container in enumerate((*init, *pod.spec.containers)):
+        need = _need(index, container, resource)
+        if need is not None:
+            short = index < len(init) and container.restart_policy != "Always"
+            (passing if short else lasting).append(need)
+    return lasting, passing
+
+
+def _need(index: int, container: Container, resource: str) -> _Need | None:
+    amounts = container.resources.requests
+    amount = amounts.get(resource)
+    if amount is None or amount.nano <= 0:
+        return None
+    name = f"container-{index}-request-{sorted(amounts).index(resource)}"
+    return _Need(index=index, container=container.name, request=name, count=-(-amount.nano // _NANO))
+
+
+def _borrow(need: _Need, lasting: Iterable[_Need]) -> tuple[list[str], int]:
+    """Names of the requests that serve the need, and how many devices are still missing."""
+    names: list[str] = []
+    rest = need.count
+    for other in lasting:
+        if rest <= 0:
+            break
+        if other.index >= need.index:
+            names.append(other.request)
+            rest -= other.count
+    return names, max(rest, 0)
+
+
+def _mapping(need: _Need, resource: str, request: str) -> ContainerExtendedResourceRequest:
+    return ContainerExtendedResourceRequest(container_name=need.container, resource_name=resource, request_name=request)
+
+
+def _request(need: _Need, device_class: str) -> DeviceRequest:
+    exact = ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=need.count)
+    return DeviceRequest(name=need.request, exactly=exact)
+
+
+# --- the claim --------------------------------------------------------------------------------------------------------
+
+
+def synthetic_claim(pod: Pod, requests: Requests) -> ResourceClaim:
+    """The claim before it exists; the allocator and the ledger know it by a UID made from the pod's."""
+    return ResourceClaim(
+        metadata=ObjectMeta(
+            name=SYNTHETIC_NAME,
+            namespace=pod.metadata.namespace,
+            uid=f"{SYNTHETIC_NAME}{pod.metadata.uid}",
+        ),
+        spec=ResourceClaimSpec(devices=DeviceClaim(requests=requests.requests)),
+    )
+
+
+def claim_name(pod: Pod) -> str:
+    """The name of the pod's claim: made from its UID, so that creating it twice fails instead of leaving two."""
+    suffix = hashlib.sha256(pod.metadata.uid.encode()).hexdigest()[:5]
+    return f"{pod.metadata.name}-extended-resources-"[:_NAME_PREFIX] + suffix
+
+
+def claim_body(pod: Pod, claim: ResourceClaim) -> dict[str, Any]:
+    """The JSON to create the claim from."""
+    meta = pod.metadata
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": meta.name, "uid": meta.uid, "controller": True}
+    return {
+        "metadata": {
+            "name": claim_name(pod),
+            "namespace": meta.namespace,
+            "annotations": {EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"},
+            "ownerReferences": [owner],
+        },
+        "spec": claim.spec,
+    }
+
+
+def is_extended_claim(claim: ResourceClaim) -> bool:
+    """Whether the claim was made for extended resources."""
+    return claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
+
+
+def existing_claim(pod: Pod, owned: Iterable[ResourceClaim]) -> ResourceClaim | None:
+    """The pod's claim from an earlier attempt. `owned`: the claims whose controller is the pod."""
+    for claim in owned:
+        owner = claim.metadata.controller
+        if is_extended_claim(claim) and owner is not None and owner.name == pod.metadata.name:
+            return claim
+    return None

@@ -1,0 +1,326 @@
+"""The verbs and what is behind them as one thing: what the service talks to.
+
+`Extender` promises: the state of the cluster changes only through `apply`, `remove`, `poison` and `heal` (what the
+watches bring) and through its own writes; the verbs never raise for what a caller or the cluster sends. `run` does what
+must be done without a caller: ringing the doorbell and clearing allocations nobody uses; without it nothing is wrong,
+only slower to recover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.core import Pod
+from dra_extender.api.extender import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderBindingResult,
+    ExtenderFilterResult,
+    ExtenderPreemptionArgs,
+    ExtenderPreemptionResult,
+    HostPriority,
+)
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.api.salvage import Salvaged
+from dra_extender.devices.cluster import Cluster
+from dra_extender.devices.problems import Problem
+from dra_extender.placement.placement import Placement
+from dra_extender.scheduling.bind.actions import Actions
+from dra_extender.scheduling.bind.binder import Binder
+from dra_extender.scheduling.bind.holds import Holds
+from dra_extender.scheduling.bind.unfinished import Unfinished
+from dra_extender.scheduling.claims import Refusal, find, named_claims
+from dra_extender.scheduling.extended import existing_claim
+from dra_extender.scheduling.inquiries import Inquiries
+from dra_extender.scheduling.intake import Watched
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.nomination.nominator import Nominator
+from dra_extender.scheduling.outcomes import Silent
+from dra_extender.scheduling.planning.hints import Hint
+from dra_extender.scheduling.planning.planner import Planner
+from dra_extender.scheduling.ports import Clock, Observer, Ports, Workers
+from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.records import Records
+from dra_extender.scheduling.release.clear import Clearer
+from dra_extender.scheduling.release.sweep import Sweeper
+from dra_extender.scheduling.release.unblock import Unblocker
+from dra_extender.scheduling.verbs.filter import Filter, Memory
+from dra_extender.scheduling.verbs.preempt import Preempt
+from dra_extender.scheduling.verbs.prioritize import prioritize
+from dra_extender.scheduling.wakeups import Wakeups
+from dra_extender.scheduling.warmup import warm_up
+from dra_extender.unexpected import unexpected
+
+CHORES_SECONDS = 1.0
+
+
+class SystemClock:
+    """The time of the event loop it is first asked on, and the time of day."""
+
+    def __init__(self) -> None:
+        self._time: Callable[[], float] | None = None
+
+    def monotonic(self) -> float:
+        """Dozens are asked for per pod; looking for the running loop is a call of the system each time."""
+        if self._time is None:
+            self._time = asyncio.get_running_loop().time
+        return self._time()
+
+    def wall(self) -> datetime:
+        return datetime.now(UTC)
+
+
+class Extender:
+    """One per process. Make it on the event loop it will be used on. `view` is for questions."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        decisions: Decisions,
+        ports: Ports,
+        *,
+        limits: Limits | None = None,
+        clock: Clock | None = None,
+        observer: Observer | None = None,
+        placement: Placement | None = None,
+        workers: Workers | None = None,
+    ) -> None:
+        limits, clock, observer = limits or Limits(), clock or SystemClock(), observer or Silent()
+        records = Records(cluster, limits, clock)
+        self._leading: Callable[[], bool] = lambda: True
+        self.wakeups = wakeups = Wakeups(ports.ring, limits, observer)
+        self.reservations, self.nominations = records.reservations, records.nominations
+        self.view = view = records.view(decisions, placement, lanes=lambda: self._inquiries.lanes())
+        self._intake = intake = records.intake(wakeups, placement)
+        self._inquiries = Inquiries(view, workers, wakeups, observer)
+        self._clearer = clearer = Clearer(view, ports, intake, wakeups, observer, records.clearing)
+        self._unblocker = Unblocker(view, clearer)
+        self._sweeper = Sweeper(view, ports, intake, clearer, records.idle, records.unseen, observer)
+        self._nominator = self._new_nominator(ports, records, observer)
+        self._planner = self._new_planner(ports, observer)
+        self._filter = Filter(view, ports, intake, self._memory(), self._inquiries, observer)
+        self.unfinished = Unfinished(records.pods, ports, clock, limits, observer)
+        self._binder = Binder(self._actions(cluster, ports, records, observer), self.unfinished, records.binding)
+
+    # --- its parts --------------------------------------------------------------------------------------------------
+
+    def _new_nominator(self, ports: Ports, records: Records, observer: Observer) -> Nominator:
+        """Makes room by preemption."""
+        return Nominator(
+            self.view,
+            ports,
+            self.nominations,
+            records.budgets,
+            self._inquiries,
+            self._clearer,
+            self.wakeups,
+            observer,
+            lambda: self._leading(),
+        )
+
+    def _new_planner(self, ports: Ports, observer: Observer) -> Planner:
+        """Nominates pods ahead of the queue; never one that preemption makes room for."""
+        return Planner(
+            self.view,
+            ports,
+            self.reservations,
+            self._inquiries,
+            self.wakeups,
+            observer,
+            lambda: self._leading(),
+            self.nominations.__contains__,
+        )
+
+    def _memory(self) -> Memory:
+        """What filter may leave behind."""
+        return Memory(
+            wakeups=self.wakeups,
+            reservations=self.reservations,
+            unblocker=self._unblocker,
+            sweeper=self._sweeper,
+            nominator=self._nominator if self.view.limits.preemption != "off" else None,
+            nominations=self.nominations,
+        )
+
+    def _actions(self, cluster: Cluster, ports: Ports, records: Records, observer: Observer) -> Actions:
+        """What a bind may do."""
+        return Actions(
+            view=self.view,
+            ports=ports,
+            holds=Holds(cluster.ledger, self.wakeups, records.signals),
+            intake=self._intake,
+            signals=records.signals,
+            wakeups=self.wakeups,
+            reservations=self.reservations,
+            clearer=self._clearer,
+            resources=records.resources,
+            observer=observer,
+            inquiries=self._inquiries,
+            leading=lambda: self._leading(),
+        )
+
+    @property
+    def binds_under_way(self) -> int:
+        return len(self._binder)
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """What could not be taken back as yet, and why."""
+        return [*self.unfinished.problems, *self._clearer.problems]
+
+    @property
+    def hints(self) -> Sequence[Hint]:
+        """The pods that are nominated ahead of the queue."""
+        return list(self._planner.hints)
+
+    def terms(self, pod: Pod) -> Terms | None:
+        """On what terms the pod may preempt others at this moment; None: preemption is off."""
+        return self._nominator.terms(pod) if self.view.limits.preemption != "off" else None
+
+    @property
+    def stuck_victims(self) -> int:
+        """How many pods were told to make room long ago and are still there."""
+        return self._nominator.stuck
+
+    @property
+    def open_questions(self) -> int:
+        """How many workers have not answered yet."""
+        return len(self._inquiries)
+
+    def fence(self, leading: Callable[[], bool]) -> None:
+        """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
+        self._leading = leading
+
+    # --- the verbs --------------------------------------------------------------------------------------------------
+
+    async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
+        """Which nodes fit, and why the others do not."""
+        self._planner.asked(args.Pod)
+        found = await self._filter.filter(args)
+        if not found.Error:
+            self._planner.answered(args.Pod, args.NodeNames or (), bool(found.NodeNames))
+        return found
+
+    async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
+        """Scores from 0 to 10 for nodes that filter let pass."""
+        found, _ = await self._inquiries.decide(args.Pod, lambda view: prioritize(view, args, self.reservations))
+        return found
+
+    async def advise(self, args: ExtenderArgs) -> list[HostPriority]:
+        """The same for a scheduler that allocates by itself; nothing is remembered."""
+        found, _ = await self._inquiries.decide(args.Pod, lambda view: prioritize(view, args, None))
+        return found
+
+    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+        """The nodes on which preemption would help, with more victims where devices have to be freed, too."""
+        pod = args.Pod
+        if pod.metadata.uid in self.nominations:  # room is being made for it
+            return ExtenderPreemptionResult()
+        terms = self._nominator.terms(pod) if self.view.limits.preemption == "on" else None
+        found, _ = await self._inquiries.decide(pod, Preempt(args, terms).answer)
+        if found.NodeNameToMetaVictims:
+            self._nominator.left(pod.metadata.uid)
+        return found
+
+    async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
+        """Allocate, reserve and bind. An empty error means that the API server has the binding."""
+        return await self._binder.bind(args)
+
+    # --- what the watches bring -------------------------------------------------------------------------------------
+
+    def apply(self, obj: Watched, *, after_gap: bool = False) -> None:
+        """A new or changed object. `after_gap`: the watch may have missed versions of it before this one."""
+        self._intake.apply(obj, after_gap=after_gap)
+        if isinstance(obj, Pod):
+            self._nominator.seen(obj)
+            self._planner.seen(obj)
+            if obj.spec.node_name or obj.finished:
+                self._settle(obj.metadata.uid)
+
+    def remove(self, obj: Watched) -> None:
+        """A deleted object."""
+        self._intake.remove(obj)
+        if isinstance(obj, Pod):
+            self._planner.gone(obj.metadata.uid)
+            self._settle(obj.metadata.uid)
+
+    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
+        """An object (`namespace/name` or `name`) that cannot be read. `salvaged`: what it holds, if it is a claim."""
+        self._intake.poison(kind, key, problem, salvaged)
+
+    def heal(self, kind: str, key: str) -> None:
+        """An object that could not be read can be again, or is gone."""
+        self._intake.heal(kind, key)
+
+    def _settle(self, pod_uid: str) -> None:
+        """The pod does not wait any more."""
+        self.wakeups.settled(pod_uid)
+        self.reservations.drop(pod_uid)
+        self._unblocker.withdraw(pod_uid)
+        self._nominator.withdraw(pod_uid)
+        self._filter.forget(pod_uid)
+
+    def recall(self) -> Iterator[None]:
+        """Learn the workload from the pods that run, one at a step: after a restart nobody else tells of it."""
+        view = self.view
+        for pod in view.pods if view.placement is not None and view.placement.learns else ():
+            if pod.spec.node_name and pod.spec.resource_claims and view.placement is not None:
+                claims = find(pod, view.ledger.get, view.features)
+                if not isinstance(claims, Refusal):
+                    view.placement.learn(pod, claims)
+                yield
+
+    def warm_up(self) -> Iterator[None]:
+        """Ask what the first pods will ask, a turn at a step: it spares them that work."""
+        return warm_up(self.view)
+
+    def claims_in_use(self, obj: Watched) -> Iterator[ResourceClaim]:
+        """The allocated claims that this change is about: the claim itself, or those of a pod that is bound."""
+        known: list[ResourceClaim | None] = []
+        if isinstance(obj, ResourceClaim):
+            known.append(obj)
+        elif isinstance(obj, Pod) and obj.spec.node_name:
+            ledger, meta = self.view.ledger, obj.metadata
+            names = named_claims(obj)
+            if not isinstance(names, Refusal):
+                known.extend(ledger.get(meta.namespace, name) for name, _ in names)
+            known.append(existing_claim(obj, ledger.owned_by(meta.uid)))
+        yield from (claim for claim in known if claim is not None and claim.allocation is not None)
+
+    # --- work without a caller --------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled. Call it when the watches have brought everything."""
+        self.wakeups.wake_everybody()
+        self._sweeper.start()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.wakeups.run(), name="doorbell")
+            group.create_task(self._do_chores(self._unblocker.work, CHORES_SECONDS), name="unblocker")
+            group.create_task(self._do_chores(self._sweeper.work, 5 * CHORES_SECONDS), name="sweeper")
+            group.create_task(self._do_chores(self.unfinished.work, CHORES_SECONDS), name="unfinished binds")
+            if self.view.limits.preemption == "on":
+                await self._nominator.restore()
+            if self.view.limits.preemption != "off":
+                group.create_task(self._do_chores(self._nominator.work, CHORES_SECONDS), name="nominator")
+            group.create_task(self._planner.run(), name="planner")
+
+    async def _do_chores(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await work()
+            except Exception as problem:
+                unexpected("chores", problem)
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for binds that are under way, for at most this long. They go on."""
+        await self._binder.settle(seconds)
+
+    async def drain(self, seconds: float) -> int:
+        """Let binds that are under way end, for at most this long. How many did not."""
+        left = await self._binder.drain(seconds)
+        await self._inquiries.drain()
+        return left

@@ -1,0 +1,67 @@
+"""Allocations that may be of no use to anybody, and since when.
+
+Promises: an entry for every allocated claim with at most one consumer, as the watch shows it, until somebody says that
+the claim is in use after all. Its time starts anew with every change of its consumers, with every bind that relies on
+it, and after a gap of the watch, in which the same allocation may have been made anew for the same pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.claims import ADOPTED
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.ports import Clock
+
+
+class Idle(msgspec.Struct, frozen=True):
+    """An allocation that has had these consumers (UIDs), at most one, and this mark of the last bind that relied on it,
+    since then (monotonic seconds). `version` is the resourceVersion that the watch showed last.
+    """
+
+    since: float
+    version: str
+    consumers: tuple[str, ...]
+    adopted: str
+
+
+class IdleAllocations:
+    """By claim UID."""
+
+    def __init__(self, clock: Clock, limits: Limits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._idle: dict[str, Idle] = {}
+
+    def observe(self, claim: ResourceClaim, *, after_gap: bool = False) -> None:
+        """A version of a claim from the watch, which may have missed others before it (`after_gap`)."""
+        uid, consumers = claim.metadata.uid, tuple(entry.uid for entry in claim.status.reserved_for)
+        adopted = claim.metadata.annotations.get(ADOPTED, "")
+        if claim.allocation is None or len(consumers) > 1:
+            self._idle.pop(uid, None)
+            return
+        known = self._idle.get(uid)
+        same = known is not None and (known.consumers, known.adopted) == (consumers, adopted) and not after_gap
+        since = known.since if known is not None and same else self._clock.monotonic()
+        version = claim.metadata.resource_version
+        self._idle[uid] = Idle(since=since, version=version, consumers=consumers, adopted=adopted)
+
+    def strike(self, uid: str) -> None:
+        """The claim is in use, or gone, or not allocated."""
+        self._idle.pop(uid, None)
+
+    def entries(self) -> Sequence[tuple[str, Idle]]:
+        """All of them, by claim UID."""
+        return list(self._idle.items())
+
+    def is_settled(self, claim: ResourceClaim) -> bool:
+        """True when no bind of the claim's only consumer relies on it any more, not even one of another replica. Of a
+        version that the watch has not shown nobody can say so.
+        """
+        known = self._idle.get(claim.metadata.uid)
+        if known is None or known.version != claim.metadata.resource_version:
+            return False
+        return not known.consumers or self._clock.monotonic() - known.since >= self._limits.settled_seconds

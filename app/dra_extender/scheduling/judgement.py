@@ -1,0 +1,298 @@
+"""Which nodes fit a pod now, and for one node exactly how: the decisions behind all verbs.
+
+Promises: no I/O and no await, so a decision is made on one state of the cluster; nothing is changed by it. Texts are
+constant per reason and never name a node.
+
+Rules: Kubernetes 1.36, PreFilter and Filter of
+pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. Order of reasons for a node: what cannot be
+allocated there comes before allocations that are bound elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from dra_extender.allocation.choice import Chooser
+from dra_extender.allocation.lane import Waiting
+from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.devices.nodeselector import NodeSelectorError, parse
+from dra_extender.scheduling import extended, readiness
+from dra_extender.scheduling.claims import PodClaims, Refusal, examine, find, promised_reason, unreadable_reason
+from dra_extender.scheduling.outcomes import FilterResult
+from dra_extender.scheduling.view import View
+
+NOT_AVAILABLE = "resourceclaim not available on the node"
+
+Reach = Callable[[Node], bool]
+"""Whether an allocated claim can be used on a node."""
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """A pod that may be decided on. `existing` is its claim for extended resources, if an earlier attempt left one."""
+
+    pod: Pod
+    claims: PodClaims
+    wanted: extended.Wanted | None
+    existing: ResourceClaim | None
+    order: tuple[ResourceClaim, ...]
+    """All claims in the order of the pod's spec, then the existing one for extended resources."""
+    reaches: tuple[tuple[ResourceClaim, Reach], ...]
+    """One entry per allocated claim."""
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """Every node is in `fits` (in the order asked) or in `refused` with the reason, unless there is an `error`."""
+
+    fits: list[str]
+    refused: dict[str, str]
+    error: str = ""
+    stuck: tuple[ResourceClaim, ...] = ()
+    """Allocated claims that keep the pod from nodes where everything else fits, or are being deleted."""
+    awaiting: str = ""
+    """UID of a claim in flight that the pod was refused for."""
+    waiting: bool = False
+    """Some nodes are refused only because workers have to answer first, or for want of time."""
+
+    @property
+    def result(self) -> FilterResult:
+        """For counting."""
+        return "error" if self.error else "fits" if self.fits else "refused"
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """What has to be allocated for a pod on some node. `requests`: its extended resources that devices provide there;
+    their claim, to be created, is then the last of `claims`.
+    """
+
+    claims: tuple[ResourceClaim, ...]
+    requests: extended.Requests | None = None
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What binding the pod to one node takes. `allocations` belong to `pending`, one by one."""
+
+    subject: Subject
+    pending: tuple[ResourceClaim, ...]
+    allocations: tuple[AllocationResult, ...]
+    requests: extended.Requests | None
+    """The pod's extended resources on this node; their claim is the last of `claims`."""
+    choice: str = ""
+    """What the placement policy says about the devices, for people; empty when the first that fit were taken."""
+
+    @property
+    def claims(self) -> tuple[ResourceClaim, ...]:
+        """All claims of the pod: in the order of its spec, then the one for extended resources."""
+        of_pod = (*self.subject.claims.allocated, *self.pending)
+        return tuple(sorted(of_pod, key=self._position))
+
+    def _position(self, claim: ResourceClaim) -> int:
+        order = {claim.metadata.uid: index for index, claim in enumerate(self.subject.order)}
+        return order.get(claim.metadata.uid, len(order))
+
+
+def claims_of(view: View, pod: Pod) -> tuple[ResourceClaim, ...] | Refusal:
+    """The claims that the pod names, each once."""
+    return find(pod, view.ledger.get, view.features)
+
+
+def subject_of(
+    view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Refusal | None = None
+) -> Subject | Refusal | Failure:
+    """The part that does not depend on nodes. `found`: what `claims_of` said on the same state, where it is known."""
+    if found is None:
+        found = claims_of(view, pod)
+    if isinstance(found, Refusal):
+        return found
+    wanted = view.wanted(pod)
+    existing = None
+    if wanted is not None:
+        existing = extended.existing_claim(pod, view.ledger.owned_by(pod.metadata.uid))
+        if existing is not None:
+            if existing.allocation is None or existing.metadata.deletion_timestamp:
+                return Refusal(extended.CANNOT_SCHEDULE)
+            found = (*found, existing)
+    unreadable = next(filter(view.is_unreadable, found), None)
+    if unreadable is not None:
+        return Refusal(unreadable_reason(unreadable))
+    promised = next((claim for claim in found if view.is_promised(claim, pod)), None)
+    if promised is not None:
+        return Refusal(promised_reason(promised), awaiting=promised.metadata.uid)
+    claims = examine(found, pod, in_flight=view.in_flight, classes=view.cluster.classes, features=view.features)
+    if not isinstance(claims, PodClaims):
+        return claims
+    try:
+        reaches = tuple((claim, _reach(view, claim)) for claim in claims.allocated)
+    except NodeSelectorError as error:
+        return Failure(f"node selector of an allocated claim: {error}")
+    return Subject(pod=pod, claims=claims, wanted=wanted, existing=existing, order=found, reaches=reaches)
+
+
+def _reach(view: View, claim: ResourceClaim) -> Reach:
+    """Raises NodeSelectorError. An allocation with a device that another claim has as well, or may overdraw what others
+    use, is of no use anywhere.
+    """
+    now, limits = view.clock.wall(), view.limits
+    if view.features.binding_conditions and readiness.unavailable(claim, now, limits.binding_seconds):
+        return lambda node: False
+    if view.ledger.rivals(claim) or view.is_doubtful(claim):
+        return lambda node: False
+    selector = claim.allocation.node_selector if claim.allocation is not None else None
+    if selector is None:
+        return lambda node: True
+    matches = parse(selector)
+    return lambda node: matches(node.metadata.name, node.metadata.labels)
+
+
+def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]) -> Judgement:
+    """Which of these nodes fit the pod. `names` has no duplicates."""
+    if isinstance(subject, Refusal):
+        refused = dict.fromkeys(names, subject.reason)
+        return Judgement(fits=[], refused=refused, stuck=subject.leaving, awaiting=subject.awaiting)
+    if isinstance(subject, Failure):
+        return Judgement(fits=[], refused={}, error=subject.error)
+    refused = {}
+    allocatable: list[str] = []
+    waiting = False
+    for claims, group in groups(view, subject, names, refused):
+        if not claims:
+            allocatable.extend(group)
+            continue
+        verdicts = view.decisions.verdicts(claims, group)
+        if verdicts.error:
+            return Judgement(fits=[], refused={}, error=verdicts.error)
+        waiting = waiting or verdicts.waiting
+        refused = refused | verdicts.refused if refused else verdicts.refused
+        allocatable = allocatable + verdicts.fits if allocatable else verdicts.fits
+    fits, stuck = _within_reach(view, subject, allocatable, refused)
+    if subject.wanted is not None:
+        fitting = set(fits)
+        fits = [name for name in names if name in fitting]
+    return Judgement(fits=fits, refused=refused, stuck=stuck, waiting=waiting)
+
+
+def groups(
+    view: View, subject: Subject, names: Sequence[str], refused: dict[str, str]
+) -> Iterable[tuple[Sequence[ResourceClaim], Sequence[str]]]:
+    """The nodes by the claims to allocate there, which differ only by the extended resources that devices provide.
+    Those that are left out are put into `refused` with the reason; unknown ones are only where there is nothing to
+    allocate, or where the claims depend on the node.
+    """
+    nodes, wanted = view.cluster.nodes, subject.wanted
+    if wanted is None and subject.claims.pending:
+        return [(subject.claims.pending, names)]  # verdicts say which nodes are not known
+    knows = view.cluster.knows
+    known = list(filter(knows, names))
+    if len(known) < len(names):
+        refused.update((name, NOT_SYNCED) for name in names if not knows(name))
+    if wanted is None:
+        return [((), known)]
+    by_resources: dict[frozenset[str] | None, list[str]] = {}
+    for name in known:
+        by_resources.setdefault(extended.through_devices(wanted, nodes[name]), []).append(name)
+    found: list[tuple[Sequence[ResourceClaim], Sequence[str]]] = []
+    for resources, group in by_resources.items():
+        pending = _with_extended(subject, wanted, resources)
+        if isinstance(pending, Unfit):
+            refused.update(dict.fromkeys(group, pending.reason))
+        else:
+            found.append((pending.claims, group))
+    return found
+
+
+def typical(view: View, subject: Subject, names: Sequence[str]) -> tuple[Sequence[ResourceClaim], Sequence[str]]:
+    """The claims to allocate on most of these nodes, and those nodes: all that are known, but for pods with extended
+    resources that devices provide on some of them only.
+    """
+    if subject.wanted is None:
+        return subject.claims.pending, names
+    return max(groups(view, subject, names, {}), key=lambda group: len(group[1]), default=((), ()))
+
+
+def pending_on(subject: Subject, node: Node) -> Pending | Unfit:
+    """What has to be allocated for the pod on the node."""
+    if subject.wanted is None:
+        return Pending(subject.claims.pending)
+    return _with_extended(subject, subject.wanted, extended.through_devices(subject.wanted, node))
+
+
+def _with_extended(subject: Subject, wanted: extended.Wanted, resources: frozenset[str] | None) -> Pending | Unfit:
+    """What has to be allocated where devices provide these resources; None: somebody else would have to."""
+    if resources is None:
+        return Unfit(extended.CANNOT_FIT, 0)
+    if extended.is_oversized(subject.pod):
+        return Unfit(extended.TOO_MANY, 0)
+    requests = extended.requests_of(subject.pod, wanted, resources)
+    pending = subject.claims.pending
+    if subject.existing is not None:
+        if subject.existing.spec.devices.requests != requests.requests:
+            return Unfit(extended.CANNOT_SCHEDULE, 0)
+    elif requests.requests:
+        pending = (*pending, extended.synthetic_claim(subject.pod, requests))
+    return Pending(pending, requests if requests.requests else None)
+
+
+def _within_reach(
+    view: View, subject: Subject, names: list[str], refused: dict[str, str]
+) -> tuple[list[str], tuple[ResourceClaim, ...]]:
+    """The nodes on which all allocated claims can be used, and the claims that cannot somewhere."""
+    if not subject.reaches:
+        return names, ()
+    fits: list[str] = []
+    stuck: dict[str, ResourceClaim] = {}
+    for name in names:
+        node = view.cluster.nodes[name]
+        here = True
+        for claim, reach in subject.reaches:
+            if not reach(node):
+                stuck[claim.metadata.uid] = claim
+                here = False
+        if here:
+            fits.append(name)
+        else:
+            refused[name] = NOT_AVAILABLE
+    return fits, tuple(stuck.values())
+
+
+def decide_pod(view: View, pod: Pod, name: str) -> Decision | Unfit | Refusal | Failure:
+    """As `decide`, with nothing known of the pod yet."""
+    return decide(view, subject_of(view, pod), name)
+
+
+def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decision | Unfit | Refusal | Failure:
+    """How to bind the pod to this node. The allocations are not held yet: hold them before the next await."""
+    if not isinstance(subject, Subject):
+        return subject
+    node = view.cluster.nodes.get(name)
+    if node is None:
+        return Unfit(NOT_SYNCED, 0)
+    pending = pending_on(subject, node)
+    if isinstance(pending, Unfit):
+        return pending
+    allocations: tuple[AllocationResult, ...] = ()
+    choice = ""
+    if pending.claims:
+        chooser = _chooser(view, subject, pending.claims, name)
+        try:
+            plan = view.decisions.plan(pending.claims, name, chooser)
+        except Waiting as waiting:
+            return Unfit(str(waiting), 0)
+        if not isinstance(plan, Plan):
+            return plan
+        allocations = plan.allocations
+        choice = chooser.summary(plan) if chooser is not None else ""
+    if not all(reach(node) for _, reach in subject.reaches):
+        return Unfit(NOT_AVAILABLE, 0)
+    return Decision(
+        subject=subject, pending=pending.claims, allocations=allocations, requests=pending.requests, choice=choice
+    )
+
+
+def _chooser(view: View, subject: Subject, claims: Sequence[ResourceClaim], name: str) -> Chooser | None:
+    """Who chooses among the devices that fit."""
+    if view.placement is None:
+        return None
+    return view.placement.chooser(subject.pod, claims, name, subject.claims.allocated)

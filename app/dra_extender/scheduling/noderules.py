@@ -1,0 +1,206 @@
+"""What keeps a pod from a node besides devices.
+
+Promises: pure. Only rules that need nothing but the node, its pods and the pod: cordons, taints, node selector and
+required affinity, host ports, room for pods and resources. `unchecked` says what is left out, such as what is too large
+to be looked at in a moment: a pod may be a megabyte.
+
+Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/{nodeunschedulable,tainttoleration,nodename,nodeaffinity,
+nodeports,noderesources}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final, Literal
+
+import msgspec
+
+from dra_extender.api.core import Node, NodeSelector, Pod, Taint
+from dra_extender.api.podrequests import requested
+from dra_extender.api.quantity import Format, Quantity
+from dra_extender.api.restrictions import Tolerations
+from dra_extender.devices.nodeselector import Matcher, NodeSelectorError, parse, size_of
+
+NodeRule = Literal[
+    "node name", "cordoned", "node taint", "node selector", "node affinity", "host port", "pods", "cpu", "memory",
+    "ephemeral-storage", "resource", "claim elsewhere",
+]  # fmt: skip
+"""What keeps a pod from a node besides devices, by kube-scheduler's rules."""
+
+
+class Obstacle(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a node is not for the pod, devices aside. `what`: the resource, the taint, the label; `asked` for, and what
+    the node `has` of it.
+    """
+
+    rule: NodeRule
+    what: str = ""
+    asked: str = ""
+    has: str = ""
+
+
+UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+KEEPING_AWAY: Final = frozenset(("NoSchedule", "NoExecute"))
+_OWN_RULES: Final[Mapping[str, NodeRule]] = {"cpu": "cpu", "memory": "memory", "ephemeral-storage": "ephemeral-storage"}
+_BYTES: Final = frozenset(("memory", "ephemeral-storage"))
+
+LARGEST: Final = 1_000
+"""Parts of an affinity, or entries of a list in a pod: nobody writes as many, and more would keep others waiting."""
+LABELS_OF_ONE: Final = ("kubernetes.io/hostname",)
+"""Labels in which all nodes differ."""
+
+Amounts = Mapping[str, int]
+"""Resource to nano units."""
+
+
+@lru_cache(maxsize=1024)
+def amount_text(resource: str, nano: int) -> str:
+    """An amount of the resource as people write it."""
+    return Quantity(nano, Format.BINARY_SI if resource in _BYTES else Format.DECIMAL_SI).text
+
+
+ANY_ADDRESS: Final = "0.0.0.0"
+
+Port = tuple[str, str, int]
+"""(IP, protocol, port of the node)"""
+
+
+def ports(pod: Pod) -> frozenset[Port]:
+    """The ports of its node that the pod wants."""
+    return frozenset(
+        (port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
+        for container in pod.spec.containers
+        for port in container.ports
+        if port.host_port > 0
+    )
+
+
+def conflicting(wanted: Iterable[Port], taken: frozenset[Port]) -> Port | None:
+    """The first of the wanted ports that is taken already: the wildcard address takes all addresses."""
+    everywhere = {port[1:] for port in taken if port[0] == ANY_ADDRESS}
+    somewhere = {port[1:] for port in taken}
+    for port in wanted:
+        if port in taken or port[1:] in (somewhere if port[0] == ANY_ADDRESS else everywhere):
+            return port
+    return None
+
+
+class Wants:
+    """What one pod wants of a node. `by_devices`: resources that a device class stands behind, which a node that does
+    not have them may provide all the same.
+    """
+
+    def __init__(self, pod: Pod, by_devices: frozenset[str] = frozenset()) -> None:
+        self.pod = pod
+        self.amounts: Amounts = requested(pod)
+        self.ports = sorted(ports(pod))
+        self._by_devices = by_devices
+        self._tolerations = Tolerations(pod.spec.tolerations)
+        self._tolerated: dict[Taint, bool] = {}
+        required = _required(pod)
+        size = size_of(required) if required is not None else 0
+        self._affinity = _matcher(required) if required is not None and size <= LARGEST else None
+        self.by_name = self._affinity is not None or any(key in pod.spec.node_selector for key in LABELS_OF_ONE)
+        """True when the pod may tell nodes apart that differ in their names only."""
+        self.cost = 1 + (min(size, LARGEST) + len(pod.spec.node_selector) + len(self.amounts) + len(self.ports)) // 4
+        """Units of work that one look at a node takes, about a microsecond each."""
+
+    def obstacles(self, node: Node, used: Amounts, pods: int, taken: frozenset[Port]) -> Iterator[Obstacle]:
+        """All that keeps the pod away. `used` by the `pods` pods that are there, which have `taken` ports."""
+        yield from self.unsuited(node)
+        if self.ports and (port := conflicting(self.ports, taken)) is not None:
+            yield Obstacle("host port", f"{port[2]}/{port[1]}")
+        yield from self._room(node, used, pods)
+
+    def unsuited(self, node: Node) -> Iterator[Obstacle]:
+        """What keeps such a pod away however empty the node is: cordon, taints, labels."""
+        spec = node.spec
+        if spec.unschedulable and not self.tolerates(UNSCHEDULABLE):
+            yield Obstacle("cordoned")
+        for taint in spec.taints:
+            told = spec.unschedulable and taint.key == UNSCHEDULABLE.key
+            if taint.effect in KEEPING_AWAY and not told and not self.tolerates(taint):
+                yield Obstacle("node taint", taint_text(taint))
+        if self.pod.spec.node_selector or self._affinity is not None:
+            yield from self._labels(node)
+
+    def left(self, node: Node, used: Amounts) -> Iterator[tuple[str, int]]:
+        """What the node has left of each resource that the pod asks for, in nano units; no less than nothing."""
+        for name in self.amounts:
+            offered = node.status.allocatable.get(name)
+            if offered is not None:
+                yield name, max(offered.nano - used.get(name, 0), 0)
+
+    def tolerates(self, taint: Taint) -> bool:
+        known = self._tolerated.get(taint)
+        if known is None:
+            known = self._tolerations.tolerate(taint)
+            self._tolerated[taint] = known
+        return known
+
+    def _labels(self, node: Node) -> Iterator[Obstacle]:
+        labels = node.metadata.labels
+        for key, value in self.pod.spec.node_selector.items():
+            if labels.get(key) != value:
+                yield Obstacle("node selector", key, value, labels.get(key, ""))
+        if self._affinity is not None and not self._affinity(node.metadata.name, labels):
+            yield Obstacle("node affinity")
+
+    def _room(self, node: Node, used: Amounts, pods: int) -> Iterator[Obstacle]:
+        allocatable = node.status.allocatable
+        most = allocatable.get("pods")
+        if most is not None and pods + 1 > most.value():
+            yield Obstacle("pods", "pods", "1", f"0 of {most.value()}")
+        for name, amount in self.amounts.items():
+            offered = allocatable.get(name)
+            if amount <= 0 or (name in self._by_devices and (offered is None or offered.nano == 0)):
+                continue
+            left = (offered.nano if offered is not None else 0) - used.get(name, 0)
+            if amount > left:
+                has = amount_text(name, max(left, 0)) if offered is not None else ""
+                yield Obstacle(_OWN_RULES.get(name, "resource"), name, amount_text(name, amount), has)
+
+
+def _required(pod: Pod) -> NodeSelector | None:
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+
+
+def _matcher(selector: NodeSelector) -> Matcher:
+    """What cannot be parsed matches nothing."""
+    try:
+        return parse(selector)
+    except NodeSelectorError:
+        return lambda name, labels: False
+
+
+def is_large(pod: Pod) -> bool:
+    """True when more is to be looked at for the pod than there is time for in a moment."""
+    spec = pod.spec
+    lists = (spec.volumes, spec.containers, spec.init_containers, spec.tolerations, spec.node_selector)
+    if len(spec.topology_spread_constraints) > LARGEST or any(len(each) > LARGEST for each in lists):
+        return True
+    return _has_large_affinity(pod)
+
+
+def _has_large_affinity(pod: Pod) -> bool:
+    required = _required(pod)
+    return required is not None and size_of(required) > LARGEST
+
+
+def taint_text(taint: Taint) -> str:
+    """key=value:effect"""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"
+
+
+def unchecked(pod: Pod) -> Iterator[str]:
+    """Rules that were not looked at and may count for this pod."""
+    affinity = pod.spec.affinity
+    if _has_large_affinity(pod):
+        yield f"node affinity of more than {LARGEST:,} requirements"
+    if pod.spec.topology_spread_constraints:
+        yield "topology spread"
+    if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
+        yield "affinity to other pods"
+    yield "volumes"

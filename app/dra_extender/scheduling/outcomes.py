@@ -1,0 +1,283 @@
+"""What scheduling counts and times: the name, the label, its values and what they mean, in one place.
+
+The values of a label are a Literal type, so mypy refuses any other where something is counted. Metrics and their
+reference in docs/metrics.md are made from this (`dra_extender.http.metrics`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, Literal, TypeVar
+
+import msgspec
+
+L = TypeVar("L", bound=str)
+
+
+class Outcome(msgspec.Struct, Generic[L], frozen=True):
+    """A counter with one label. `values` has all values of the label with their meaning ("" where that is plain)."""
+
+    name: str
+    help: str
+    label: str
+    values: dict[L, str]
+
+
+FilterResult = Literal["untouched", "fits", "refused", "repeated", "error"]
+
+FILTER_RESULTS: Final = Outcome[FilterResult](
+    "filter_results_total",
+    "answers of filter",
+    "result",
+    {
+        "untouched": "the pod uses no devices",
+        "fits": "",
+        "refused": "no node fits",
+        "repeated": "refused as before, answered from memory",
+        "error": "",
+    },
+)
+
+BindResult = Literal[
+    "bound",
+    "replayed",
+    "joined",
+    "refused",
+    "conflict",
+    "failed",
+    "waiting",
+    "cancelled",
+    "late",
+    "unfinished",
+    "broken",
+]
+
+BIND_RESULTS: Final = Outcome[BindResult](
+    "bind_results_total",
+    "answers of bind",
+    "result",
+    {
+        "bound": "",
+        "replayed": "bound before",
+        "joined": "shared the answer of a bind in flight",
+        "refused": "the devices cannot be allocated, or the pod is not ours to bind",
+        "conflict": "another writer was first",
+        "failed": "the API server or a device driver refused",
+        "waiting": "for devices to become ready",
+        "cancelled": "the pod is gone, or another replica leads",
+        "late": "out of time",
+        "unfinished": "and what was written could not be taken back at once",
+        "broken": "a bug",
+    },
+)
+
+ConflictReason = Literal["claim_changed", "device_taken", "pod_bound"]
+
+CONFLICTS: Final = Outcome[ConflictReason](
+    "conflicts_total",
+    "binds in which another writer was first",
+    "reason",
+    {
+        "claim_changed": "the claim has a newer resourceVersion",
+        "device_taken": "an earlier write allocated the device",
+        "pod_bound": "the pod is bound already",
+    },
+)
+
+Write = Literal["claim", "claim_creation", "binding"]
+
+UNANSWERED_WRITES: Final = Outcome[Write](
+    "unanswered_writes_total",
+    "writes to the API server whose answer was lost",
+    "write",
+    {"claim": "finalizer or status", "claim_creation": "", "binding": ""},
+)
+
+UndoResult = Literal["deallocated", "unreserved", "fenced", "left", "gone"]
+
+CLAIM_WRITES_UNDONE: Final = Outcome[UndoResult](
+    "claim_writes_undone_total",
+    "attempts to take back what a failed bind wrote to a claim",
+    "result",
+    {
+        "deallocated": "",
+        "unreserved": "others use the allocation",
+        "fenced": "a write still on its way will be refused",
+        "left": "it belongs to another writer by now",
+        "gone": "nothing was stored",
+    },
+)
+
+UndecidedReason = Literal["refused", "undecodable", "unanswered"]
+
+UNDOS_PUT_OFF: Final = Outcome[UndecidedReason](
+    "undos_put_off_total",
+    "failed binds that could not take back what they wrote; it is tried again, and the devices stay held meanwhile",
+    "reason",
+    {
+        "refused": "by the API server, for want of a permission for example",
+        "undecodable": "a reply of the API server",
+        "unanswered": "the API server could not be reached for long",
+    },
+)
+
+RingResult = Literal["rung", "failed"]
+
+DOORBELL_RINGS: Final = Outcome[RingResult](
+    "doorbell_rings_total", "attempts to make kube-scheduler retry refused pods", "result", {"rung": "", "failed": ""}
+)
+
+ClearReason = Literal["in_the_way", "idle", "abandoned", "leftover", "preempted"]
+
+_CLEAR_REASONS: Final[dict[ClearReason, str]] = {
+    "in_the_way": "the claim's pod fits elsewhere",
+    "idle": "no pod uses the claim",
+    "abandoned": "the claim's pod was not bound",
+    "leftover": "a claim for extended resources that no pod uses",
+    "preempted": "the pods that used the claim were evicted for another one",
+}
+
+ALLOCATIONS_CLEARED: Final = Outcome[ClearReason](
+    "allocations_cleared_total", "unused allocations cleared", "reason", _CLEAR_REASONS
+)
+
+CLEAR_ERRORS: Final = Outcome[ClearReason](
+    "allocation_clear_errors_total", "unused allocations that the API server did not clear", "reason", _CLEAR_REASONS
+)
+
+PreemptionResult = Literal["nominated", "advised", "hopeless", "needless", "forbidden", "waiting", "failed"]
+
+PREEMPTIONS: Final = Outcome[PreemptionResult](
+    "preemptions_total",
+    "pods refused for want of devices that were looked at for preemption",
+    "result",
+    {
+        "nominated": "victims are evicted for the pod",
+        "advised": "they would be, with --preemption on",
+        "hopeless": "evicting pods of lower priority does not help, or the pod must not preempt",
+        "needless": "the pod fits by now, or will when pods are gone that are going",
+        "forbidden": "a PodDisruptionBudget keeps the victims",
+        "waiting": "not everything could be decided yet",
+        "failed": "the API server did not let us",
+    },
+)
+
+NominationEnd = Literal["bound", "elsewhere", "gone", "fits", "forbidden", "lost", "expired", "stuck"]
+
+NOMINATIONS_ENDED: Final = Outcome[NominationEnd](
+    "preemption_nominations_ended_total",
+    "ends of nominations for which victims were chosen",
+    "result",
+    {
+        "bound": "on the nominated node",
+        "elsewhere": "bound on another node",
+        "gone": "the pod was deleted",
+        "fits": "the pod fits before all victims were evicted; the others stay",
+        "forbidden": "a PodDisruptionBudget keeps the victims after all",
+        "lost": "somebody of higher priority, or unknown to us, has the devices",
+        "expired": "the pod was not bound in time",
+        "stuck": "a victim has not gone in time",
+    },
+)
+
+VictimResult = Literal["evicted", "forbidden", "failed"]
+
+PREEMPTION_VICTIMS: Final = Outcome[VictimResult](
+    "preemption_victims_total",
+    "evictions of pods for pods of higher priority",
+    "result",
+    {"evicted": "", "forbidden": "by a PodDisruptionBudget, for now", "failed": "the API server did not let us"},
+)
+
+HintResult = Literal[
+    "made", "adopted", "failed", "bound", "elsewhere", "cleared", "withdrawn", "expired", "displaced", "gone"
+]
+
+HINTS: Final = Outcome[HintResult](
+    "nominations_ahead_total",
+    "nominations of pods ahead of the queue, and what became of them",
+    "result",
+    {
+        "made": "the pod has been nominated",
+        "adopted": "another replica had nominated the pod",
+        "failed": "the API server did not let us, or somebody else changed the pod at the same time",
+        "bound": "on the nominated node",
+        "elsewhere": "bound on another node",
+        "cleared": "kube-scheduler or somebody else has taken the nomination away",
+        "withdrawn": "the pod did not fit there any more",
+        "expired": "the pod was not bound in time",
+        "displaced": "a pod of higher priority was nominated for the devices",
+        "gone": "the pod was deleted",
+    },
+)
+
+ClaimReader = Literal["filter", "sweep"]
+
+CLAIM_READ_ERRORS: Final = Outcome[ClaimReader](
+    "claim_read_errors_total",
+    "claims known from no watch that the API server did not show either",
+    "reader",
+    {
+        "filter": "a pod names the claim and is refused meanwhile",
+        "sweep": "a claim known from a reply counts as existing meanwhile",
+    },
+)
+
+WorkerAnswer = Literal["compile", "evaluate", "search", "time", "memory", "crash", "start"]
+
+WORKER_ANSWERS: Final = Outcome[WorkerAnswer](
+    "worker_answers_total",
+    "questions that were too large for the event loop and went to a worker process",
+    "result",
+    {
+        "compile": "a selector is compiled, or does not compile",
+        "evaluate": "a selector is evaluated on a device",
+        "search": "devices are searched for on a node",
+        "time": "stopped for its CPU time",
+        "memory": "stopped for its memory",
+        "crash": "the process ended",
+        "start": "no process could be started",
+    },
+)
+
+OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
+    FILTER_RESULTS,
+    BIND_RESULTS,
+    CONFLICTS,
+    UNANSWERED_WRITES,
+    CLAIM_WRITES_UNDONE,
+    UNDOS_PUT_OFF,
+    DOORBELL_RINGS,
+    ALLOCATIONS_CLEARED,
+    CLEAR_ERRORS,
+    PREEMPTIONS,
+    NOMINATIONS_ENDED,
+    PREEMPTION_VICTIMS,
+    HINTS,
+    CLAIM_READ_ERRORS,
+    WORKER_ANSWERS,
+)
+"""All of them, in the order of the documentation."""
+
+Step = Literal["bind", "finalizer", "status", "own_write_on_watch", "binding"]
+
+STEPS: Final[dict[Step, str]] = {
+    "bind": "all of it",
+    "finalizer": "",
+    "status": "",
+    "own_write_on_watch": "until the watch shows the status",
+    "binding": "",
+}
+"""Parts of a bind that are timed."""
+
+
+class Silent:
+    """An observer that does not count."""
+
+    def count(self, outcome: Outcome[L], value: L) -> None:
+        """Nothing."""
+
+    def took(self, step: Step, seconds: float) -> None:
+        """Nothing."""
+
+    def waited(self, seconds: float) -> None:
+        """Nothing."""

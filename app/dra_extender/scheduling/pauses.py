@@ -1,0 +1,43 @@
+"""When something that failed may be tried again.
+
+Promises: pauses double with each failure, from seconds up to a limit, and begin anew once it is forgotten; a bounded
+number of things is remembered, the oldest are forgotten first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from cachetools import LRUCache
+
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.ports import Clock
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Pauses(Generic[K]):
+    """By whatever it is that fails."""
+
+    MOST = 10_000
+
+    def __init__(self, clock: Clock, limits: Limits) -> None:
+        self._clock = clock
+        self._limits = limits
+        self._known: LRUCache[K, tuple[float, float]] = LRUCache(self.MOST)
+
+    def failed(self, key: K) -> None:
+        """It has failed once more."""
+        pause, _ = self._known.get(key, (self._limits.again_seconds / 2, 0.0))
+        pause = min(2 * pause, self._limits.again_most_seconds)
+        self._known[key] = pause, self._clock.monotonic() + pause
+
+    def over(self, key: K) -> bool:
+        """True when it may be tried."""
+        known = self._known.get(key)
+        return known is None or self._clock.monotonic() >= known[1]
+
+    def forget(self, key: K) -> None:
+        """It has succeeded, or is no longer of interest."""
+        self._known.pop(key, None)

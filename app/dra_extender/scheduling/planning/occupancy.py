@@ -1,0 +1,94 @@
+"""What nodes have left for pods besides devices, and what keeps a pod from a node.
+
+Promises: a version of a pod costs two look-ups; a node is added up when somebody asks, once until a pod comes or goes
+there. Pods that are expected on a node count as if they were there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dra_extender.api.core import Node, Pod
+from dra_extender.api.podrequests import requested
+from dra_extender.scheduling.noderules import Port, Wants, ports
+
+_Used = tuple[Mapping[str, int], int, frozenset[Port]]
+"""(what pods ask for together, in nano units; how many they are; their host ports)"""
+
+
+class Occupancy:
+    """Feed it all pods: `put` and `drop` for those that are bound, `expect` and `give_up` for others."""
+
+    def __init__(self) -> None:
+        self._node: dict[str, str] = {}
+        self._expected: set[str] = set()
+        self._pods: dict[str, dict[str, Pod]] = {}
+        self._used: dict[str, _Used] = {}
+
+    def put(self, pod: Pod) -> None:
+        """A version of the pod: it counts on its node, if it has one."""
+        uid = pod.metadata.uid
+        if pod.finished:
+            self.drop(uid)
+        elif pod.spec.node_name:
+            self._expected.discard(uid)
+            self._place(pod, pod.spec.node_name)
+
+    def drop(self, uid: str) -> None:
+        """The pod is gone."""
+        self._expected.discard(uid)
+        node = self._node.pop(uid, None)
+        if node is not None:
+            pods = self._pods[node]
+            del pods[uid]
+            self._used.pop(node, None)
+            if not pods:
+                del self._pods[node]
+
+    def expect(self, pod: Pod, node: str) -> None:
+        """The pod, which has no node, will probably get this one."""
+        self._expected.add(pod.metadata.uid)
+        self._place(pod, node)
+
+    def give_up(self, uid: str) -> None:
+        """The pod is not expected any more; if it is there by now, it stays."""
+        if uid in self._expected:
+            self.drop(uid)
+
+    def _place(self, pod: Pod, node: str) -> None:
+        uid = pod.metadata.uid
+        if self._node.get(uid) != node:
+            expected = uid in self._expected
+            self.drop(uid)
+            if expected:
+                self._expected.add(uid)
+            self._node[uid] = node
+            self._pods.setdefault(node, {})[uid] = pod
+            self._used.pop(node, None)
+
+    def keeps_away(self, wants: Wants, node: Node) -> bool:
+        """True when the pod does not fit on the node, devices aside, or kube-scheduler would rather take another."""
+        here = wants.pod.metadata.uid
+        used = self._known(node.name) if self._node.get(here) != node.name else self._add_up(node.name, here)
+        if any(True for _ in wants.obstacles(node, *used)):
+            return True
+        return any(taint.effect == "PreferNoSchedule" and not wants.tolerates(taint) for taint in node.spec.taints)
+
+    def _known(self, node: str) -> _Used:
+        known = self._used.get(node)
+        if known is None:
+            known = self._used[node] = self._add_up(node)
+        return known
+
+    def _add_up(self, node: str, but: str = "") -> _Used:
+        total: dict[str, int] = {}
+        count = 0
+        taken: set[Port] = set()
+        for uid, pod in self._pods.get(node, {}).items():
+            if uid == but:
+                continue
+            count += 1
+            for name, amount in requested(pod).items():
+                total[name] = total.get(name, 0) + amount
+            taken |= ports(pod)
+        return total, count, frozenset(taken)

@@ -1,0 +1,155 @@
+"""What scheduling needs from outside: writes and reads at the API server, time, names, and somebody who counts.
+
+Every method that talks to the API server raises only the errors of `api.errors`, which say whether the request
+was carried out; `OutcomeUnknownError` alone leaves that open. A method either returns the object as the server stored
+it or raises. None of them retries anything but a refusal (429), and each ends within its own time limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+from msgspec import UNSET, UnsetType
+
+from dra_extender.allocation.questions import Answer, Question
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
+from dra_extender.scheduling.outcomes import L, Outcome, Step
+
+
+class ClaimWriter(Protocol):
+    """Reads and writes of claims. `claim` carries the name, UID and resourceVersion a write is made for.
+
+    Preconditions: unless said otherwise a write fails with ConflictError when the stored claim has another
+    resourceVersion, and with ConflictError or RejectedError (the real server says 409 or 422) when it has another UID.
+    """
+
+    async def read_claim(self, namespace: str, name: str) -> ResourceClaim | None:
+        """The claim as stored now; None when there is none."""
+
+    async def add_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Append the delete-protection finalizer to the claim (main resource)."""
+
+    async def remove_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
+        """Take the delete-protection finalizer away (main resource). A claim that is being deleted is gone then."""
+
+    async def write_status(
+        self,
+        claim: ResourceClaim,
+        *,
+        allocation: AllocationResult | UnsetType | None = UNSET,
+        reserved_for: Sequence[ResourceClaimConsumerReference],
+    ) -> ResourceClaim:
+        """Set all of reservedFor, and the allocation too unless it is UNSET (= keep what is stored), in one write."""
+
+    async def annotate(self, claim: ResourceClaim, annotations: Mapping[str, str]) -> ResourceClaim:
+        """Set these annotations (main resource)."""
+
+    async def deallocate(self, claim: ResourceClaim) -> ResourceClaim:
+        """Clear allocation, reservedFor and devices in one write."""
+
+    async def create_claim(self, namespace: str, body: Mapping[str, Any]) -> ResourceClaim:
+        """Create a claim from its JSON (metadata, perhaps with generateName, and spec)."""
+
+    async def delete_claim(self, claim: ResourceClaim) -> None:
+        """Delete the claim if it still is the same one (UID) at the same version; gone already is fine."""
+
+
+class PodWriter(Protocol):
+    """Reads and writes of pods."""
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as stored now; None when there is none."""
+
+    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """POST the Binding; another UID, a pod that is bound already or being deleted is a ConflictError."""
+
+    async def patch_pod_status(
+        self, pod: Pod, status: Mapping[str, Any], annotations: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Merge these fields into the pod's status, and these annotations, in one write; None takes one away. The
+        precondition is the pod's UID.
+        """
+
+    async def nominate_pod(self, pod: Pod, node: str | None) -> None:
+        """Set status.nominatedNodeName ahead of the queue, or take it away. The preconditions are the pod's UID and
+        resourceVersion. The field is noted under a name of its own, so that `nominated_ahead` knows it again.
+        """
+
+    async def nominated_ahead(self, pod: Pod) -> str:
+        """The node for which this pod, as it is stored now, was nominated by `nominate_pod`, whichever replica called
+        it; empty when it is not, or somebody else has nominated it.
+        """
+
+    async def evict_pod(self, pod: Pod, *, dry_run: bool = False) -> None:
+        """POST an Eviction with the pod's UID as precondition. A budget that forbids it is a DisruptionBudgetError.
+        `dry_run`: whether it would be allowed now.
+        """
+
+
+class Messenger(Protocol):
+    """What is said to people and to other schedulers."""
+
+    def record_event(
+        self,
+        regarding: Pod | ResourceClaim,
+        kind: Literal["Normal", "Warning"],
+        reason: str,
+        note: str,
+        *,
+        action: str = "Scheduling",
+    ) -> None:
+        """Report an event. Returns at once and never raises; events may be dropped when there are too many."""
+
+    async def ring(self) -> None:
+        """Touch the doorbell claim, which makes kube-scheduler try all refused pods again."""
+
+
+class Ports(ClaimWriter, PodWriter, Messenger, Protocol):
+    """Everything that talks to the API server."""
+
+
+class Worked(Protocol):
+    """What a worker came to, and the seconds of CPU time that it took."""
+
+    @property
+    def answer(self) -> Answer: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+
+class Workers(Protocol):
+    """Who answers questions that are too large for the event loop."""
+
+    @property
+    def capacity(self) -> int:
+        """How many questions are answered at the same time."""
+
+    async def answer(self, question: Question) -> Worked:
+        """The answer, `Overrun` when a limit ends the work. Does not raise."""
+
+
+class Clock(Protocol):
+    """Time. `monotonic` must be the event loop's time, so that waits and deadlines agree."""
+
+    def monotonic(self) -> float:
+        """Seconds from an arbitrary start, never going back."""
+
+    def wall(self) -> datetime:
+        """The time of day, with time zone UTC."""
+
+
+class Observer(Protocol):
+    """Counts and times what `dra_extender.scheduling.outcomes` defines."""
+
+    def count(self, outcome: Outcome[L], value: L) -> None:
+        """The outcome came about once more, with this value of its label."""
+
+    def took(self, step: Step, seconds: float) -> None:
+        """One more step of this kind is done and took that long."""
+
+    def waited(self, seconds: float) -> None:
+        """A pod that uses devices was bound so long after it was created."""

@@ -1,0 +1,103 @@
+"""Which evictions would violate a PodDisruptionBudget.
+
+Rules: Kubernetes 1.36, filterPodsWithPDBViolation of pkg/scheduler/framework/plugins/defaultpreemption. Different from
+there, as the Eviction API has it (pkg/registry/core/pod/storage/eviction.go): a selector that is there and empty
+selects every pod of the namespace, pods without labels too. A selector that is invalid selects nothing. One that is too
+large to be looked at for each pod selects all: whoever may write it may write an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from dra_extender.api.core import Pod
+from dra_extender.api.policy import LabelSelector, LabelSelectorRequirement, PodDisruptionBudget
+
+LARGEST: Final = 1_000
+"""Labels, expressions and values of one selector."""
+
+
+class Grouped:
+    """Budgets by namespace, for questions about many pods: a cluster may have thousands of both."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+        for budget in budgets:
+            self._by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
+
+    def of(self, pod: Pod) -> Sequence[PodDisruptionBudget]:
+        """Those that may be about the pod."""
+        return self._by_namespace.get(pod.metadata.namespace, ())
+
+    def forbid(self, pod: Pod) -> bool:
+        """True when the Eviction API would refuse to evict the pod now: a budget is used up, or there are several: that
+        is an error to it, whatever they allow.
+        """
+        budgets = self.of(pod)
+        return bool(violating((pod,), budgets)) or sum(_is_about(pod, budget) for budget in budgets) > 1
+
+
+def violating(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -> frozenset[str]:
+    """The UIDs of those pods with whose eviction, one after the other, a budget is used up already."""
+    if not budgets:
+        return frozenset()
+    grouped = Grouped(budgets)
+    allowed: dict[str, int] = {}
+    found: set[str] = set()
+    for pod in pods:
+        for budget in grouped.of(pod):
+            if counts(pod, budget):
+                key = budget.metadata.key
+                allowed[key] = allowed.get(key, budget.status.disruptions_allowed) - 1
+                if allowed[key] < 0:
+                    found.add(pod.metadata.uid)
+    return frozenset(found)
+
+
+def counts(pod: Pod, budget: PodDisruptionBudget) -> bool:
+    """True when evicting the pod takes from the budget. A pod whose eviction has been granted took from it already."""
+    return pod.metadata.name not in budget.status.disrupted_pods and _is_about(pod, budget)
+
+
+def _is_about(pod: Pod, budget: PodDisruptionBudget) -> bool:
+    return (
+        budget.metadata.namespace == pod.metadata.namespace
+        and budget.spec.selector is not None
+        and selects(budget.spec.selector, pod.metadata.labels)
+    )
+
+
+def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    """Whether the selector selects these labels."""
+    if _is_large(selector):
+        return True
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
+        return False
+    if not all(map(_is_valid, selector.match_expressions)):
+        return False
+    return all(_holds(requirement, labels) for requirement in selector.match_expressions)
+
+
+def _is_large(selector: LabelSelector) -> bool:
+    parts = len(selector.match_labels) + len(selector.match_expressions)
+    return parts > LARGEST or sum(len(each.values) for each in selector.match_expressions) > LARGEST
+
+
+def _is_valid(requirement: LabelSelectorRequirement) -> bool:
+    if requirement.operator in ("In", "NotIn"):
+        return bool(requirement.values)
+    return requirement.operator in ("Exists", "DoesNotExist") and not requirement.values
+
+
+def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None

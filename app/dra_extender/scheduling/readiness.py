@@ -1,0 +1,101 @@
+"""Binding conditions: whether the devices of a claim are ready for the pod to be bound.
+
+Promises: pure; time comes in as an argument.
+
+Rules: Kubernetes 1.36, isClaimReadyForBinding and isClaimTimeout in
+pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go. The state of a device is found by driver, pool
+and device; its share is not compared. Different from there: a failure is noticed even when an earlier device of the
+claim is not ready yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from dra_extender.api.meta import Condition
+from dra_extender.api.resource import DeviceID, DeviceRequestAllocationResult, ResourceClaim
+from dra_extender.api.times import parse_time
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """`failed` is the reason why waiting is useless, or empty."""
+
+    ready: bool
+    failed: str = ""
+
+
+READY = Readiness(ready=True)
+
+
+def has_conditions(claim: ResourceClaim) -> bool:
+    """Whether some allocated device must become ready before the pod may be bound."""
+    allocation = claim.allocation
+    return allocation is not None and any(result.binding_conditions for result in allocation.devices.results)
+
+
+def awaited(claim: ResourceClaim) -> bool:
+    """Whether a pod may be tried again and again until the devices are ready. A claim that is being deleted is for
+    nobody any more.
+    """
+    return has_conditions(claim) and not claim.metadata.deletion_timestamp
+
+
+def readiness(claim: ResourceClaim) -> Readiness:
+    """Whether all devices of the claim with binding conditions are ready."""
+    if claim.allocation is None or not has_conditions(claim):
+        return READY
+    conditions: dict[DeviceID, Mapping[str, Condition]] = {}
+    for entry in claim.status.devices:
+        by_type = {condition.type: condition for condition in entry.conditions}
+        conditions.setdefault((entry.driver, entry.pool, entry.device), by_type)
+    ready = True
+    for result in claim.allocation.devices.results:
+        if result.binding_conditions:
+            known = conditions.get(result.id, {})
+            failed = _failed(claim, result, known)
+            if failed:
+                return Readiness(ready=False, failed=failed)
+            ready = ready and all(_is_true(known, condition) for condition in result.binding_conditions)
+    return Readiness(ready=ready)
+
+
+def _failed(claim: ResourceClaim, result: DeviceRequestAllocationResult, known: Mapping[str, Condition]) -> str:
+    for name in result.binding_failure_conditions:
+        if _is_true(known, name):
+            condition = known[name]
+            said = f"reason={condition.reason}, message={condition.message}"
+            return f"device binding failed: claim={claim.metadata.name}, {said}"
+    return ""
+
+
+def _is_true(known: Mapping[str, Condition], name: str) -> bool:
+    condition = known.get(name)
+    return condition is not None and condition.status == "True"
+
+
+def deadline(claim: ResourceClaim, binding_seconds: float) -> float | None:
+    """When the devices must be ready, as seconds since the epoch; None when the claim does not say since when."""
+    allocation = claim.allocation
+    if allocation is None or not allocation.allocation_timestamp or not has_conditions(claim):
+        return None
+    started = parse_time(allocation.allocation_timestamp)
+    return None if started is None else started.timestamp() + binding_seconds
+
+
+def timed_out(claim: ResourceClaim, now: datetime, binding_seconds: float) -> bool:
+    """Whether the devices had their time. Counted from the allocation, not from the moment somebody began to wait."""
+    limit = deadline(claim, binding_seconds)
+    return limit is not None and limit < now.timestamp()
+
+
+def unavailable(claim: ResourceClaim, now: datetime, binding_seconds: float) -> bool:
+    """Whether the allocation is of no use any more, on any node."""
+    state = readiness(claim)
+    return bool(state.failed) or (not state.ready and timed_out(claim, now, binding_seconds))
+
+
+def timeout_text(claim: ResourceClaim) -> str:
+    return f"device binding timeout: claim={claim.metadata.name}"

@@ -1,0 +1,77 @@
+"""What is remembered beside the cluster: of pods, of claims that nobody uses, and of what is kept for whom.
+
+`Records` promises: one of each per process, none of which acts. What the watches bring reaches them through `intake`,
+and questions read them through `view`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from types import MappingProxyType
+
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.lane import Lane
+from dra_extender.devices.cluster import Cluster
+from dra_extender.placement.placement import Placement
+from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
+from dra_extender.scheduling.idle import IdleAllocations
+from dra_extender.scheduling.intake import Intake
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.nomination.nominations import Nominations
+from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.ports import Clock
+from dra_extender.scheduling.reservations import Reservations
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.signals import Signals
+from dra_extender.scheduling.unseen import Unseen
+from dra_extender.scheduling.view import View
+from dra_extender.scheduling.wakeups import Wakeups
+
+
+class Records:
+    """`binding` and `clearing` are what the view shows under these names; who binds and who clears writes to them."""
+
+    def __init__(self, cluster: Cluster, limits: Limits, clock: Clock) -> None:
+        self._cluster, self._limits, self._clock = cluster, limits, clock
+        self.pods = Pods()
+        self.signals = Signals()
+        self.idle = IdleAllocations(clock, limits)
+        self.unseen = Unseen(clock)
+        self.resources = ResourceNames(cluster.classes, clock, limits)
+        self.budgets = DisruptionBudgets()
+        self.reservations = Reservations(limits.tentative_seconds, clock)
+        self.nominations = Nominations()
+        self.binding: dict[str, str] = {}
+        self.clearing: set[str] = set()
+
+    def view(self, decisions: Decisions, placement: Placement | None, lanes: Callable[[], Iterator[Lane]]) -> View:
+        """For questions, which cannot change anything."""
+        return View(
+            cluster=self._cluster,
+            decisions=decisions,
+            pods=self.pods,
+            clock=self._clock,
+            limits=self._limits,
+            resources=self.resources,
+            binding=MappingProxyType(self.binding),
+            clearing=self.clearing,
+            settled=self.idle.is_settled,
+            lanes=lanes,
+            placement=placement,
+            kept=self.nominations.kept_from,
+            promised=self.nominations.promises,
+        )
+
+    def intake(self, wakeups: Wakeups, placement: Placement | None) -> Intake:
+        """For what the watches bring."""
+        return Intake(
+            cluster=self._cluster,
+            pods=self.pods,
+            wakeups=wakeups,
+            signals=self.signals,
+            idle=self.idle,
+            unseen=self.unseen,
+            resources=self.resources,
+            budgets=self.budgets,
+            placement=placement,
+        )

@@ -1,0 +1,177 @@
+"""Taking an allocation back that nobody uses.
+
+Promises
+- An allocation is cleared only at the version it was judged by, in one write that fails for any other: a reservation
+  or mark made meanwhile wins. So does a pod of the claim that is bound: that is asked of the API server, because the
+  watch of pods may be behind, and what the watches bring meanwhile is looked at once more, with no await before the
+  write is sent.
+- While the write is on its way no bind of ours relies on the claim.
+- A conflict is no reason to try again but to look again: the claim is read, and whoever wanted it cleared judges it
+  anew. What is refused, or cannot be decoded, is reported once and tried again after growing pauses, or at once when
+  the claim has changed.
+
+Rules: Kubernetes 1.36, syncClaim of pkg/controller/resourceclaim/controller.go, which deallocates in one update at the
+version it has looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+import structlog
+from cachetools import LRUCache
+
+from dra_extender.api.errors import ApiError, ConflictError, NotFoundError
+from dra_extender.api.meta import ObjectKey
+from dra_extender.api.resource import FINALIZER, ResourceClaim
+from dra_extender.devices.problems import Problem
+from dra_extender.scheduling.intake import Intake
+from dra_extender.scheduling.outcomes import ALLOCATIONS_CLEARED, CLEAR_ERRORS, ClearReason
+from dra_extender.scheduling.pauses import Pauses
+from dra_extender.scheduling.ports import Observer, Ports
+from dra_extender.scheduling.view import View
+from dra_extender.scheduling.wakeups import Wakeups
+
+log = structlog.get_logger(__name__)
+
+MOST_PROBLEMS = 1_000
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    claim: ResourceClaim
+    why: str
+
+
+class Clearer:
+    """`clearing` are the UIDs of the claims it is at work on; nobody else writes to it."""
+
+    def __init__(
+        self, view: View, ports: Ports, intake: Intake, wakeups: Wakeups, observer: Observer, clearing: set[str]
+    ) -> None:
+        self._view = view
+        self._ports = ports
+        self._intake = intake
+        self._wakeups = wakeups
+        self._observer = observer
+        self._clearing = clearing
+        self._pauses: Pauses[tuple[str, str]] = Pauses(view.clock, view.limits)
+        self._refused: LRUCache[str, _Refused] = LRUCache(MOST_PROBLEMS)
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """The claims that could not be cleared when that was tried last, and are as they were then."""
+        advice = "grant the permission, as manifests/rbac does, or delete the claim's pods; its devices stay taken"
+        return [
+            Problem(ObjectKey("ResourceClaim", found.claim.metadata.key), f"cannot be released: {found.why}", advice)
+            for found in list(self._refused.values())
+            if self._is_as_judged(found.claim)
+        ]
+
+    def may_try(self, claim: ResourceClaim) -> bool:
+        """False while this version of the claim is left alone because the API server would not have it cleared, or
+        while somebody is at work on the claim.
+        """
+        return claim.metadata.uid not in self._clearing and self._pauses.over(_version(claim))
+
+    async def clear(self, claim: ResourceClaim, reason: ClearReason, note: str) -> bool:
+        """Clear allocation, reservations and device states. `reason` is counted, `note` is for people."""
+        if not self.may_try(claim):
+            return False
+        with self._at_work(claim):
+            try:
+                if await self._runs_somewhere(claim) or not self._is_as_judged(claim) or self._is_in_use(claim):
+                    return False
+                self._intake.learn(await self._ports.deallocate(claim))
+            except NotFoundError:
+                self._intake.gone(claim)
+                return True
+            except ApiError as error:
+                await self._failed(claim, reason, error)
+                return False
+        self._settled(claim)
+        self._observer.count(ALLOCATIONS_CLEARED, reason)
+        self._ports.record_event(claim, "Normal", "DevicesReleased", note)
+        return True
+
+    async def discard(self, claim: ResourceClaim) -> bool:
+        """Remove a claim that we made for extended resources and that is not allocated. False when it may be left."""
+        if claim.allocation is not None or not self.may_try(claim):
+            return False
+        with self._at_work(claim):
+            try:
+                if FINALIZER in claim.metadata.finalizers:
+                    claim = await self._ports.remove_finalizer(claim)
+                    self._intake.learn(claim)
+                await self._ports.delete_claim(claim)
+            except NotFoundError:
+                pass
+            except ApiError as error:
+                await self._failed(claim, "leftover", error)
+                return False
+        self._settled(claim)
+        self._intake.gone(claim)
+        self._observer.count(ALLOCATIONS_CLEARED, "leftover")
+        return True
+
+    @contextmanager
+    def _at_work(self, claim: ResourceClaim) -> Iterator[None]:
+        self._clearing.add(claim.metadata.uid)
+        try:
+            yield
+        finally:
+            self._clearing.discard(claim.metadata.uid)
+            self._wakeups.improved()
+
+    async def _runs_somewhere(self, claim: ResourceClaim) -> bool:
+        """True when one of the claim's pods is bound, as stored now. Raises ApiError."""
+        for consumer in claim.status.reserved_for:
+            pod = await self._ports.read_pod(claim.metadata.namespace, consumer.name)
+            if pod is not None and pod.metadata.uid == consumer.uid:
+                self._intake.learn_pod(pod)
+                if pod.spec.node_name:
+                    return True
+        return False
+
+    def _is_as_judged(self, claim: ResourceClaim) -> bool:
+        known = self._view.ledger.by_uid(claim.metadata.uid)
+        return known is not None and known.metadata.resource_version == claim.metadata.resource_version
+
+    def _is_in_use(self, claim: ResourceClaim) -> bool:
+        """True when a pod of the claim is bound, or being bound by us, as far as is known by now."""
+        pods = [self._view.pods.get(consumer.uid) for consumer in claim.status.reserved_for]
+        return any(pod is not None and pod.spec.node_name for pod in pods) or self._view.is_being_bound(claim)
+
+    async def _failed(self, claim: ResourceClaim, reason: ClearReason, error: ApiError) -> None:
+        """Whatever was done, the claim is looked at again before the next try, and that is not made at once."""
+        self._observer.count(CLEAR_ERRORS, reason)
+        self._pauses.failed(_version(claim))
+        if isinstance(error, ConflictError):
+            await self._look_again(claim)
+            return
+        uid, why = claim.metadata.uid, repr(error)
+        known = self._refused.get(uid)
+        if known is None or known.why != why:
+            log.warning("an unused claim was not cleared, will try again", claim=claim.metadata.key, error=why)
+        self._refused[uid] = _Refused(claim, why)
+
+    async def _look_again(self, claim: ResourceClaim) -> None:
+        meta = claim.metadata
+        try:
+            found = await self._ports.read_claim(meta.namespace, meta.name)
+        except ApiError as error:
+            log.info("a claim that has changed was not read", claim=meta.key, error=repr(error))
+            return
+        if found is None or found.metadata.uid != meta.uid:
+            self._intake.gone(claim)
+        else:
+            self._intake.learn(found)
+
+    def _settled(self, claim: ResourceClaim) -> None:
+        self._refused.pop(claim.metadata.uid, None)
+        self._pauses.forget(_version(claim))
+
+
+def _version(claim: ResourceClaim) -> tuple[str, str]:
+    return claim.metadata.uid, claim.metadata.resource_version

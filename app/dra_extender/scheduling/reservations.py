@@ -1,0 +1,92 @@
+"""Tentative plans between filter and bind: hints for other pods, never a promise of a device.
+
+kube-scheduler does not say which node it chose before it calls bind. Where that can be guessed (one node was left, or
+one was scored best, or the pod was nominated for one ahead of the queue), the plan for it is remembered for a few
+seconds, so that the next pod prefers a node where both fit.
+Correctness does not depend on any of this: bind decides again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.devices.overlay import Planned
+from dra_extender.scheduling.planindex import PlanIndex, Touched
+from dra_extender.scheduling.ports import Clock
+
+
+class Tentative(msgspec.Struct, frozen=True):
+    """What the pod will probably take on the node: one allocation per claim."""
+
+    pod_uid: str
+    node: str
+    claims: tuple[ResourceClaim, ...]
+    allocations: tuple[AllocationResult, ...]
+
+    @property
+    def planned(self) -> Iterator[Planned]:
+        """Each claim with what it would get."""
+        return zip(self.claims, self.allocations, strict=True)
+
+
+class Reservations:
+    """At most one tentative plan per pod, each for `seconds`; of more than `MOST` the oldest goes."""
+
+    MOST = 1000
+
+    def __init__(self, seconds: float, clock: Clock) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._plans: dict[str, Tentative] = {}
+        """The oldest first."""
+        self._until: dict[str, float] = {}
+        self._index = PlanIndex()
+
+    def put(self, plan: Tentative) -> None:
+        uid = plan.pod_uid
+        self.drop(uid)
+        if len(self._plans) >= self.MOST:
+            self.drop(next(iter(self._plans)))
+        self._plans[uid] = plan
+        self._until[uid] = self._clock.monotonic() + self._seconds
+        self._index.put(uid, plan.claims, plan.allocations)
+
+    def drop(self, pod_uid: str) -> None:
+        """The pod is being bound, filtered anew, not expected there any more, or gone."""
+        if self._plans.pop(pod_uid, None) is not None:
+            del self._until[pod_uid]
+            self._index.drop(pod_uid)
+
+    def get(self, pod_uid: str) -> Tentative | None:
+        self._expire()
+        return self._plans.get(pod_uid)
+
+    def all(self) -> Sequence[Tentative]:
+        """Those that have not ended, the oldest first."""
+        self._expire()
+        return list(self._plans.values())
+
+    def touching(self, touched: Iterable[Touched]) -> Sequence[Tentative]:
+        """Those of them that touch any of these."""
+        self._expire()
+        return [self._plans[uid] for uid in self._index.pods(touched)]
+
+    def others(self, pod_uid: str) -> dict[str, Sequence[Tentative]]:
+        """The plans of all other pods by node."""
+        found: dict[str, list[Tentative]] = {}
+        for plan in self.all():
+            if plan.pod_uid != pod_uid:
+                found.setdefault(plan.node, []).append(plan)
+        return dict(found)
+
+    def _expire(self) -> None:
+        now = self._clock.monotonic()
+        while self._plans and self._until[oldest := next(iter(self._plans))] <= now:
+            self.drop(oldest)
+
+    def __len__(self) -> int:
+        self._expire()
+        return len(self._plans)

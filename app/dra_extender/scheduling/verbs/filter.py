@@ -1,0 +1,283 @@
+"""The filter verb: on which of these nodes can the pod's claims be allocated or used?
+
+Promises: a pod without devices passes untouched and leaves nothing behind. Every node of the request is in the
+answer exactly once, refused ones in FailedAndUnresolvableNodes, with few constant texts. While pods are preempted for
+devices, nodes are in FailedNodes instead where that would help, and the one on which we make room for the pod.
+Where fewer than all nodes that fit are to be offered, the others count as refused. A claim that the pod names and we do
+not know is read before the pod is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+import msgspec
+import structlog
+from cachetools import TTLCache
+
+from dra_extender.allocation.plan import Failure
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import ApiError
+from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
+from dra_extender.scheduling import extended
+from dra_extender.scheduling.claims import MOST_CLAIMS, Refusal, named_claims
+from dra_extender.scheduling.inquiries import AWAITED, Inquiries
+from dra_extender.scheduling.intake import Intake
+from dra_extender.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of, typical
+from dra_extender.scheduling.nomination.nominations import Nominations
+from dra_extender.scheduling.nomination.nominator import Nominator
+from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
+from dra_extender.scheduling.ports import ClaimWriter, Observer
+from dra_extender.scheduling.preemption.relief import resolvable
+from dra_extender.scheduling.refusals import Refusals, Signature, signature
+from dra_extender.scheduling.release.sweep import Sweeper
+from dra_extender.scheduling.release.unblock import Unblocker
+from dra_extender.scheduling.reservations import Reservations, Tentative
+from dra_extender.scheduling.verbs.offers import Offers
+from dra_extender.scheduling.verbs.prioritize import expected
+from dra_extender.scheduling.view import View
+from dra_extender.scheduling.wakeups import Wakeups
+
+log = structlog.get_logger(__name__)
+
+ELSEWHERE = "a bind of the pod to another node is under way"
+
+REMEMBERED_ABSENCES = 10_000
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True):
+    """What answers leave behind for later: who waits, who was offered what, which plans are likely, what stands in the
+    way.
+    """
+
+    wakeups: Wakeups
+    reservations: Reservations
+    unblocker: Unblocker
+    sweeper: Sweeper
+    nominator: Nominator | None
+    """Who makes room for pods; None: nobody does."""
+    nominations: Nominations
+
+
+class _Decided(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call found out, on the state of `generation`. `key`: of the pod's claims; `likely`: the plan for the one
+    node that is offered.
+    """
+
+    generation: int
+    key: Signature
+    claims_missing: bool
+    subject: Subject | Refusal | Failure
+    judgement: Judgement
+    offered: list[str]
+    likely: Tentative | None
+    resolvable: frozenset[str]
+    """The nodes, when all are refused, where evicting pods of lower priority may help."""
+
+
+class Filter:
+    """One call at a time per scheduler; several schedulers may call."""
+
+    def __init__(
+        self,
+        view: View,
+        ports: ClaimWriter,
+        intake: Intake,
+        memory: Memory,
+        inquiries: Inquiries,
+        observer: Observer,
+    ) -> None:
+        self._view = view
+        self._ports = ports
+        self._intake = intake
+        self._memory = memory
+        self._inquiries = inquiries
+        self._observer = observer
+        self._refusals = Refusals()
+        self._offers = Offers()
+        self._absent: TTLCache[tuple[str, str], bool] = TTLCache(
+            REMEMBERED_ABSENCES, view.limits.missing_seconds, timer=view.clock.monotonic
+        )
+
+    async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
+        """The answer to one call. Never raises for what is in `args` or in the cluster."""
+        if args.NodeNames is None:
+            return ExtenderFilterResult(Error=NEEDS_NAMES)
+        pod = args.Pod
+        if not self._view.uses_devices(pod):
+            self._observer.count(FILTER_RESULTS, "untouched")
+            return ExtenderFilterResult(NodeNames=list(args.NodeNames))
+        await self._learn_missing(pod)
+        answer = await self._answer(pod, tuple(dict.fromkeys(args.NodeNames)))
+        self._offer_leftover(pod)
+        return answer
+
+    def forget(self, pod_uid: str) -> None:
+        """The pod is gone or bound."""
+        self._refusals.forget(pod_uid)
+
+    # --- claims that are not known ----------------------------------------------------------------------------------
+
+    async def _learn_missing(self, pod: Pod) -> None:
+        """Read the claims that the pod names and we have not seen: the scheduler's watch may be ahead of ours.
+
+        What cannot be read in time counts as missing until the watch brings it.
+        """
+        namespace = pod.metadata.namespace
+        unseen = [
+            name
+            for name in _names(pod)
+            if self._view.ledger.get(namespace, name) is None and (namespace, name) not in self._absent
+        ]
+        name = ""
+        try:
+            async with asyncio.timeout(self._view.limits.reading_seconds):
+                for name in unseen:
+                    claim = await self._ports.read_claim(namespace, name)
+                    if claim is None:
+                        self._absent[namespace, name] = True
+                    else:
+                        self._intake.learn(claim)
+        except TimeoutError:
+            self._absent[namespace, name] = True
+            self._not_read(namespace, name, "no answer in time")
+        except ApiError as error:
+            self._not_read(namespace, name, repr(error))
+
+    def _not_read(self, namespace: str, name: str, error: str) -> None:
+        self._observer.count(CLAIM_READ_ERRORS, "filter")
+        log.warning("a claim that a pod names was not read", claim=f"{namespace}/{name}", error=error)
+
+    def _offer_leftover(self, pod: Pod) -> None:
+        """A claim for extended resources that an earlier attempt did not get allocated is of no use to anybody."""
+        uid = pod.metadata.uid
+        owned = self._view.ledger.owned_by(uid)
+        existing = extended.existing_claim(pod, owned) if owned else None
+        if existing is not None and existing.allocation is None and uid not in self._view.binding:
+            self._memory.unblocker.offer_leftover(existing)
+
+    # --- the answer -------------------------------------------------------------------------------------------------
+
+    async def _answer(self, pod: Pod, names: tuple[str, ...]) -> ExtenderFilterResult:
+        """Decide, and remember what later calls need."""
+        reservations = self._memory.reservations
+        planned = reservations.get(pod.metadata.uid)
+        if planned is not None and names != (planned.node,):
+            reservations.drop(pod.metadata.uid)
+            planned = None
+        found, open_ = await self._inquiries.decide(pod, lambda view: self._decide(view, pod, names, planned))
+        if not isinstance(found, _Decided):
+            return found
+        judgement = found.judgement
+        if isinstance(found.subject, Subject) and found.offered:
+            self._passed(found.subject, found.likely)
+        else:
+            reservations.drop(pod.metadata.uid)
+            self._refused(pod, found, names)
+            if found.key and not judgement.error:
+                self._refusals.remember(
+                    pod.metadata.uid, found.key, found.generation, judgement.refused, found.resolvable
+                )
+        if open_:  # somebody else may refuse the nodes that are offered, and the others fit when there is an answer
+            self._memory.wakeups.refused(pod.metadata.uid, found.generation, awaiting=AWAITED)
+        self._observer.count(FILTER_RESULTS, judgement.result)
+        if judgement.error:
+            return ExtenderFilterResult(Error=judgement.error)
+        return self._result(pod, found.offered, judgement.refused, found.resolvable)
+
+    def _decide(
+        self, view: View, pod: Pod, names: tuple[str, ...], planned: Tentative | None
+    ) -> _Decided | ExtenderFilterResult:
+        """On one state. It may be begun several times: until all is decided nothing changes, but that placement learns
+        once what the pod looks like. `planned`: for the one node that is asked about, because the pod is nominated
+        there.
+        """
+        uid = pod.metadata.uid
+        if uid in view.binding:
+            return self._only(uid, view.binding[uid], names)
+        generation = self._memory.wakeups.generation
+        claims = claims_of(view, pod)
+        key = signature(() if isinstance(claims, Refusal) else claims)
+        known = self._refusals.recall(uid, key, generation, names) if key else None
+        if known is not None:
+            self._observer.count(FILTER_RESULTS, "repeated")
+            return self._result(pod, [], known, self._refusals.resolvable(uid))
+        subject = subject_of(view, pod, claims)
+        if view.placement is not None and isinstance(subject, Subject):
+            view.placement.learn(pod, typical(view, subject, names)[0])
+        judgement = judge(view, subject, names)
+        others = self._memory.reservations.others(uid) if len(judgement.fits) > 1 else {}
+        offered = self._offers.choose(view, subject, judgement.fits, len(names), others)
+        single = isinstance(subject, Subject) and len(offered) == 1
+        return _Decided(
+            generation=generation,
+            key=key,
+            claims_missing=isinstance(claims, Refusal),
+            subject=subject,
+            judgement=judgement,
+            offered=offered,
+            likely=planned or expected(view, subject, offered[0]) if single and isinstance(subject, Subject) else None,
+            resolvable=self._resolvable(view, subject, judgement),
+        )
+
+    def _resolvable(self, view: View, subject: Subject | Refusal | Failure, judgement: Judgement) -> frozenset[str]:
+        """Only where kube-scheduler asks whom to preempt: for a pod that fits nowhere."""
+        nominator = self._memory.nominator
+        if nominator is None or view.limits.preemption != "on" or judgement.fits or not isinstance(subject, Subject):
+            return frozenset()
+        if subject.pod.metadata.uid in self._memory.nominations:
+            return frozenset()
+        return resolvable(view, subject, nominator.terms(subject.pod), list(judgement.refused))
+
+    def _result(
+        self, pod: Pod, offered: list[str], refused: Mapping[str, str], resolvable: frozenset[str]
+    ) -> ExtenderFilterResult:
+        """The one node on which victims make room for the pod is refused for now: on one that can never do
+        kube-scheduler would not wait for them, and clear the nomination.
+        """
+        nomination = self._memory.nominations.get(pod.metadata.uid)
+        if nomination is not None:
+            resolvable = frozenset((nomination.node,))
+        if not resolvable or resolvable.isdisjoint(refused):
+            return ExtenderFilterResult(NodeNames=offered, FailedAndUnresolvableNodes=dict(refused))
+        failed = {name: reason for name, reason in refused.items() if name in resolvable}
+        others = {name: reason for name, reason in refused.items() if name not in resolvable}
+        return ExtenderFilterResult(NodeNames=offered, FailedNodes=failed, FailedAndUnresolvableNodes=others)
+
+    def _only(self, uid: str, node: str, names: tuple[str, ...]) -> ExtenderFilterResult:
+        """The scheduler has given up on a bind that is still under way: only that bind's node is of use."""
+        fits = [name for name in names if name == node]
+        refused = {name: ELSEWHERE for name in names if name != node}
+        if not fits:
+            wakeups = self._memory.wakeups
+            wakeups.refused(uid, wakeups.generation, awaiting=uid)
+        self._observer.count(FILTER_RESULTS, "fits" if fits else "refused")
+        return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
+
+    def _passed(self, subject: Subject, likely: Tentative | None) -> None:
+        uid, memory = subject.pod.metadata.uid, self._memory
+        for claim in subject.order:
+            memory.sweeper.offered(claim.metadata.uid)
+        memory.wakeups.settled(uid)
+        memory.unblocker.withdraw(uid)
+        if memory.nominator is not None:
+            memory.nominator.withdraw(uid)
+        self._refusals.forget(uid)
+        if likely is not None:
+            memory.reservations.put(likely)
+
+    def _refused(self, pod: Pod, found: _Decided, names: tuple[str, ...]) -> None:
+        """A new claim wakes the pod that names one that is not there, or not as it should be."""
+        uid, judgement = pod.metadata.uid, found.judgement
+        missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
+        self._memory.wakeups.refused(uid, found.generation, awaiting=judgement.awaiting, missing=missing)
+        self._memory.unblocker.offer(pod, names, judgement.stuck)
+        if self._memory.nominator is not None and isinstance(found.subject, Subject) and not judgement.error:
+            self._memory.nominator.refused(pod, names)
+
+
+def _names(pod: Pod) -> Iterator[str]:
+    """The names of the pod's claims as far as they are known, unless there are too many to look for."""
+    named = named_claims(pod) if len(pod.spec.resource_claims) <= MOST_CLAIMS else ()
+    return iter(()) if isinstance(named, Refusal) else (name for name, _ in named)

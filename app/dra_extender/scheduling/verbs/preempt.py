@@ -1,0 +1,96 @@
+"""The preempt verb: on which of these nodes would evicting the victims help, and which others have to go as well?
+
+Promises: a node where the devices do not suffice is left out, unless pods may be preempted for devices: then pods of
+lower priority on the node are added to victims that were proposed, as few as needed, none in violation of a budget
+where that is forbidden. Victims come most important first; of those that were proposed none is left out. A node without
+proposed victims lacks nothing but devices: making room there is not kube-scheduler's business but ours, and it stays
+only when the devices fit already. So does every node while pods are not preempted for devices: evicting a pod frees its
+devices long after kube-scheduler's decision.
+
+Rules: Kubernetes 1.36, pkg/scheduler/extender.go (ProcessPreemption); victim lists may be empty, as newer schedulers
+send them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, Victims
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.scheduling.judgement import Subject, judge, subject_of
+from dra_extender.scheduling.preemption.occupants import importance, occupants_of
+from dra_extender.scheduling.preemption.state import fitting
+from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.victims import fewest
+from dra_extender.scheduling.view import View
+
+
+class Preempt:
+    """One call. `terms`: those on which the pod may preempt others for devices; None: it may not."""
+
+    def __init__(self, args: ExtenderPreemptionArgs, terms: Terms | None) -> None:
+        self._pod = args.Pod
+        self._terms = terms if terms is not None and terms.may_preempt else None
+        victims = args.NodeNameToMetaVictims
+        self._proposed = (
+            victims if victims is not None else {name: _meta(v) for name, v in (args.NodeNameToVictims or {}).items()}
+        )
+        self._more: dict[str, MetaVictims | None] = {}
+        """By node: what earlier turns found where the devices do not fit yet."""
+
+    def answer(self, view: View) -> ExtenderPreemptionResult:
+        """UIDs of victims by node, the nodes in the order given. Raises Exhausted: ask again, in another turn."""
+        if not view.uses_devices(self._pod):
+            return ExtenderPreemptionResult(NodeNameToMetaVictims=self._proposed)
+        subject = subject_of(view, self._pod)
+        judgement = judge(view, subject, list(self._proposed))
+        if judgement.error:
+            return ExtenderPreemptionResult(NodeNameToMetaVictims={})
+        fits = set(judgement.fits)
+        found = {}
+        for name, proposed in self._proposed.items():
+            victims = proposed if name in fits else self._enlarged(view, subject, name)
+            if victims is not None:
+                found[name] = victims
+        return ExtenderPreemptionResult(NodeNameToMetaVictims=found)
+
+    def _enlarged(self, view: View, subject: object, name: str) -> MetaVictims | None:
+        if self._terms is None or not isinstance(subject, Subject):
+            return None
+        if name not in self._more:
+            self._more[name] = _with_more(view, subject, self._terms, name, self._proposed[name])
+        return self._more[name]
+
+
+def preempt(view: View, args: ExtenderPreemptionArgs, terms: Terms | None = None) -> ExtenderPreemptionResult:
+    """The answer to one call, at once."""
+    return Preempt(args, terms).answer(view)
+
+
+def _with_more(view: View, subject: Subject, terms: Terms, name: str, proposed: MetaVictims) -> MetaVictims | None:
+    """The victims with which the devices suffice; None when there are none, or victims are proposed that we do not
+    know: then nobody can say who is more important.
+    """
+    uids = [victim.UID for victim in proposed.Pods or ()]
+    already = [pod for uid in uids if (pod := view.pods.get(uid)) is not None]
+    if not uids or len(already) < len(uids):
+        return None
+    terms = terms.beside(subject.order, leaving=uids, node=name)
+
+    def fits(gone: Collection[ResourceClaim]) -> bool:
+        return bool(fitting(view, subject, terms, (name,), gone).fits)
+
+    found = occupants_of(view, terms, view.cluster.inventory.pools_seen(name))
+    more = fewest(found, terms.budgets, fits, known={}, already=already)
+    violations = sum(victim.violates_budget for victim in more or ())
+    if more is None or (violations and not terms.rules.violate_budgets):
+        return None
+    pods = sorted([*already, *(victim.pod for victim in more)], key=importance)
+    return MetaVictims(
+        Pods=[MetaPod(UID=pod.metadata.uid) for pod in pods], NumPDBViolations=proposed.NumPDBViolations + violations
+    )
+
+
+def _meta(victims: Victims) -> MetaVictims:
+    pods = [MetaPod(UID=pod.metadata.uid) for pod in victims.Pods or ()]
+    return MetaVictims(Pods=pods, NumPDBViolations=victims.NumPDBViolations)

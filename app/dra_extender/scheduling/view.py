@@ -1,0 +1,167 @@
+"""The state of the cluster as questions see it: judging, explaining and insight ask here.
+
+Promises: read-only. Asking changes nothing, not even what is remembered: no refusal is forgotten, nobody is woken, no
+time is noted. What it shows is live: it changes between two awaits when the watches bring something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from itertools import repeat
+from typing import Protocol
+
+import msgspec
+
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.allocation.lane import FREE, Lane
+from dra_extender.api.core import Pod
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.meta import ObjectKey
+from dra_extender.api.resource import DeviceClass, ResourceClaim
+from dra_extender.devices.overlay import Overlay, Planned
+from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
+from dra_extender.placement.placement import Placement
+from dra_extender.scheduling import extended
+from dra_extender.scheduling.claims import consumer
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.ports import Clock
+
+_NOT_BINDING: Mapping[str, str] = {}
+_NOT_CLEARING: Set[str] = frozenset()
+
+
+class KnownPods(Protocol):
+    """The pods as far as they are known. See `Pods`."""
+
+    def get(self, uid: str) -> Pod | None: ...
+
+    def named(self, namespace: str, name: str) -> Pod | None: ...
+
+    def leaving(self, uid: str) -> bool: ...
+
+    @property
+    def lowest_priority(self) -> int | None: ...
+
+    def __iter__(self) -> Iterator[Pod]: ...
+
+    def __len__(self) -> int: ...
+
+
+class KnownResourceNames(Protocol):
+    """Which extended resources device classes stand behind. See `ResourceNames`."""
+
+    def wanted(self, pod: Pod) -> extended.Wanted | None: ...
+
+    def is_orphaned(self, names: Iterable[str]) -> bool: ...
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be known at this moment. `binding` and `clearing` are live, too."""
+
+    cluster: ReadOnlyCluster
+    decisions: Decisions
+    pods: KnownPods
+    clock: Clock
+    limits: Limits
+    resources: KnownResourceNames
+    binding: Mapping[str, str] = _NOT_BINDING
+    """By pod UID: the node of a bind that is under way."""
+    clearing: Set[str] = _NOT_CLEARING
+    """UIDs of claims whose allocation is being taken back."""
+    placement: Placement | None = None
+    """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
+    lanes: Callable[[], Iterator[Lane]] = lambda: repeat(FREE)
+    """For a question that is no verb's: what its turns may do, one after the other."""
+    settled: Callable[[ResourceClaim], bool] = lambda claim: False
+    """True when no bind relies on the claim's allocation any more, not even one of another replica."""
+    kept: Callable[[Pod], Sequence[Planned]] = lambda pod: ()
+    """What is kept from a pod, for others that have made room for themselves. See `Nominations`."""
+    promised: Callable[[str, Pod], bool] = lambda uid, pod: False
+    """True when the devices of this claim (UID) are kept from the pod: it goes when its last pod does."""
+    state: Overlay | None = None
+    """The hypothetical state that questions are about; None: the state as it is."""
+
+    @property
+    def features(self) -> FeatureGates:
+        return self.cluster.features
+
+    @property
+    def ledger(self) -> ReadOnlyLedger:
+        return self.cluster.ledger
+
+    def within(self, lane: Lane) -> View:
+        """The same, with decisions whose work the lane counts: they may raise Exhausted and Waiting."""
+        return msgspec.structs.replace(self, decisions=self.decisions.within(lane))
+
+    def turns(self) -> Iterator[View]:
+        """The same, for the turns of one question. Each may raise Exhausted, and it goes on in the next; what is too
+        much for a number of turns is refused as unknown in the last ones.
+        """
+        return map(self.within, self.lanes())
+
+    def facing(self, pod: Pod) -> View:
+        """The same, as the pod has it: what is kept for others counts as taken."""
+        kept = self.kept(pod)
+        return self.over(self.overlay().holding(kept)) if kept else self
+
+    def over(self, state: Overlay) -> View:
+        """The same, with decisions on this hypothetical state."""
+        return msgspec.structs.replace(self, state=state, decisions=self.decisions.over(state))
+
+    def overlay(self) -> Overlay:
+        """The state that questions are about, to put hypothetical states over. Decide on them with `over`."""
+        return self.state or Overlay(self.cluster)
+
+    def in_flight(self, claim: ResourceClaim) -> bool:
+        """True while the claim is about to be allocated or deallocated."""
+        uid = claim.metadata.uid
+        return uid in self.clearing or (claim.allocation is None and self.ledger.held(uid) is not None)
+
+    def is_promised(self, claim: ResourceClaim, pod: Pod) -> bool:
+        """True when by joining the claim the pod would keep devices from somebody who has made room for itself."""
+        if claim.allocation is None or not self.promised(claim.metadata.uid, pod):
+            return False
+        return not claim.reserved_for(consumer(claim, pod, self.features).uid)
+
+    def is_doubtful(self, claim: ResourceClaim) -> bool:
+        """True when it cannot be told now if the allocation gives something away twice. One that a pod runs with has
+        been verified before.
+        """
+        if not self.ledger.is_unverifiable(claim):
+            return False
+        pods = [self.pods.get(entry.uid) for entry in claim.status.reserved_for]
+        return not any(pod is not None and pod.spec.node_name for pod in pods)
+
+    def is_being_bound(self, claim: ResourceClaim) -> bool:
+        """True while a bind of ours is about to rely on the claim, or to take it back."""
+        for entry in claim.status.reserved_for:
+            pod = self.pods.get(entry.uid)
+            if entry.uid in self.binding and not (pod is not None and pod.spec.node_name):
+                return True
+        return False
+
+    def wanted(self, pod: Pod) -> extended.Wanted | None:
+        """The extended resources of the pod that devices may provide; None for almost all pods."""
+        if not self.features.DRAExtendedResource:
+            return None
+        return self.resources.wanted(pod)
+
+    def unprovided(self, pod: Pod, node: str) -> frozenset[str]:
+        """The extended resources that the pod asks for and that neither the node nor a known class provides."""
+        if not self.features.DRAExtendedResource or not pod.spec.containers or self.wanted(pod) is not None:
+            return frozenset()
+        return extended.unprovided(pod, self.cluster.nodes.get(node))
+
+    @property
+    def classes_unreadable(self) -> bool:
+        """True when a device class cannot be read: nobody knows which resource it stands behind."""
+        return any(key.kind == DeviceClass.__name__ for key in self.cluster.unreadable)
+
+    def is_unreadable(self, claim: ResourceClaim) -> bool:
+        """True when the claim as stored now cannot be decoded: what is known of it is older."""
+        unreadable = self.cluster.unreadable
+        return bool(unreadable) and ObjectKey(ResourceClaim.__name__, claim.metadata.key) in unreadable
+
+    def uses_devices(self, pod: Pod) -> bool:
+        """True when there is anything to decide for the pod."""
+        return bool(pod.spec.resource_claims) or self.wanted(pod) is not None

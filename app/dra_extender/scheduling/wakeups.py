@@ -1,0 +1,125 @@
+"""Waking refused pods: no improvement of the cluster goes unnoticed by a pod that was refused before it.
+
+kube-scheduler does not retry pods that an extender refused when slices change, and when it does retry them because of
+some other event, it may be faster than our watches. So each refusal is remembered with the generation of the state it
+was decided on, and when a newer generation exists the doorbell rings: a change of one claim of ours, which makes
+kube-scheduler try all refused pods again.
+
+Promises: at most one ring per `ring_seconds`, none when nobody waits, and a failed ring is repeated until it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import structlog
+from cachetools import LRUCache
+
+from dra_extender.api.errors import ApiError
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.outcomes import DOORBELL_RINGS
+from dra_extender.scheduling.ports import Observer
+
+log = structlog.get_logger(__name__)
+
+REMEMBERED_CLAIMS = 100_000
+
+
+class Wakeups:
+    """`generation` grows with everything that may let a refused pod fit."""
+
+    def __init__(self, ring: Callable[[], Awaitable[None]], limits: Limits, observer: Observer) -> None:
+        self.generation = 0
+        self._ring = ring
+        self._limits = limits
+        self._observer = observer
+        self._rung = -1
+        self._strangers = False
+        self._refused: LRUCache[str, int] = LRUCache(limits.remembered_pods)
+        self._awaited: set[str] = set()
+        """UIDs of claims in flight, and of pods with a bind under way, that pods were refused for."""
+        self._missed: LRUCache[str, bool] = LRUCache(REMEMBERED_CLAIMS)
+        """Claims (namespace/name) that pods were refused for because they are not there, or not as they should be."""
+        self._due = asyncio.Event()
+
+    # --- what happened ----------------------------------------------------------------------------------------------
+
+    def improved(self) -> None:
+        """A refused pod may fit now."""
+        self.generation += 1
+        self._awaited.clear()
+        if self._refused:
+            self._due.set()
+
+    def ended(self, uid: str) -> None:
+        """The bind of this pod, or what was under way with this claim, has ended."""
+        if uid in self._awaited:
+            self.improved()
+
+    def appeared(self, claim: str) -> bool:
+        """A version of the claim (namespace/name) has come. True when a pod was refused for want of it."""
+        return self._missed.pop(claim, False)
+
+    # --- who waits --------------------------------------------------------------------------------------------------
+
+    def refused(self, pod_uid: str, generation: int, *, awaiting: str = "", missing: Iterable[str] = ()) -> None:
+        """The pod was refused on all nodes, or on some, by a decision on the state of `generation`.
+
+        `awaiting`: UID of a claim in flight, or of a pod with a bind under way; it may fit when that has `ended`.
+        `missing`: claims (namespace/name) that are not there, or not as they should be; it may fit when one `appeared`.
+        """
+        if awaiting:
+            self._awaited.add(awaiting)
+        for claim in missing:
+            self._missed[claim] = True
+        self._refused[pod_uid] = generation
+        if generation < self.generation:
+            self._due.set()
+
+    def wake_everybody(self) -> None:
+        """Pods may have been refused by an earlier process of ours: they are not known by name."""
+        self._strangers = True
+        self._due.set()
+
+    def settled(self, pod_uid: str) -> None:
+        """The pod does not wait any more: it fits, is bound, or is gone."""
+        self._refused.pop(pod_uid, None)
+
+    @property
+    def pods(self) -> Mapping[str, int]:
+        """By UID the refused pods, with the generation of the state on which each was refused last."""
+        return self._refused
+
+    @property
+    def waiting(self) -> bool:
+        """True when some refused pod has not been woken since an improvement."""
+        now = self.generation
+        return self._strangers or (self._rung < now and any(generation < now for generation in self._refused.values()))
+
+    # --- the doorbell -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Ring when it is due, until cancelled."""
+        pause = self._limits.ring_seconds
+        while True:
+            await self._due.wait()
+            self._due.clear()
+            if not self.waiting:
+                continue
+            generation, strangers = self.generation, self._strangers
+            self._strangers = False
+            try:
+                await self._ring()
+            except ApiError as error:
+                self._observer.count(DOORBELL_RINGS, "failed")
+                log.warning("the doorbell did not ring; trying again", error=repr(error), seconds=pause)
+                self._strangers = self._strangers or strangers
+                self._due.set()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, max(self._limits.retry_most_seconds, self._limits.ring_seconds))
+            else:
+                self._observer.count(DOORBELL_RINGS, "rung")
+                self._rung = generation
+                pause = self._limits.ring_seconds
+                await asyncio.sleep(pause)

@@ -1,0 +1,51 @@
+"""The reference of all settings: docs/settings.md, which a test keeps current, and the flags of the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pydantic.fields import FieldInfo
+
+from dra_extender.service.settings import PREFIX, Settings
+
+_SECTIONS: Final = {
+    "listen": "Where it listens",
+    "kubeconfig": "The API server",
+    "namespace": "Who it is",
+    "feature_gates": "Decisions",
+    "log_level": "Logs",
+}
+"""The first setting of each section."""
+
+
+def flag(name: str) -> str:
+    """The command-line flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def sections() -> Iterator[tuple[str, str, FieldInfo]]:
+    """Section, name and definition of every setting, in order."""
+    section = ""
+    for name, field in Settings.model_fields.items():
+        section = _SECTIONS.get(name, section)
+        yield section, name, field
+
+
+def markdown_table() -> str:
+    """The reference of all settings as tables."""
+    rows: list[str] = []
+    last = ""
+    for section, name, field in sections():
+        if section != last:
+            last = section
+            rows += ["", f"## {section}", "", "| flag | environment | default | meaning |", "|---|---|---|---|"]
+        default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
+        rows.append(f"| `{flag(name)}` | `{PREFIX}{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(rows[1:]) + "\n"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)

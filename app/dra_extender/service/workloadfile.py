@@ -1,0 +1,146 @@
+"""The file that says which pods are to be expected: YAML or JSON, in Kubernetes' own words.
+
+    learn: true                          # count the pods that come as well, which is the default
+    pods:
+    - count: 120                         # so many pods, beside those of other kinds
+      requests: {cpu: "8", memory: 32Gi}
+      claims:                            # the spec of each of its ResourceClaims
+      - devices:
+          requests:
+          - {name: gpu, exactly: {deviceClassName: gpu, count: 1}}
+
+Promises: what `text` writes, `read` reads. An error names the file, the place in it, the problem and what to do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import yaml
+
+from dra_extender.api.core import Pod
+from dra_extender.api.decoding import DecodeError, convert, to_builtins
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.quantity import Quantity
+from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
+from dra_extender.devices.content import digest
+from dra_extender.placement.expected import Expected, ExpectedPod
+from dra_extender.placement.load import Load, load_from, load_of
+from dra_extender.placement.workload import MOST_PODS, MOST_SHAPES
+
+_COUNTED: Final = ("cpu", "memory")
+_REMEDIES: Final = {
+    "count": f"give whole numbers from 1, in all no more than {MOST_PODS}",
+    "requests": "give cpu and memory as in resources.requests of a container, such as {cpu: 500m, memory: 2Gi}",
+    "claims": "give a list of specs as in a ResourceClaim: {devices: {requests: [...]}}",
+    "learn": "give true or false",
+    "pods": f"give 1 to {MOST_SHAPES} kinds of pods, each with count, requests and claims",
+}
+_ELSEWHERE: Final = "see the workload file in docs/placement.md"
+
+
+class _Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One kind of pods."""
+
+    claims: Annotated[tuple[ResourceClaimSpec, ...], msgspec.Meta(min_length=1)]
+    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    requests: dict[str, Quantity] = {}
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pods: Annotated[tuple[_Pods, ...], msgspec.Meta(min_length=1, max_length=MOST_SHAPES)]
+    learn: bool = True
+
+
+def read(file: Path) -> Expected:
+    """What the file says. Raises ValueError."""
+    try:
+        found = convert(_File, yaml.safe_load(file.read_text()))
+    except OSError as problem:
+        raise ValueError(f"{file}: {problem.strerror}: name a file that can be read") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{file}: is no text: {_ELSEWHERE}") from None
+    except yaml.YAMLError as problem:
+        raise ValueError(f"{file}: is no YAML: {problem}") from None
+    except DecodeError as problem:
+        what, _, path = problem.problem.partition(" - at `$")
+        raise ValueError(_sentence(file, path.rstrip("`").lstrip("."), what)) from None
+    except (TypeError, RecursionError) as problem:
+        raise ValueError(f"{file}: {problem}: {_ELSEWHERE}") from None
+    for path, problem_found in _problems(found):
+        raise ValueError(_sentence(file, path, problem_found))
+    return Expected(tuple(map(_expected, found.pods)), only=not found.learn)
+
+
+def _sentence(file: Path, path: str, problem: str) -> str:
+    """The remedy is that of the last word of the path, or of the problem, which has one."""
+    words = [word for word in re.findall(r"\w+", f"{path} {problem}") if word in _REMEDIES]
+    remedy = _REMEDIES[words[-1]] if words else _ELSEWHERE
+    return f"{file}: {path}: {problem}: {remedy}" if path else f"{file}: {problem}: {remedy}"
+
+
+def _problems(found: _File) -> Iterator[tuple[str, str]]:
+    """Where and what: those that types do not tell."""
+    if sum(pods.count for pods in found.pods) > MOST_PODS:
+        yield "pods", "each count is too large"
+    for number, pods in enumerate(found.pods):
+        for name, amount in pods.requests.items():
+            if name not in _COUNTED:
+                yield f"pods[{number}].requests.{name}", "only cpu and memory are compared"
+            elif amount.nano < 0:
+                yield f"pods[{number}].requests.{name}", "is negative"
+        for claim, spec in enumerate(pods.claims):
+            if not spec.devices.requests:
+                yield f"pods[{number}].claims[{claim}].devices.requests", "asks for no devices"
+            for place, request in enumerate(spec.devices.requests):
+                asked = (request.exactly,) if request.exactly is not None else request.first_available
+                where = f"pods[{number}].claims[{claim}].devices.requests[{place}]"
+                if not asked:
+                    yield where, "has neither exactly nor firstAvailable"
+                if not all(item.device_class_name for item in asked):
+                    yield where, "names no deviceClassName"
+
+
+def _expected(pods: _Pods) -> ExpectedPod:
+    claims = tuple(
+        ResourceClaim(ObjectMeta(name=f"expected-{number}"), spec) for number, spec in enumerate(pods.claims)
+    )
+    return ExpectedPod(pods.count, load_from(pods.requests), claims)
+
+
+def seen(pods: Iterable[tuple[Pod, Sequence[ResourceClaim]]]) -> list[ExpectedPod]:
+    """These pods with their claims, by kind, the most frequent first; those without claims are left out."""
+    kinds: dict[tuple[Load, tuple[bytes, ...]], ExpectedPod] = {}
+    for pod, claims in pods:
+        if claims:
+            bare = tuple(ResourceClaim(claim.metadata, _bare(claim.spec)) for claim in claims)
+            key = load_of(pod), tuple(digest(claim.spec) for claim in bare)
+            known = kinds.get(key)
+            kinds[key] = ExpectedPod(1 + (known.count if known else 0), key[0], known.claims if known else bare)
+    return sorted(kinds.values(), key=lambda kind: -kind.count)
+
+
+def _bare(spec: ResourceClaimSpec) -> ResourceClaimSpec:
+    """Without what is for drivers: no decision reads it."""
+    return ResourceClaimSpec(msgspec.structs.replace(spec.devices, config=()))
+
+
+def text(pods: Sequence[ExpectedPod]) -> str:
+    """The file for these kinds of pods, of which the first ones are written if there are too many."""
+    part = min(1.0, (MOST_PODS - MOST_SHAPES) / sum(kind.count for kind in pods))
+    content: dict[str, Any] = {"pods": [_entry(kind, part) for kind in pods[:MOST_SHAPES]]}
+    written: str = yaml.safe_dump(content, sort_keys=False, width=120)
+    return written
+
+
+def _entry(kind: ExpectedPod, part: float) -> dict[str, Any]:
+    requests = {"cpu": f"{kind.load.cpu}m", "memory": str(kind.load.memory)}
+    return {
+        "count": max(1, round(kind.count * part)),
+        "requests": requests,
+        "claims": [to_builtins(claim.spec) for claim in kind.claims],
+    }

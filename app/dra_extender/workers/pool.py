@@ -1,0 +1,130 @@
+"""A few worker processes, started when somebody asks and ended when nobody does.
+
+Promises
+- Every question gets an answer, `Overrun` at worst, within the deadline and a little more.
+- A worker that is stopped at a limit, crashes or does not speak sense costs its question only; the next one gets a new
+  process. A crash for which the question need not be the reason is tried once more.
+- Idle processes end; `close` ends all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from typing import Final
+
+import structlog
+
+from dra_extender.allocation.questions import Overrun, Question, kind_of
+from dra_extender.workers.limits import WorkerLimits
+from dra_extender.workers.process import WorkerEndedError, WorkerProcess
+from dra_extender.workers.wire import Reply, WireError, encode_question
+
+log = structlog.get_logger(__name__)
+
+START_ATTEMPTS: Final = 3
+CRASHES: Final = 2
+"""How many processes one question may cost before it is given up."""
+
+STOPPED_AT_TIME: Final = -(signal.SIGXCPU if sys.platform != "win32" else 0)
+
+
+class WorkerPool:
+    """Fulfils `scheduling.ports.Workers`. `starts` counts processes, those that replace others included."""
+
+    def __init__(self, limits: WorkerLimits) -> None:
+        self.starts = 0
+        self._limits = limits
+        self._idle: list[tuple[WorkerProcess, asyncio.TimerHandle]] = []
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @property
+    def capacity(self) -> int:
+        """How many questions are worked on at the same time."""
+        return self._limits.count
+
+    @property
+    def idle(self) -> int:
+        """How many processes have nothing to do."""
+        return len(self._idle)
+
+    async def answer(self, question: Question) -> Reply:
+        """The answer, and how much CPU time it took."""
+        try:
+            message = encode_question(question)
+        except WireError as problem:
+            log.warning("a question is too large for a worker", kind=kind_of(question), problem=str(problem))
+            return Reply(Overrun("memory", "is too large to be asked"), 0.0)
+        for attempt in range(1, CRASHES + 1):
+            reply = await self._attempt(question, message, last=attempt == CRASHES)
+            if reply is not None:
+                return reply
+        raise AssertionError("the last attempt has an answer")
+
+    async def _attempt(self, question: Question, message: bytes, *, last: bool) -> Reply | None:
+        """None: try again with another process."""
+        limits = self._limits
+        process = await self._process()
+        if process is None:
+            return Reply(Overrun("start", "cannot be answered, because no worker process starts"), 0.0)
+        try:
+            reply = await process.ask(message, limits.seconds * limits.patience)
+        except TimeoutError:
+            await process.end()
+            return self._too_long(question)
+        except WorkerEndedError as end:
+            if end.status == STOPPED_AT_TIME:
+                return self._too_long(question)
+            log.warning("a worker process has ended", kind=kind_of(question), status=end.status, problem=str(end))
+            text = "ends the process that works on it"
+            return Reply(Overrun("crash", text), limits.seconds) if last else None
+        except BaseException:
+            await process.end()
+            raise
+        if isinstance(reply.answer, Overrun):
+            await process.end()  # after it has been out of memory there may be holes in it
+        else:
+            self._rest(process)
+        return reply
+
+    def _too_long(self, question: Question) -> Reply:
+        log.info("a worker process was stopped", kind=kind_of(question), seconds=self._limits.seconds)
+        return Reply(Overrun("time", f"needs more than {self._limits.seconds:g} s"), self._limits.seconds)
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    async def _process(self) -> WorkerProcess | None:
+        """One that has nothing to do, or a new one; None when none can be started."""
+        if self._idle:
+            process, timer = self._idle.pop()
+            timer.cancel()
+            return process
+        limits = self._limits
+        frames = sys.getrecursionlimit()
+        arguments = [str(limits.seconds), str(limits.memory), str(frames), str(limits.step_budget)]
+        for _ in range(START_ATTEMPTS):
+            self.starts += 1
+            try:
+                return await WorkerProcess.start(arguments)
+            except OSError as problem:
+                log.warning("a worker process does not start", problem=str(problem))
+        return None
+
+    def _rest(self, process: WorkerProcess) -> None:
+        timer = asyncio.get_running_loop().call_later(self._limits.idle_seconds, self._retire, process)
+        self._idle.append((process, timer))
+
+    def _retire(self, process: WorkerProcess) -> None:
+        self._idle = [(other, timer) for other, timer in self._idle if other is not process]
+        task = asyncio.create_task(process.end(), name="idle worker")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def close(self) -> None:
+        """End the processes that have nothing to do; those that work end with the call that asked."""
+        for process, timer in self._idle:
+            timer.cancel()
+            await process.end()
+        self._idle.clear()
+        await asyncio.gather(*self._ending)

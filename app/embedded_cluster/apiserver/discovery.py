@@ -1,0 +1,185 @@
+"""Discovery: which groups, versions and resources are served, in the plain and in the aggregated form."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from embedded_cluster.apiserver import reviews
+from embedded_cluster.apiserver.registry import Registry, Resource
+from embedded_cluster.apiserver.statuses import JSON
+
+VERSION: Final[JSON] = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.0+embedded",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "none",
+    "compiler": "none",
+    "platform": "embedded",
+}
+
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_SUBRESOURCE_VERBS: Final = ("get", "patch", "update")
+
+_SUBRESOURCES: Final[dict[str, JSON]] = {
+    "binding": {"group": "", "version": "v1", "kind": "Binding"},
+    "eviction": {"group": "policy", "version": "v1", "kind": "Eviction"},
+    "scale": {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+}
+_VERBS_BELOW: Final = {"scale": _SUBRESOURCE_VERBS}
+"""Of what is not only posted."""
+
+
+class Discovery:
+    """Documents computed from the registry; `address` is the host:port clients reach the server at."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._groups = registry.groups()
+        for group, _ in reviews.KINDS:
+            self._groups.setdefault(group, ["v1"])
+
+    def versions(self, address: str) -> JSON:
+        """/api"""
+        serves = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
+        return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": serves}
+
+    def groups(self) -> JSON:
+        """/apis"""
+        return {
+            "kind": "APIGroupList",
+            "apiVersion": "v1",
+            "groups": [self._group(name) for name in self._groups if name],
+        }
+
+    def group(self, name: str) -> JSON | None:
+        """/apis/GROUP"""
+        if not name or name not in self._groups:
+            return None
+        return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name)}
+
+    def _group(self, name: str) -> JSON:
+        versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in self._groups[name]]
+        return {"name": name, "versions": versions, "preferredVersion": versions[0]}
+
+    def resources(self, group: str, version: str) -> JSON | None:
+        """/api/v1, /apis/GROUP/VERSION"""
+        if version not in self._groups.get(group, ()):
+            return None
+        listed: list[JSON] = [
+            {"name": plural, "singularName": kind.lower(), "namespaced": False, "kind": kind, "verbs": ["create"]}
+            for plural, kind in _reviews(group)
+        ]
+        for resource in self._registry.of_version(group, version):
+            listed += self._plain(resource)
+        group_version = f"{group}/{version}" if group else version
+        head = {"kind": "APIResourceList", **({"apiVersion": "v1"} if group else {})}
+        return {**head, "groupVersion": group_version, "resources": listed}
+
+    @staticmethod
+    def _plain(resource: Resource) -> list[JSON]:
+        kind = resource.kind
+        main: JSON = {
+            "name": kind.plural,
+            "singularName": kind.singular,
+            "namespaced": kind.namespaced,
+            "kind": kind.kind,
+            "verbs": list(kind.verbs),
+        }
+        if kind.short_names:
+            main["shortNames"] = list(kind.short_names)
+        if kind.categories:
+            main["categories"] = list(kind.categories)
+        listed = [main]
+        if kind.status:
+            listed.append(
+                {
+                    "name": f"{kind.plural}/status",
+                    "singularName": "",
+                    "namespaced": kind.namespaced,
+                    "kind": kind.kind,
+                    "verbs": list(_SUBRESOURCE_VERBS),
+                }
+            )
+        for name in kind.subresources:
+            as_kind = _SUBRESOURCES[name]
+            listed.append(
+                {
+                    "name": f"{kind.plural}/{name}",
+                    "singularName": "",
+                    "namespaced": kind.namespaced,
+                    **({"group": as_kind["group"], "version": as_kind["version"]} if as_kind["group"] else {}),
+                    "kind": as_kind["kind"],
+                    "verbs": list(_VERBS_BELOW.get(name, ("create",))),
+                }
+            )
+        return listed
+
+    def aggregated(self, *, core: bool) -> JSON:
+        """/api and /apis as APIGroupDiscoveryList: everything in one document."""
+        items = [
+            {
+                "metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
+                "versions": [
+                    {"version": version, "resources": self._aggregated_version(name, version), "freshness": "Current"}
+                    for version in versions
+                ],
+            }
+            for name, versions in self._groups.items()
+            if (name == "") == core
+        ]
+        return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+    def _aggregated_version(self, group: str, version: str) -> list[JSON]:
+        listed: list[JSON] = [
+            {
+                "resource": plural,
+                "responseKind": {"group": "", "version": "", "kind": kind},
+                "scope": "Cluster",
+                "singularResource": kind.lower(),
+                "verbs": ["create"],
+            }
+            for plural, kind in _reviews(group)
+        ]
+        return listed + [self._aggregated_resource(r) for r in self._registry.of_version(group, version)]
+
+    @staticmethod
+    def _aggregated_resource(resource: Resource) -> JSON:
+        kind = resource.kind
+        own = {"group": "", "version": "", "kind": kind.kind}
+        item: JSON = {
+            "resource": kind.plural,
+            "responseKind": own,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "singularResource": kind.singular,
+            "verbs": list(kind.verbs),
+        }
+        if kind.short_names:
+            item["shortNames"] = list(kind.short_names)
+        if kind.categories:
+            item["categories"] = list(kind.categories)
+        subresources: list[JSON] = []
+        if kind.status:
+            subresources.append({"subresource": "status", "responseKind": own, "verbs": list(_SUBRESOURCE_VERBS)})
+        subresources += [
+            {
+                "subresource": name,
+                "responseKind": _SUBRESOURCES[name],
+                "verbs": list(_VERBS_BELOW.get(name, ("create",))),
+            }
+            for name in kind.subresources
+        ]
+        if subresources:
+            item["subresources"] = subresources
+        return item
+
+
+def _reviews(group: str) -> list[tuple[str, str]]:
+    """Plural and kind of the reviews of a group."""
+    return [(plural, kind) for (of, plural), kind in reviews.KINDS.items() if of == group]

@@ -1,0 +1,176 @@
+"""From a request to its answer: everything the server serves, except the bytes on the wire."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from dra_extender.unexpected import unexpected
+from embedded_cluster.apiserver import containers, discovery, reads, scale, writes
+from embedded_cluster.apiserver.access import Access, Attributes
+from embedded_cluster.apiserver.audit import Audit, Served
+from embedded_cluster.apiserver.discovery import Discovery
+from embedded_cluster.apiserver.faults import ConnectionDropped, Faults
+from embedded_cluster.apiserver.garbage import Garbage
+from embedded_cluster.apiserver.openapi import OpenAPI
+from embedded_cluster.apiserver.registry import Registry
+from embedded_cluster.apiserver.requests import Answer, Call, Incoming, Streaming, document, failure, options_of
+from embedded_cluster.apiserver.reviews import Reviews
+from embedded_cluster.apiserver.routes import RequestInfo, resource_request
+from embedded_cluster.apiserver.statuses import (
+    StatusError,
+    bad_request,
+    method_not_allowed,
+    no_such_resource,
+)
+from embedded_cluster.apiserver.storage import Storage
+from embedded_cluster.apiserver.verbs import Verbs
+
+_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+
+
+class Handling:
+    """Answers requests; holds no state of its own."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        storage: Storage,
+        verbs: Verbs,
+        garbage: Garbage,
+        access: Access,
+        reviews: Reviews,
+        faults: Faults,
+        audit: Audit,
+    ) -> None:
+        self._registry = registry
+        self._storage = storage
+        self._verbs = verbs
+        self._garbage = garbage
+        self._access = access
+        self._reviews = reviews
+        self._faults = faults
+        self._audit = audit
+        self._discovery = Discovery(registry)
+        self._openapi = OpenAPI(registry)
+
+    async def handle(self, incoming: Incoming) -> Answer | Streaming:
+        """The answer to any request; raises ConnectionDropped when there is to be none."""
+        info = resource_request(incoming.method, incoming.path, incoming.query)
+        if info is None:
+            try:
+                return self._document(incoming)
+            except StatusError as error:
+                return failure(error)
+        user = self._reviews.user(incoming.headers.get("Authorization", ""))
+        code, annotations = 0, dict[str, str]()
+        try:
+            answer = await self._through_faults(info, incoming, user, annotations)
+            code = answer.code if isinstance(answer, Answer) else 200
+            return answer
+        finally:
+            where = info.verb, info.target, info.namespace, info.name
+            self._audit.note(Served(*where, user, incoming.user_agent, code, annotations))
+
+    async def _through_faults(
+        self, info: RequestInfo, incoming: Incoming, user: str, annotations: dict[str, str]
+    ) -> Answer | Streaming:
+        before, after = self._faults.judge(info, incoming.user_agent)
+        warnings: list[str] = []
+        try:
+            await before.undergo()
+            answer = self._resource(info, incoming, user, warnings, annotations)
+            await after.undergo()
+        except StatusError as error:
+            answer = failure(error)
+        except ConnectionDropped:
+            raise
+        except Exception as error:
+            unexpected("apiserver", error, verb=info.verb, path=incoming.path)
+            answer = failure(StatusError(500, "InternalError", f"Internal error occurred: {error!r}", {}))
+        return replace(answer, warnings=tuple(warnings)) if warnings and isinstance(answer, Answer) else answer
+
+    # documents about the server
+
+    def _document(self, incoming: Incoming) -> Answer:
+        path = "/" + incoming.path.strip("/")
+        if path in _HEALTH or path.startswith(("/healthz/", "/livez/", "/readyz/")):
+            return Answer(200, b"ok", content_type="text/plain; charset=utf-8")
+        if path == "/version":
+            return document(discovery.VERSION)
+        if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in incoming.accept and "v=v2" in incoming.accept:
+            whole = document(self._discovery.aggregated(core=path == "/api"))
+            return Answer(200, whole.body, content_type=discovery.AGGREGATED)
+        if path.startswith("/openapi/"):
+            return self._openapi.answer(path)
+        found = None
+        parts = path.split("/")[1:]
+        if path == "/api":
+            found = self._discovery.versions(incoming.headers.get("Host", ""))
+        elif path == "/apis":
+            found = self._discovery.groups()
+        elif parts[0] == "api" and len(parts) == 2:
+            found = self._discovery.resources("", parts[1])
+        elif parts[0] == "apis" and len(parts) == 2:
+            found = self._discovery.group(parts[1])
+        elif parts[0] == "apis" and len(parts) == 3:
+            found = self._discovery.resources(parts[1], parts[2])
+        if found is None:
+            return _unknown_path()
+        return document(found)
+
+    # resources
+
+    def _resource(
+        self, info: RequestInfo, incoming: Incoming, user: str, warnings: list[str], annotations: dict[str, str]
+    ) -> Answer | Streaming:
+        attributes = Attributes(user, info.verb, info.group, info.resource, info.subresource, info.namespace, info.name)
+        reviewed = self._reviews.answer(info, incoming, user)
+        if reviewed is not None:
+            return reviewed
+        resource = self._registry.find(info.group, info.version, info.resource)
+        if resource is None:
+            if info.group not in self._registry.groups():
+                return _unknown_path()
+            raise no_such_resource()
+        warnings.extend(resource.warnings)
+        self._access.require(attributes)
+        if resource.kind.namespaced and not info.namespace and info.verb not in ("list", "watch"):
+            raise (
+                bad_request("an empty namespace may not be set during creation")
+                if info.verb == "create"
+                else no_such_resource()
+            )
+        options = options_of(incoming, self._access.caller(user), warnings, annotations)
+        return self._verb(Call(info, resource, incoming, options))
+
+    def _verb(self, call: Call) -> Answer | Streaming:
+        verb, verbs = call.info.verb, self._verbs
+        if containers.is_meant(call):
+            return containers.answer(verbs, call)
+        if verb not in call.resource.kind.verbs:
+            raise method_not_allowed()
+        if scale.is_meant(call) and verb in ("get", "update", "patch"):
+            answers = {"get": scale.get, "update": scale.update, "patch": scale.patch}
+            return answers[verb](verbs, call)
+        if verb == "get":
+            return reads.get(verbs, call)
+        if verb == "list":
+            return reads.list_(self._storage, call)
+        if verb == "watch":
+            return reads.watch(self._storage, call)
+        if verb == "create":
+            return writes.create(verbs, call)
+        if verb == "update":
+            return writes.update(verbs, call)
+        if verb == "patch":
+            return writes.patch(verbs, call)
+        if verb == "delete":
+            return writes.delete(verbs, self._garbage, call)
+        if verb == "deletecollection":
+            return writes.delete_collection(verbs, call)
+        raise method_not_allowed()
+
+
+def _unknown_path() -> Answer:
+    return Answer(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")

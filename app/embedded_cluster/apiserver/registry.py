@@ -1,0 +1,173 @@
+"""What is served: one `Kind` per kind, one `Resource` per kind and version, and the look-up from a request's path.
+
+A `Kind` is a declarative row: names, scope, subresources, categories, how it is printed and which `Strategy`
+enforces its rules. The rows are in kinds.py; nothing else in the server knows a kind by name except its strategy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from embedded_cluster.apiserver.statuses import JSON
+from embedded_cluster.apiserver.strategy import Strategy
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of table output; priority 1 is shown by `-o wide` only."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+Cells = Callable[[JSON, float], Sequence[object]]
+"""(object, now in seconds since the epoch) -> one value per column."""
+
+
+def no_conditions(obj: JSON) -> list[JSON]:
+    """Most rows are not marked."""
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Printer:
+    """How a kind is shown in tables; `conditions` mark rows, as those of completed pods."""
+
+    columns: tuple[Column, ...]
+    cells: Cells
+    conditions: Callable[[JSON], list[JSON]] = no_conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How a version whose form differs from the stored one is read and written. Arguments are not changed."""
+
+    from_stored: Callable[[JSON], JSON]
+    to_stored: Callable[[JSON], JSON]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind; objects are stored in the form of `storage_version`, in the collection `stored_with` if that is set."""
+
+    group: str
+    storage_version: str
+    kind: str
+    plural: str
+    namespaced: bool
+    strategy: Strategy
+    printer: Printer
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    status: bool = False
+    subresources: tuple[str, ...] = ()
+    models: dict[str, str] = field(default_factory=dict)
+    verbs: tuple[str, ...] = ALL_VERBS
+    stored_with: tuple[str, str] | None = None
+
+    @cached_property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @cached_property
+    def key(self) -> tuple[str, str]:
+        """Identifies the collection in storage, whatever the version."""
+        return self.stored_with or (self.group, self.plural)
+
+    def model(self, version: str) -> str:
+        """The name of the model (schema.py) of this kind at `version`."""
+        return self.models.get(version) or f"{version[0].upper()}{version[1:]}{self.kind}"
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A kind at one served version; `conversion` is None when its objects look as they are stored."""
+
+    kind: Kind
+    version: str
+    conversion: Conversion | None = None
+    deprecated: str = ""
+    """In which releases this version is deprecated and gone, for the warning clients get."""
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """What clients of this version are warned of."""
+        return (f"{self.api_version} {self.kind.kind} is {self.deprecated}",) if self.deprecated else ()
+
+    @cached_property
+    def api_version(self) -> str:
+        return f"{self.kind.group}/{self.version}" if self.kind.group else self.version
+
+    @cached_property
+    def type_meta(self) -> bytes:
+        """How every encoded object of this resource starts, up to the comma before its metadata."""
+        return f'{{"kind":"{self.kind.kind}","apiVersion":"{self.api_version}",'.encode()
+
+    @cached_property
+    def model(self) -> str:
+        return self.kind.model(self.version)
+
+    @cached_property
+    def stored_api_version(self) -> str:
+        """The apiVersion that objects of this resource carry in storage."""
+        group = self.kind.key[0]
+        return f"{group}/{self.kind.storage_version}" if group else self.kind.storage_version
+
+    @cached_property
+    def stored(self) -> bool:
+        """True for the form objects are stored in."""
+        return self.api_version == self.stored_api_version
+
+
+class Registry:
+    """The served resources; versions of a group are in order of preference."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.resources = tuple(resources)
+        self._by_path = {(r.kind.group, r.version, r.kind.plural): r for r in self.resources}
+        self._by_kind = {(r.api_version, r.kind.kind): r for r in self.resources}
+        self._by_plural: dict[str, Resource] = {}
+        for resource in self.resources:
+            if resource.kind.plural not in self._by_plural or resource.stored:
+                self._by_plural[resource.kind.plural] = resource
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._by_path.get((group, version, plural))
+
+    def of_object(self, api_version: str, kind: str) -> Resource | None:
+        return self._by_kind.get((api_version, kind))
+
+    def stored_form(self, plural: str) -> Resource:
+        """The resource called `plural`, at its storage version if served, else at any; KeyError when unknown."""
+        return self._by_plural[plural]
+
+    def of_kind(self, kind: Kind) -> Resource:
+        """Any resource of `kind`, best the one in stored form."""
+        return next((r for r in self.resources if r.kind is kind and r.stored), None) or next(
+            r for r in self.resources if r.kind is kind
+        )
+
+    def groups(self) -> dict[str, list[str]]:
+        """Group -> served versions, the preferred first; the core group is ''."""
+        groups: dict[str, list[str]] = {}
+        for resource in self.resources:
+            versions = groups.setdefault(resource.kind.group, [])
+            if resource.version not in versions:
+                versions.append(resource.version)
+        return groups
+
+    def of_version(self, group: str, version: str) -> list[Resource]:
+        return [r for r in self.resources if r.kind.group == group and r.version == version]
+
+    def kinds(self) -> list[Kind]:
+        seen: dict[tuple[str, str], Kind] = {}
+        for resource in self.resources:
+            seen.setdefault(resource.kind.key, resource.kind)
+        return list(seen.values())

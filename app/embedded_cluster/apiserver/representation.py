@@ -1,0 +1,114 @@
+"""The forms in which clients ask for objects: whole, as rows of a table, or their metadata only.
+
+`negotiate` chooses one from the Accept header; each encodes single objects, lists and watch events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import orjson
+
+from embedded_cluster.apiserver import tables
+from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request
+from embedded_cluster.apiserver.storage import Event, Stored
+
+_JSON_TYPES: Final = ("application/json", "application/*", "*/*")
+_INCLUDES: Final = ("", "None", "Metadata", "Object")
+
+
+class Representation(Protocol):
+    """How objects are encoded for one client."""
+
+    def one(self, stored: Stored) -> bytes: ...
+
+    def many(self, items: Sequence[Stored], metadata: JSON) -> bytes: ...
+
+    def event(self, kind: str, event: Event) -> bytes: ...
+
+
+class Whole:
+    """Objects as they are, from bytes encoded when they were stored."""
+
+    def __init__(self, resource: Resource) -> None:
+        self._resource = resource
+
+    def one(self, stored: Stored) -> bytes:
+        return self._resource.type_meta + stored.encoded(self._resource)
+
+    def many(self, items: Sequence[Stored], metadata: JSON) -> bytes:
+        resource = self._resource
+        head = b'{"kind":"%bList","apiVersion":"%b","metadata":%b,"items":[' % (
+            resource.kind.kind.encode(),
+            resource.api_version.encode(),
+            orjson.dumps(metadata),
+        )
+        if not items:
+            return head + b"]}"
+        return head + b"{" + b",{".join([item.encoded(resource) for item in items]) + b"]}"
+
+    def event(self, kind: str, event: Event) -> bytes:
+        return event.encoded(kind, self._resource)
+
+
+class Rows:
+    """Tables; of a watch, only the first event has column definitions."""
+
+    def __init__(self, resource: Resource, include: str) -> None:
+        self._resource = resource
+        self._include = include or "Metadata"
+        self._headed = True
+
+    def one(self, stored: Stored) -> bytes:
+        return self.many([stored], {"resourceVersion": str(stored.revision)})
+
+    def many(self, items: Sequence[Stored], metadata: JSON) -> bytes:
+        return tables.table(self._resource, items, metadata, time.time(), self._include, headed=True)
+
+    def event(self, kind: str, event: Event) -> bytes:
+        metadata = {"resourceVersion": str(event.revision)}
+        shown = event.shown(kind)
+        body = tables.table(self._resource, [shown], metadata, time.time(), self._include, headed=self._headed)
+        self._headed = False
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), body)
+
+
+class Partial:
+    """PartialObjectMetadata."""
+
+    def one(self, stored: Stored) -> bytes:
+        return orjson.dumps(tables.partial(stored))
+
+    def many(self, items: Sequence[Stored], metadata: JSON) -> bytes:
+        listed = [tables.partial(item) for item in items]
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        return orjson.dumps({**head, "items": listed})
+
+    def event(self, kind: str, event: Event) -> bytes:
+        return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.one(event.shown(kind)))
+
+
+def negotiate(accept: str, include: str, resource: Resource) -> Representation:
+    """The first form in the Accept header that there is; raises 406 when there is none of them."""
+    if not accept:
+        return Whole(resource)
+    for offer in accept.split(","):
+        media, *parameters = (part.strip() for part in offer.split(";"))
+        if media not in _JSON_TYPES:
+            continue
+        wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
+        form = wanted.get("as", "")
+        if not form:
+            return Whole(resource)
+        if wanted.get("g") != "meta.k8s.io" or wanted.get("v") != "v1":
+            continue
+        if form == "Table":
+            if include not in _INCLUDES:
+                raise bad_request(f'unrecognized includeObject value: "{include}"')
+            return Rows(resource, include)
+        if form in ("PartialObjectMetadata", "PartialObjectMetadataList"):
+            return Partial()
+    raise StatusError(406, "NotAcceptable", "only the following media types are accepted: application/json", {})

@@ -1,0 +1,145 @@
+"""One HTTP request and its answer, free of the HTTP library: what handlers take and return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from embedded_cluster.apiserver import protobuf
+from embedded_cluster.apiserver.options import Options
+from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.routes import RequestInfo
+from embedded_cluster.apiserver.statuses import (
+    JSON,
+    StatusError,
+    bad_request,
+    invalid,
+    unsupported,
+    unsupported_media_type,
+)
+from embedded_cluster.apiserver.strategy import Caller
+from embedded_cluster.apiserver.watch import Watcher
+
+_OPTION_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+JSON_TYPE: Final = "application/json"
+APPLY_TYPE: Final = "application/apply-patch+yaml"
+_YAML_TYPES: Final = ("application/yaml", APPLY_TYPE)
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A request as received; `body` is complete."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @cached_property
+    def content_type(self) -> str:
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @cached_property
+    def user_agent(self) -> str:
+        return self.headers.get("User-Agent", "")
+
+    @cached_property
+    def accept(self) -> str:
+        return self.headers.get("Accept", "")
+
+    @cached_property
+    def manager(self) -> str:
+        """The field manager of a write: as said, else the program's name."""
+        return self.query.get("fieldManager") or self.user_agent.partition("/")[0]
+
+    def document(self) -> Any:
+        """The body as JSON (or YAML where the content type says so, or when it is no JSON); raises 400 or 415."""
+        if self.content_type == protobuf.MEDIA_TYPE:
+            return protobuf.decode(self.body)
+        if self.content_type and self.content_type not in (JSON_TYPE, *_YAML_TYPES) and "json" not in self.content_type:
+            raise unsupported_media_type((JSON_TYPE, "application/yaml", protobuf.MEDIA_TYPE))
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError as error:
+            if self.content_type not in _YAML_TYPES:
+                raise bad_request(f"the body of the request is not valid JSON: {error}") from None
+        try:
+            return yaml.safe_load(self.body)
+        except yaml.YAMLError as error:
+            raise bad_request(f"error decoding YAML: {error}") from None
+
+    def json_object(self) -> JSON:
+        """The body as a JSON object; raises 400."""
+        document = self.document()
+        if not isinstance(document, dict):
+            raise bad_request("the body of the request must be an object")
+        return document
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A complete answer."""
+
+    code: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = JSON_TYPE
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Streaming:
+    """An answer without an end: a watch that was not started yet."""
+
+    watcher: Watcher
+    resource: Resource
+    timeout: float
+    bookmarks: bool
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request for a resource that exists, with what follows from its query."""
+
+    info: RequestInfo
+    resource: Resource
+    incoming: Incoming
+    options: Options
+
+
+def document(value: object, code: int = 200) -> Answer:
+    """An answer with a JSON document."""
+    return Answer(code, orjson.dumps(value))
+
+
+def failure(error: StatusError) -> Answer:
+    """An answer with the Status of an error."""
+    return Answer(error.code, orjson.dumps(error.body()), error.headers)
+
+
+def options_of(incoming: Incoming, caller: Caller, warnings: list[str], annotations: dict[str, str]) -> Options:
+    """The options of a write, from its query; raises 400 for values that do not exist."""
+    query = incoming.query
+    dry_run, validation = query.get("dryRun", ""), query.get("fieldValidation") or "Warn"
+    problems = []
+    if dry_run not in ("", "All"):
+        problems.append(unsupported("dryRun", [dry_run], ("All",)))
+    if validation not in ("Strict", "Warn", "Ignore"):
+        problems.append(unsupported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
+    if problems:
+        raise invalid("meta.k8s.io", _OPTION_KINDS.get(incoming.method, "DeleteOptions"), "", problems)
+    return Options(
+        dry_run=bool(dry_run),
+        manager=query.get("fieldManager", "") if incoming.content_type == APPLY_TYPE else incoming.manager,
+        validation=validation,
+        force=query.get("force", "").lower() in ("true", "1"),
+        caller=caller,
+        warnings=warnings,
+        annotations=annotations,
+    )

@@ -1,0 +1,260 @@
+"""Namespaces, nodes, events, services, config maps and the other core kinds that need few rules."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from embedded_cluster.apiserver.names import qualified_name
+from embedded_cluster.apiserver.statuses import JSON, Problem, immutable, invalid_value, required, unsupported
+from embedded_cluster.apiserver.strategy import Context, Strategy, keep_status
+
+_NODE_EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
+_NODE_INFO: Final = (
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+)
+
+
+class Plain(Strategy):
+    """A kind that is only stored; `status` is kept where the kind has that subresource."""
+
+    def __init__(self, *, status: bool = False, generation: bool = False) -> None:
+        self._status = status
+        self.generation = generation
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        if self._status:
+            new.pop("status", None)
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        if self._status:
+            keep_status(new, old)
+
+
+class Roles(Plain):
+    """Roles and their bindings: names are path segments, and PUT creates."""
+
+    path_names = True
+    allow_create_on_update = True
+
+
+class Namespaces(Strategy):
+    """Names are DNS labels; the finalizer `kubernetes` holds a deleted namespace until it is empty."""
+
+    labels_are_names = True
+    field_names = ("status.phase", "name")
+
+    def default(self, new: JSON, context: Context) -> None:
+        if name := new["metadata"].get("name"):
+            new["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        new["spec"] = {"finalizers": ["kubernetes"]}
+        new["status"] = {"phase": "Active"}
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        new["spec"] = old["spec"]
+        keep_status(new, old)
+
+    def prepare_delete(self, new: JSON) -> None:
+        new["status"] = {**new.get("status", {}), "phase": "Terminating"}
+
+    def finalized(self, stored: JSON) -> bool:
+        return bool(stored.get("spec", {}).get("finalizers"))
+
+    def fields(self, stored: JSON) -> dict[str, str]:
+        return {"status.phase": stored.get("status", {}).get("phase", ""), "name": stored["metadata"]["name"]}
+
+
+class Nodes(Strategy):
+    """Status belongs to the subresource, except at creation; /status may change metadata."""
+
+    status_keeps_metadata = False
+    status_at_creation = True
+    field_names = ("spec.unschedulable",)
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        keep_status(new, old)
+
+    def default(self, new: JSON, context: Context) -> None:
+        new.setdefault("spec", {})
+        status = new.setdefault("status", {})
+        if "capacity" in status:
+            status.setdefault("allocatable", dict(status["capacity"]))
+        status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+        info = status.setdefault("nodeInfo", {})
+        for name in _NODE_INFO:
+            info.setdefault(name, "")
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        problems: list[Problem] = []
+        for index, taint in enumerate(new["spec"].get("taints") or ()):
+            where = f"metadata.taints[{index}]"
+            if wrong := qualified_name(taint.get("key", "")):
+                problems.append(invalid_value(f"{where}.key", taint.get("key", ""), wrong))
+            if taint.get("effect") not in _NODE_EFFECTS:
+                problems.append(unsupported(f"{where}.effect", taint.get("effect", ""), _NODE_EFFECTS))
+        return problems
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return self.validate_create(new, context)
+
+    def fields(self, stored: JSON) -> dict[str, str]:
+        return {"spec.unschedulable": "true" if stored.get("spec", {}).get("unschedulable") else "false"}
+
+
+class Events(Strategy):
+    """Core events; also what events.k8s.io events are stored as."""
+
+    allow_create_on_update = True
+    field_names = (
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    )
+
+    def default(self, new: JSON, context: Context) -> None:
+        """A time that is not told is null, as it is written in Go: kubectl sorts by fields that are there."""
+        for time in ("eventTime", "firstTimestamp", "lastTimestamp"):
+            new.setdefault(time, None)
+        new.setdefault("source", {})
+        new.setdefault("reportingComponent", "")
+        new.setdefault("reportingInstance", "")
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        return self._validate(new)
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return self._validate(new)
+
+    @staticmethod
+    def _validate(new: JSON) -> list[Problem]:
+        said = new.get("involvedObject", {}).get("namespace", "")
+        namespace = new["metadata"].get("namespace", "")
+        if (said or "default") != namespace:
+            return [
+                Problem(
+                    "involvedObject.namespace",
+                    "FieldValueInvalid",
+                    f'Invalid value: "{said}": does not match event.namespace',
+                )
+            ]
+        return []
+
+    def fields(self, stored: JSON) -> dict[str, str]:
+        involved = stored.get("involvedObject", {})
+        fields = {f"involvedObject.{name}": involved.get(name, "") for name in ("kind", "namespace", "name", "uid")}
+        fields |= {
+            f"involvedObject.{name}": involved.get(name, "") for name in ("apiVersion", "resourceVersion", "fieldPath")
+        }
+        component = stored.get("source", {}).get("component", "")
+        fields |= {
+            "reason": stored.get("reason", ""),
+            "reportingComponent": stored.get("reportingComponent", ""),
+            "source": component or stored.get("reportingComponent", ""),
+            "type": stored.get("type", ""),
+        }
+        return fields
+
+
+class Secrets(Strategy):
+    """stringData is folded into data; the type is Opaque unless said."""
+
+    field_names = ("type",)
+
+    def default(self, new: JSON, context: Context) -> None:
+        for name, text in (new.pop("stringData", None) or {}).items():
+            new.setdefault("data", {})[name] = base64.b64encode(text.encode()).decode()
+        new.setdefault("type", "Opaque")
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return [immutable("type", new["type"])] if new["type"] != old.get("type") else []
+
+    def fields(self, stored: JSON) -> dict[str, str]:
+        return {"type": stored.get("type", "")}
+
+
+class Services(Strategy):
+    """Defaults that kubectl shows; no addresses are handed out, so every service is headless unless it says its IP."""
+
+    labels_are_names = True
+    allow_create_on_update = True
+
+    def default(self, new: JSON, context: Context) -> None:
+        spec = new.setdefault("spec", {})
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        spec.setdefault("clusterIP", "None")
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        for port in spec.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        new.setdefault("status", {"loadBalancer": {}})
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        keep_status(new, old)
+
+
+class Leases(Strategy):
+    """coordination.k8s.io leases are written by PUT as well as by POST."""
+
+    allow_create_on_update = True
+    allow_unconditional_update = False
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        spec = new.get("spec", {})
+        return [
+            invalid_value(f"spec.{part}", spec[part], "must be greater than " + ("0" if least else "or equal to 0"))
+            for part, least in (("leaseDurationSeconds", 1), ("leaseTransitions", 0))
+            if part in spec and spec[part] < least
+        ]
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return self.validate_create(new, context)
+
+
+class PriorityClasses(Strategy):
+    """The value never changes."""
+
+    generation = True
+
+    def default(self, new: JSON, context: Context) -> None:
+        new.setdefault("preemptionPolicy", "PreemptLowerPriority")
+        if not new.get("globalDefault"):
+            new.pop("globalDefault", None)
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        return [] if "value" in new else [required("value")]
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        if new.get("value") == old.get("value"):
+            return []
+        return [Problem("value", "FieldValueForbidden", "Forbidden: may not be changed in an update.")]
+
+
+class Budgets(Plain):
+    """Disruption budgets; nothing counts the pods."""
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        counts = ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods")
+        new["status"] = dict.fromkeys(counts, 0)

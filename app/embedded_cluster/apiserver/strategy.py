@@ -1,0 +1,129 @@
+"""The rules of one kind, as hooks around create, update, status update and delete.
+
+The verbs (verbs.py) call them in the order the Kubernetes API server does: defaults, prepare, validate. Objects
+passed as `new` belong to the call and may be changed in place; `old` is stored and must not be. Validation returns
+problems and never raises for bad input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from dra_extender.api.features import FeatureGates
+from embedded_cluster.apiserver.language import Language
+from embedded_cluster.apiserver.statuses import JSON, Problem
+
+CELCheck = Callable[[str], str | None]
+"""A device selector's text -> what is wrong with it, or None."""
+
+
+class Lookup(Protocol):
+    """Reads other objects while deciding about one."""
+
+    def __call__(self, plural: str, namespace: str, name: str) -> JSON | None: ...
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and what the access policy says of further permissions that some rules need."""
+
+    user: str = "system:admin"
+    allowed: Callable[[str, str, str, str, str, str], bool] = lambda *attributes: True
+    """Asked for verb, group, resource, subresource, namespace and name."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a rule may know beside the objects: the time, other objects, the caller, a check of device selectors, and
+    the language of policies."""
+
+    now: str
+    lookup: Lookup
+    caller: Caller = field(default_factory=Caller)
+    check_cel: CELCheck | None = None
+    language: Language | None = None
+    verb: str = "update"
+    features: FeatureGates = field(default_factory=FeatureGates)
+
+
+class Strategy:
+    """A kind without rules of its own: metadata only. Subclasses override what they need."""
+
+    allow_create_on_update = False
+    """True when PUT of an unknown name creates."""
+
+    allow_unconditional_update = True
+    """True when PUT without a resourceVersion overwrites."""
+
+    generation = False
+    """True when spec changes count in metadata.generation."""
+
+    graceful = False
+    """True when deleting can take a grace period (pods)."""
+
+    returns_deleted = False
+    """True when DELETE answers with the last state of the object instead of a Status."""
+
+    orphans_by_default = False
+    """True when a deletion that says nothing about dependents leaves them alone (jobs)."""
+
+    status_at_creation = False
+    """True when an object can be created with a status (nodes)."""
+
+    labels_are_names = False
+    """True when names are DNS labels (63 characters), False for DNS subdomains (253)."""
+
+    path_names = False
+    """True when any path segment is a name (RBAC)."""
+
+    status_keeps_metadata = True
+    """True when a write to /status leaves labels, annotations, finalizers and owners alone."""
+
+    field_names: tuple[str, ...] = ()
+    """Field selectors beside metadata.name and metadata.namespace; `fields` gives their values."""
+
+    def default(self, new: JSON, context: Context) -> None:
+        """Fill in the values the API server fills in, on every write."""
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        """Drop what a client may not set at creation."""
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        return []
+
+    def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
+        """Restore what a client may not change through the main resource."""
+
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return []
+
+    def prepare_status(self, new: JSON, old: JSON, context: Context) -> None:
+        """Restore what a client may not change through /status (the verbs restore spec and metadata already)."""
+
+    def validate_status(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+        return []
+
+    def fields(self, stored: JSON) -> dict[str, str]:
+        """Values of `field_names`."""
+        return {}
+
+    def grace_period(self, stored: JSON, wanted: int | None) -> int:
+        """Seconds between the deletion and the end of the object, when a client wants `wanted` (None: the usual)."""
+        return 0
+
+    def finalized(self, stored: JSON) -> bool:
+        """True when something beside metadata.finalizers holds a deleted object (namespaces)."""
+        return False
+
+    def prepare_delete(self, new: JSON) -> None:
+        """Show in the object that it is being deleted, beside the deletionTimestamp."""
+
+
+def keep_status(new: JSON, old: JSON) -> None:
+    """Undo any change of status: it has a subresource of its own."""
+    if "status" in old:
+        new["status"] = old["status"]
+    else:
+        new.pop("status", None)

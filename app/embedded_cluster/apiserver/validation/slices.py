@@ -1,0 +1,259 @@
+"""Field errors of resource slices and the devices in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from embedded_cluster.apiserver import names
+from embedded_cluster.apiserver.statuses import (
+    JSON,
+    Problem,
+    forbidden,
+    immutable,
+    invalid_value,
+    required,
+    too_long,
+    too_many,
+)
+from embedded_cluster.apiserver.validation import nodeselectors
+from embedded_cluster.apiserver.validation.capacity import policy_problems
+from embedded_cluster.apiserver.validation.claims import binding_condition_problems
+from embedded_cluster.apiserver.validation.parts import (
+    driver_problems,
+    name_problems,
+    pool_problems,
+    qualified_problems,
+    required_name_problems,
+    set_problems,
+    taint_problems,
+)
+
+MOST_DEVICES: Final = 128
+MOST_COSTLY_DEVICES: Final = 64
+MOST_PROPERTIES: Final = 32
+MOST_VALUES: Final = 48
+MOST_COUNTER_SETS: Final = 8
+MOST_COUNTERS: Final = 32
+MOST_CONSUMED_SETS: Final = 2
+MOST_TAINTS: Final = 16
+LONGEST_VALUE: Final = 64
+_PLACES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
+LIST_KINDS: Final = ("ints", "bools", "strings", "versions")
+_KINDS: Final = ("int", "bool", "string", "version", *LIST_KINDS)
+_VERSION: Final = re.compile(
+    r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)"
+    r"(-(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?"
+)
+
+
+def problems(spec: JSON) -> list[Problem]:
+    """Problems of a ResourceSliceSpec."""
+    found = driver_problems(spec.get("driver"), "spec.driver")
+    pool = spec.get("pool") or {}
+    found += pool_problems(pool.get("name"), "spec.pool.name")
+    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
+    if count <= 0:
+        found.append(invalid_value("spec.pool.resourceSliceCount", count, "must be greater than zero"))
+    if generation < 0:
+        found.append(invalid_value("spec.pool.generation", generation, "must be greater than or equal to zero"))
+    found += _place_problems(spec, "spec", _PLACES, exactly_one_term=True)
+    devices, counters = spec.get("devices") or (), spec.get("sharedCounters") or ()
+    if devices and counters:
+        found.append(invalid_value("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
+    per_device = bool(spec.get("perDeviceNodeSelection"))
+    costly = len(devices) > MOST_COSTLY_DEVICES and any(_costly(device) for device in devices)
+    most = MOST_COSTLY_DEVICES if costly else MOST_DEVICES
+    found += set_problems(
+        devices, "spec.devices", most, _name, lambda device, at: _device_problems(device, at, per_device=per_device)
+    )
+    return found + set_problems(counters, "spec.sharedCounters", MOST_COUNTER_SETS, _name, _counter_set_problems)
+
+
+def _name(item: JSON) -> str:
+    name: str = item.get("name", "")
+    return name
+
+
+def changed_problems(new: JSON, old: JSON) -> list[Problem]:
+    """What may not change in a slice."""
+    found: list[Problem] = []
+    if (new.get("pool") or {}).get("name") != (old.get("pool") or {}).get("name"):
+        found.append(immutable("spec.pool.name", (new.get("pool") or {}).get("name")))
+    found += [
+        immutable(f"spec.{part}", new.get(part)) for part in ("driver", "nodeName") if new.get(part) != old.get(part)
+    ]
+    return found
+
+
+_NOWHERE: Final = (
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "
+    "in the ResourceSlice spec"
+)
+"""Of a device that says nothing of nodes, or too much."""
+
+
+def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_term: bool) -> list[Problem]:
+    """Exactly one of the ways to say where devices are; an empty or false one counts as not said."""
+    found: list[Problem] = []
+    if part.get("nodeName") == "":
+        found.append(invalid_value(f"{at}.nodeName", "", "must be either unset or set to a non-empty string"))
+    elif part.get("nodeName") and (wrong := names.dns_subdomain(part["nodeName"])):
+        found.append(invalid_value(f"{at}.nodeName", part["nodeName"], wrong))
+    if part.get("nodeSelector") is not None:
+        found += nodeselectors.problems(part["nodeSelector"], f"{at}.nodeSelector", exactly_one=exactly_one_term)
+    found += [
+        invalid_value(f"{at}.{flag}", False, "must be either unset or set to true")
+        for flag in ("allNodes", "perDeviceNodeSelection")
+        if part.get(flag) is False
+    ]
+    said = [place for place in places if part.get(place) not in (None, "", False)]
+    listed = ", ".join(f"`{place}`" for place in places)
+    if not said:
+        found.append(required(at, f"exactly one of {listed} is required" if exactly_one_term else _NOWHERE))
+    elif len(said) > 1:
+        chosen = "{" + ", ".join(f"`{place}`" for place in said) + "}"
+        detail = f"exactly one of {listed} is required, but multiple fields are set" if exactly_one_term else _NOWHERE
+        found.append(invalid_value(at, chosen, detail))
+    return found
+
+
+def _counter_set_problems(item: JSON, at: str) -> list[Problem]:
+    found = required_name_problems(item.get("name"), f"{at}.name", names.dns_label)
+    return found + _counters_problems(item.get("counters") or {}, f"{at}.counters")
+
+
+def _counters_problems(counters: Mapping[str, Any], at: str) -> list[Problem]:
+    if not counters:
+        return [required(at)]
+    if len(counters) > MOST_COUNTERS:
+        return [too_many(at, len(counters), MOST_COUNTERS)]
+    return [problem for name in sorted(counters) for problem in name_problems(name, at, names.dns_label)]
+
+
+def _costly(device: JSON) -> bool:
+    """Devices with taints, counters or list attributes are limited to half as many per slice."""
+    if device.get("taints") or device.get("consumesCounters"):
+        return True
+    return any(_lists(attribute) for attribute in (device.get("attributes") or {}).values())
+
+
+def _lists(attribute: JSON) -> bool:
+    return any(kind in attribute for kind in LIST_KINDS)
+
+
+def _device_problems(device: JSON, at: str, *, per_device: bool) -> list[Problem]:
+    found = name_problems(device.get("name"), f"{at}.name", names.dns_label)
+    found += _properties_problems(device, at)
+    consumed = device.get("consumesCounters") or ()
+    found += set_problems(consumed, f"{at}.consumesCounters", MOST_CONSUMED_SETS, _counter_set, _consumption_problems)
+    places = _PLACES[:3]
+    if per_device:
+        found += _place_problems(device, at, places, exactly_one_term=False)
+    elif any(device.get(place) is not None for place in places):
+        detail = (
+            "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true "
+            "in the ResourceSlice spec"
+        )
+        found.append(invalid_value(at, None, detail))
+    taints = device.get("taints") or ()
+    if len(taints) > MOST_TAINTS:
+        found.append(too_many(f"{at}.taints", len(taints), MOST_TAINTS))
+    for index, taint in enumerate(taints):
+        found += taint_problems(taint, f"{at}.taints[{index}]")
+    return found + binding_condition_problems(device, at)
+
+
+def _properties_problems(device: JSON, at: str) -> list[Problem]:
+    """Attributes and capacity: their names, values and numbers."""
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    found: list[Problem] = []
+    if len(attributes) + len(capacity) > MOST_PROPERTIES:
+        detail = f"the total number of attributes and capacities must not exceed {MOST_PROPERTIES}"
+        found.append(invalid_value(at, len(attributes) + len(capacity), detail))
+    values = 0
+    for name in sorted(attributes):
+        attribute = attributes[name]
+        if not qualified(name):
+            found += qualified_problems(name, f"{at}.attributes")
+        if plain_attribute(attribute):
+            values += 1
+            continue
+        found += _attribute_problems(attribute, f"{at}.attributes[{name}]")
+        values += max((len(value) if isinstance(value, list) else 1 for value in attribute.values()), default=0)
+    if values > MOST_VALUES:
+        detail = f"the total number of attribute values must not exceed {MOST_VALUES}"
+        found.append(invalid_value(f"{at}.attributes", values, detail))
+    for name in sorted(capacity):
+        if not qualified(name):
+            found += qualified_problems(name, f"{at}.capacity")
+        policy, where = capacity[name].get("requestPolicy"), f"{at}.capacity[{name}].requestPolicy"
+        if policy is None:
+            continue
+        if not device.get("allowMultipleAllocations"):
+            found.append(forbidden(where, "allowMultipleAllocations must be true"))
+        else:
+            found += policy_problems(policy, capacity[name].get("value", "0"), where)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def qualified(name: str) -> bool:
+    """True for a valid attribute or capacity name; the same few names come with every device."""
+    return not qualified_problems(name, "")
+
+
+def plain_attribute(attribute: JSON) -> bool:
+    """True for an attribute that is one valid scalar: the quick answer for nearly all of them."""
+    if len(attribute) != 1:
+        return False
+    kind, value = next(iter(attribute.items()))
+    if kind == "string":
+        return len(value) <= LONGEST_VALUE and value.isascii()
+    return kind in ("int", "bool") or (kind == "version" and _version(value))
+
+
+@lru_cache(maxsize=1024)
+def _version(value: str) -> bool:
+    return len(value) <= LONGEST_VALUE and _VERSION.fullmatch(value) is not None
+
+
+def _attribute_problems(attribute: JSON, at: str) -> list[Problem]:
+    said = [kind for kind in _KINDS if kind in attribute]
+    if not said:
+        return [invalid_value(at, "", "exactly one value must be specified")]
+    found = [problem for kind in said for problem in _value_problems(kind, attribute[kind], at)]
+    if len(said) > 1:
+        shown = {_internal(kind): attribute.get(kind) for kind in _KINDS}
+        found.append(invalid_value(at, shown, "exactly one value must be specified"))
+    return found
+
+
+def _internal(kind: str) -> str:
+    """What Kubernetes itself calls a kind of attribute: `int` is IntValue, `ints` is IntValues."""
+    plural = "s" if kind.endswith("s") else ""
+    return f"{kind.removesuffix('s').capitalize()}Value{plural}"
+
+
+def _value_problems(kind: str, value: Any, at: str) -> list[Problem]:
+    items: Sequence[Any] = value if isinstance(value, list) else (value,)
+    found: list[Problem] = []
+    for index, item in enumerate(items):
+        where = f"{at}.{kind}[{index}]" if isinstance(value, list) else f"{at}.{kind}"
+        if kind.startswith(("string", "version")) and len(str(item).encode()) > LONGEST_VALUE:
+            found.append(too_long(where, LONGEST_VALUE))
+        elif kind.startswith("version") and not _VERSION.fullmatch(str(item)):
+            found.append(invalid_value(where, item, "must be a string compatible with semver.org spec 2.0.0"))
+    return found
+
+
+def _counter_set(consumed: JSON) -> str:
+    name: str = consumed.get("counterSet", "")
+    return name
+
+
+def _consumption_problems(consumed: JSON, at: str) -> list[Problem]:
+    found = required_name_problems(consumed.get("counterSet"), f"{at}.counterSet", names.dns_label)
+    return found + _counters_problems(consumed.get("counters") or {}, f"{at}.counters")

@@ -1,0 +1,146 @@
+"""Field errors of sets of pods: what they choose, what they make, and how the new replaces the old.
+
+Rules: Kubernetes 1.36, pkg/apis/apps/validation/validation.go.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from embedded_cluster.apiserver.labelselectors import selects
+from embedded_cluster.apiserver.statuses import JSON, Problem, forbidden, internal, invalid_value, required, unsupported
+from embedded_cluster.apiserver.validation import pods
+from embedded_cluster.apiserver.validation.parts import negative_problems
+from embedded_cluster.apiserver.validation.selectors import label_selector_problems
+
+_PERCENT: Final = re.compile(r"[0-9]+%")
+_MOST_PERCENT: Final = 100
+
+
+def label_problems(spec: JSON, selector_problems: list[Problem]) -> list[Problem]:
+    """Of a selector that does not choose the pods of its own template; none chooses nothing, an empty one all."""
+    labels, selector = (spec["template"].get("metadata") or {}).get("labels"), spec.get("selector")
+    if selector_problems or (selector is not None and selects(selector, labels or {})):
+        return []
+    labels = None if labels is None else dict(sorted(labels.items()))
+    return [invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")]
+
+
+def template_problems(spec: JSON, owner: str) -> list[Problem]:
+    """Of the pods that a set makes again and again."""
+    template, at = spec["template"], "spec.template"
+    found = pods.template_problems(template, at)
+    policy = template["spec"]["restartPolicy"]
+    if policy != "Always":
+        found.append(unsupported(f"{at}.spec.restartPolicy", policy, ("Always",)))
+    if "activeDeadlineSeconds" in template["spec"]:
+        why = f"activeDeadlineSeconds in {owner} is not Supported"
+        found.append(forbidden(f"{at}.spec.activeDeadlineSeconds", why))
+    return found
+
+
+def replica_set_problems(spec: JSON) -> list[Problem]:
+    """Of the spec of a ReplicaSet."""
+    return negative_problems(spec, "spec", ("replicas", "minReadySeconds")) + _replicated_problems(spec)
+
+
+def deployment_problems(spec: JSON) -> list[Problem]:
+    """Of the spec of a Deployment."""
+    found = negative_problems(spec, "spec", ("replicas",)) + _replicated_problems(spec)
+    found += _strategy_problems(spec["strategy"], "spec.strategy")
+    found += negative_problems(spec, "spec", ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"))
+    deadline = spec["progressDeadlineSeconds"]
+    if deadline <= spec.get("minReadySeconds", 0):
+        found.append(invalid_value("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
+    return found
+
+
+def _replicated_problems(spec: JSON) -> list[Problem]:
+    selector, at = spec.get("selector"), "spec.selector"
+    if selector is None:
+        return [required(at), *label_problems(spec, []), *template_problems(spec, "ReplicaSet")]
+    wrong = label_selector_problems(selector, at)
+    found = [*wrong]
+    if not selector:
+        found.append(invalid_value(at, selector, "empty selector is invalid for deployment"))
+    if wrong:
+        return [*found, invalid_value(at, selector, "invalid label selector")]
+    return found + label_problems(spec, wrong) + template_problems(spec, "ReplicaSet")
+
+
+def _strategy_problems(strategy: JSON, at: str) -> list[Problem]:
+    if strategy["type"] == "Recreate":
+        why = "may not be specified when strategy `type` is 'Recreate'"
+        return [forbidden(f"{at}.rollingUpdate", why)] if "rollingUpdate" in strategy else []
+    if strategy["type"] != "RollingUpdate":
+        return [unsupported(at, _shown(strategy), ("Recreate", "RollingUpdate"))]
+    rolling = strategy["rollingUpdate"]
+    unavailable, surge, where = rolling["maxUnavailable"], rolling["maxSurge"], f"{at}.rollingUpdate"
+    found = _amount_problems(unavailable, f"{where}.maxUnavailable") + _amount_problems(surge, f"{where}.maxSurge")
+    if not _value(unavailable) and not _value(surge):
+        found.append(invalid_value(f"{where}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"))
+    return found + _share_problems(unavailable, f"{where}.maxUnavailable")
+
+
+def daemon_set_problems(spec: JSON) -> list[Problem]:
+    """Of the spec of a DaemonSet."""
+    selector, at = spec.get("selector"), "spec.selector"
+    wrong = label_selector_problems(selector, at)
+    found = wrong + label_problems(spec, wrong)
+    if selector is not None and not selector:
+        found.append(invalid_value(at, selector, "empty selector is invalid for daemonset"))
+    found += template_problems(spec, "DaemonSet")
+    found += negative_problems(spec, "spec", ("minReadySeconds",))
+    found += _daemon_strategy_problems(spec["updateStrategy"], "spec.updateStrategy")
+    return found + negative_problems(spec, "spec", ("revisionHistoryLimit",))
+
+
+def _daemon_strategy_problems(strategy: JSON, at: str) -> list[Problem]:
+    if strategy["type"] == "OnDelete":
+        return []
+    if strategy["type"] != "RollingUpdate":
+        return [unsupported(at, _shown(strategy), ("RollingUpdate", "OnDelete"))]
+    amounts = {name: strategy["rollingUpdate"][name] for name in ("maxUnavailable", "maxSurge")}
+    where = f"{at}.rollingUpdate"
+    found = [problem for name, amount in amounts.items() for problem in _amount_problems(amount, f"{where}.{name}")]
+    found += [problem for name, amount in amounts.items() for problem in _share_problems(amount, f"{where}.{name}")]
+    both = [bool(_value(amount)) for amount in amounts.values()]
+    if all(both):
+        detail = "may not be set when maxUnavailable is non-zero"
+        found.append(invalid_value(f"{where}.maxSurge", amounts["maxSurge"], detail))
+    elif not any(both):
+        found.append(required(f"{where}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    return found
+
+
+def _shown(strategy: JSON) -> JSON:
+    rolling = strategy.get("rollingUpdate")
+    shown = None if rolling is None else internal(rolling, {"maxUnavailable": 0, "maxSurge": 0})
+    return {"Type": strategy["type"], "RollingUpdate": shown}
+
+
+def _value(amount: int | str) -> int:
+    """The number in an amount; 0 where there is none."""
+    if isinstance(amount, int):
+        return amount
+    return int(amount[:-1]) if _PERCENT.fullmatch(amount) else 0
+
+
+def _amount_problems(amount: int | str, at: str) -> list[Problem]:
+    """Of a number of pods, or of a share of them."""
+    if isinstance(amount, int):
+        return [] if amount >= 0 else [invalid_value(at, amount, "must be greater than or equal to 0")]
+    if _PERCENT.fullmatch(amount):
+        return []
+    detail = (
+        "a valid percent string must be a numeric string followed by an ending '%' "
+        f"(e.g. '1%',  or '93%', regex used for validation is '{_PERCENT.pattern}')"
+    )
+    return [invalid_value(at, amount, detail)]
+
+
+def _share_problems(amount: int | str, at: str) -> list[Problem]:
+    if isinstance(amount, str) and _value(amount) > _MOST_PERCENT:
+        return [invalid_value(at, amount, "must not be greater than 100%")]
+    return []

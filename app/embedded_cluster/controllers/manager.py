@@ -1,0 +1,165 @@
+"""The controllers and the kubelet stand-in of the embedded cluster, on one shared set of informers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dra_extender.api.core import Pod
+from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
+from dra_extender.kube.client import KubeClient
+from dra_extender.kube.discovery import Served
+from dra_extender.kube.events import EventRecorder
+from dra_extender.kube.mirror import Named
+from dra_extender.kube.resources import device_taint_rules, resource_claims, resource_slices
+from embedded_cluster.controllers.autoscaling import AutoscalerController
+from embedded_cluster.controllers.claims import ClaimController
+from embedded_cluster.controllers.daemons import DaemonController
+from embedded_cluster.controllers.eviction import EvictionController
+from embedded_cluster.controllers.jobs import JobController, JobOrphans
+from embedded_cluster.controllers.nodegarbage import NodeGarbage
+from embedded_cluster.controllers.replicas import ReplicaController
+from embedded_cluster.controllers.rollouts import RolloutController
+from embedded_cluster.driver import Driver, Fabric
+from embedded_cluster.driverpods import DriverPods
+from embedded_cluster.informer import Informer
+from embedded_cluster.kubelet import Kubelet
+from embedded_cluster.objects import (
+    AUTOSCALERS,
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    Autoscaler,
+    ClaimTemplate,
+    DaemonSet,
+    Deployment,
+    FullNode,
+    FullPod,
+    Job,
+    ReplicaSet,
+    claim_templates,
+)
+from embedded_cluster.podclaims import known_names
+
+
+class Known:
+    """What the controllers know of the cluster: a copy of each kind that one of them reads."""
+
+    def __init__(self, client: KubeClient, served: Served) -> None:
+        self.pods: Informer[FullPod] = Informer(
+            client, PODS, indexes={"claim": claims_of, "template": templates_of, "owner": owner_of, "node": node_of}
+        )
+        self.claims: Informer[ResourceClaim] = Informer(
+            client, resource_claims(served.version), indexes={"owner": owner_of}
+        )
+        self.slices: Informer[ResourceSlice] = Informer(
+            client, resource_slices(served.version), indexes={"pool": pool_of}
+        )
+        self.rules: Informer[DeviceTaintRule] | None = (
+            Informer(client, device_taint_rules(served.taint_rules)) if served.taint_rules else None
+        )
+        self.templates: Informer[ClaimTemplate] = Informer(client, claim_templates(served.version))
+        self.nodes: Informer[FullNode] = Informer(client, NODES)
+        self.deployments: Informer[Deployment] = Informer(client, DEPLOYMENTS)
+        self.sets: Informer[ReplicaSet] = Informer(client, REPLICA_SETS, indexes={"owner": owner_of})
+        self.daemon_sets: Informer[DaemonSet] = Informer(client, DAEMON_SETS)
+        self.jobs: Informer[Job] = Informer(client, JOBS)
+        self.autoscalers: Informer[Autoscaler] = Informer(client, AUTOSCALERS)
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        return [each for each in vars(self).values() if isinstance(each, Informer)]
+
+
+class Controllers:
+    """Everything but API server and scheduler. `run` never returns."""
+
+    def __init__(self, client: KubeClient, served: Served, driver: Driver, *, fabric_delay: float = 1.0) -> None:
+        known = Known(client, served)
+        self.informers = known.informers
+        self.pods, self.claims, self.slices, self.rules = known.pods, known.claims, known.slices, known.rules
+        self._recorders: list[EventRecorder] = []
+
+        def events(controller: str) -> EventRecorder:
+            self._recorders.append(EventRecorder(client, "embedded", controller=controller))
+            return self._recorders[-1]
+
+        pods, claims, nodes, sets = known.pods, known.claims, known.nodes, known.sets
+        self.claim_controller = ClaimController(client, pods, claims, known.templates, events("resource_claim"))
+        self.rollouts = RolloutController(client, known.deployments, sets)
+        self.replicas = ReplicaController(client, sets, pods, events("replicaset-controller"))
+        self.daemons = DaemonController(client, known.daemon_sets, pods, nodes, events("daemonset-controller"))
+        self.driver_pods = DriverPods(driver, pods, nodes)
+        self.jobs = JobController(client, known.jobs, pods, events("job-controller"))
+        self.job_orphans = JobOrphans(client, known.jobs, pods)
+        scaler_events = events("horizontal-pod-autoscaler")
+        self.autoscaling = AutoscalerController(client, known.autoscalers, known.deployments, sets, scaler_events)
+        self.nodegarbage = NodeGarbage(client, nodes, pods)
+        self.kubelet = Kubelet(client, pods, claims, events("kubelet"))
+        taint_events = events("device-taint-eviction")
+        self.eviction = EvictionController(client, pods, claims, known.slices, known.rules, taint_events)
+        self.fabric = Fabric(driver, claims, delay=fabric_delay)
+        self._actors = (
+            self.claim_controller,
+            self.rollouts,
+            self.replicas,
+            self.daemons,
+            self.driver_pods,
+            self.jobs,
+            self.job_orphans,
+            self.autoscaling,
+            self.nodegarbage,
+            self.kubelet,
+            self.eviction,
+            self.fabric,
+        )
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for informer in self.informers:
+                group.create_task(informer.run())
+            for recorder in self._recorders:
+                group.create_task(recorder.run())
+            for actor in self._actors:
+                group.create_task(actor.run())
+
+    def idle(self) -> bool:
+        """True when nothing is left to do for what they know. What waits for its time does not count."""
+        return all(actor.queue.idle() for actor in self._actors)
+
+    async def synced(self) -> None:
+        """Wait until everything has been listed once."""
+        await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
+
+
+def claims_of(pod: Pod) -> Iterable[str]:
+    """The keys of the pod's claims that are known by name."""
+    return [f"{pod.metadata.namespace}/{name}" for name in known_names(pod)]
+
+
+def templates_of(pod: Pod) -> Iterable[str]:
+    """The keys of the pod's claim templates."""
+    names = (entry.resource_claim_template_name for entry in pod.spec.resource_claims)
+    return [f"{pod.metadata.namespace}/{name}" for name in names if name]
+
+
+def node_of(pod: Pod) -> Iterable[str]:
+    """The node that the pod is bound to."""
+    return [pod.spec.node_name] if pod.spec.node_name else []
+
+
+def owner_of(obj: Named) -> Iterable[str]:
+    """The UID of the controller owner."""
+    meta: ObjectMeta = obj.metadata
+    return [meta.controller.uid] if meta.controller is not None else []
+
+
+def pool_of(part: ResourceSlice) -> Iterable[str]:
+    """Driver and pool of a slice."""
+    return [f"{part.spec.driver}/{part.spec.pool.name}"]

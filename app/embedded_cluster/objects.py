@@ -1,0 +1,283 @@
+"""Kubernetes objects as the actors of the embedded cluster read them: more fields than device allocation needs.
+
+Everything is typed and frozen; what is only passed on (pod templates, claim templates) stays JSON.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dra_extender.api.core import Container, Node, Pod, PodSpec, PodStatus
+from dra_extender.api.decoding import decode
+from dra_extender.api.meta import Condition, Object, ObjectMeta
+from dra_extender.api.resource import GROUP
+from dra_extender.kube.resources import Resource
+
+
+class EnvVar(Object, frozen=True, gc=False):
+    name: str = ""
+    value: str = ""
+
+
+class FullContainer(Container, frozen=True, gc=False):
+    image: str = ""
+    env: tuple[EnvVar, ...] = ()
+
+
+class FullPodSpec(PodSpec, frozen=True, gc=False):
+    """What scheduler, kubelet and driver read of a pod's spec."""
+
+    containers: tuple[FullContainer, ...] = ()
+    restart_policy: str = "Always"
+
+
+class ContainerRunning(Object, frozen=True, gc=False):
+    started_at: str = ""
+
+
+class ContainerState(Object, frozen=True, gc=False):
+    """As far as it tells since when a container runs."""
+
+    running: ContainerRunning | None = None
+
+
+class ContainerStatus(Object, frozen=True, gc=False):
+    name: str = ""
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
+class FullPodStatus(PodStatus, frozen=True, gc=False):
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class FullPod(Pod, frozen=True, gc=False):
+    spec: FullPodSpec = FullPodSpec()
+    status: FullPodStatus = FullPodStatus()
+
+    @property
+    def restarts(self) -> int:
+        """How often containers of the pod were started again."""
+        return sum(found.restart_count for found in self.status.container_statuses)
+
+    @property
+    def condition(self) -> Condition | None:
+        """PodScheduled, if it is there."""
+        return next((found for found in self.status.conditions if found.type == "PodScheduled"), None)
+
+
+class FullNode(Node, frozen=True, gc=False):
+    """As decisions read it."""
+
+
+class TemplateMeta(Object, frozen=True, gc=False):
+    """The metadata inside a template."""
+
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class PodTemplate(Object, frozen=True):
+    metadata: TemplateMeta = TemplateMeta()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class LabelSelector(Object, frozen=True, gc=False):
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class RollingUpdate(Object, frozen=True, gc=False):
+    """Pods, or a percentage of those that are wanted."""
+
+    max_surge: int | str = "25%"
+    max_unavailable: int | str = "25%"
+
+
+class DeploymentStrategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate = RollingUpdate()
+
+
+class DeploymentSpec(Object, frozen=True):
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+    strategy: DeploymentStrategy = DeploymentStrategy()
+    revision_history_limit: int = 10
+    paused: bool = False
+
+
+class Deployment(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: DeploymentSpec = DeploymentSpec()
+
+
+class ReplicaSetSpec(Object, frozen=True):
+    replicas: int = 1
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+
+
+class ReplicaSetStatus(Object, frozen=True, gc=False):
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+
+
+class ReplicaSet(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: ReplicaSetStatus = ReplicaSetStatus()
+
+
+class DaemonUpdate(Object, frozen=True, gc=False):
+    """Pods that may be missing, or a percentage of all."""
+
+    max_unavailable: int | str = 1
+
+
+class DaemonStrategy(Object, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: DaemonUpdate = DaemonUpdate()
+
+
+class DaemonSetSpec(Object, frozen=True):
+    selector: LabelSelector = LabelSelector()
+    template: PodTemplate = PodTemplate()
+    update_strategy: DaemonStrategy = DaemonStrategy()
+
+
+class DaemonSet(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+
+class UncountedPods(Object, frozen=True, gc=False):
+    """UIDs of pods that have ended and are in no count yet."""
+
+    succeeded: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+
+class JobStatus(Object, frozen=True):
+    start_time: str | None = None
+    completion_time: str | None = None
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    completed_indexes: str = ""
+    uncounted_terminated_pods: UncountedPods = UncountedPods()
+    conditions: tuple[Condition, ...] = ()
+
+
+class JobSpec(Object, frozen=True):
+    parallelism: int = 1
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    backoff_limit: int = 6
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    suspend: bool = False
+    template: PodTemplate = PodTemplate()
+
+
+class Job(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class ScaleTarget(Object, frozen=True, gc=False):
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+
+
+class Metric(Object, frozen=True, gc=False):
+    type: str = ""
+
+
+class AutoscalerSpec(Object, frozen=True):
+    scale_target_ref: ScaleTarget = ScaleTarget()
+    min_replicas: int = 1
+    max_replicas: int = 0
+    metrics: tuple[Metric, ...] = ()
+
+
+class AutoscalerStatus(Object, frozen=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class Autoscaler(Object, frozen=True):
+    metadata: ObjectMeta
+    spec: AutoscalerSpec = AutoscalerSpec()
+    status: AutoscalerStatus = AutoscalerStatus()
+
+
+def controlled_by(kind: str, owner: ObjectMeta, api_version: str = "apps/v1") -> dict[str, object]:
+    """The reference to a controller, for what it makes."""
+    return {
+        "apiVersion": api_version, "kind": kind, "name": owner.name, "uid": owner.uid, "controller": True,
+        "blockOwnerDeletion": True,
+    }  # fmt: skip
+
+
+class ClaimTemplateSpec(Object, frozen=True):
+    metadata: TemplateMeta = TemplateMeta()
+    spec: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class ClaimTemplate(Object, frozen=True):
+    """resource.k8s.io ResourceClaimTemplate; its spec is copied into claims as it is."""
+
+    metadata: ObjectMeta
+    spec: ClaimTemplateSpec = ClaimTemplateSpec()
+
+
+def _pod(data: bytes | msgspec.Raw) -> FullPod:
+    return decode(FullPod, data)
+
+
+def _node(data: bytes | msgspec.Raw) -> FullNode:
+    return decode(FullNode, data)
+
+
+def _deployment(data: bytes | msgspec.Raw) -> Deployment:
+    return decode(Deployment, bytes(data))
+
+
+def _replica_set(data: bytes | msgspec.Raw) -> ReplicaSet:
+    return decode(ReplicaSet, bytes(data))
+
+
+def _daemon_set(data: bytes | msgspec.Raw) -> DaemonSet:
+    return decode(DaemonSet, bytes(data))
+
+
+def _job(data: bytes | msgspec.Raw) -> Job:
+    return decode(Job, bytes(data))
+
+
+def _autoscaler(data: bytes | msgspec.Raw) -> Autoscaler:
+    return decode(Autoscaler, bytes(data))
+
+
+def _claim_template(data: bytes | msgspec.Raw) -> ClaimTemplate:
+    return decode(ClaimTemplate, bytes(data))
+
+
+PODS: Resource[FullPod] = Resource("", "v1", "pods", "Pod", _pod, namespaced=True)
+NODES: Resource[FullNode] = Resource("", "v1", "nodes", "Node", _node)
+DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deployment", _deployment, namespaced=True)
+
+REPLICA_SETS: Resource[ReplicaSet] = Resource("apps", "v1", "replicasets", "ReplicaSet", _replica_set, namespaced=True)
+DAEMON_SETS: Resource[DaemonSet] = Resource("apps", "v1", "daemonsets", "DaemonSet", _daemon_set, namespaced=True)
+JOBS: Resource[Job] = Resource("batch", "v1", "jobs", "Job", _job, namespaced=True)
+AUTOSCALERS: Resource[Autoscaler] = Resource(
+    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", _autoscaler, namespaced=True
+)
+
+
+def claim_templates(version: str) -> Resource[ClaimTemplate]:
+    """Templates in the served version of resource.k8s.io."""
+    return Resource(GROUP, version, "resourceclaimtemplates", "ResourceClaimTemplate", _claim_template, namespaced=True)

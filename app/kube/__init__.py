@@ -1,4 +1,0 @@
-"""Talking to the API server: credentials, requests, list and watch, writes, events, the leader lease.
-
-Raw bytes travel; objects are the frozen structs of `app.api`. Every failure is one of `app.api.errors`.
-"""

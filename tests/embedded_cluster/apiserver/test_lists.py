@@ -1,0 +1,121 @@
+"""Lists: pages that show one state, selectors, older revisions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from embedded_cluster.apiserver.kinds import registry
+from embedded_cluster.apiserver.selectors import parse
+from embedded_cluster.apiserver.statuses import StatusError
+from embedded_cluster.apiserver.storage import Storage, Stored
+from tests.support.embedded.client import CONFIG_MAPS, JSON, SLICES, Client, config_map, resource_slice
+
+
+def names(listed: JSON) -> list[str]:
+    return [item["metadata"]["name"] for item in listed["items"]]
+
+
+async def test_pages_show_the_state_of_the_first_page(client: Client) -> None:
+    for name in "abcde":
+        await client.post(CONFIG_MAPS, config_map(name))
+    first = await client.get(f"{CONFIG_MAPS}?limit=2")
+    await client.delete(f"{CONFIG_MAPS}/d")
+    await client.post(CONFIG_MAPS, config_map("ca"))
+    second = await client.get(f"{CONFIG_MAPS}?limit=2&continue={first['metadata']['continue']}")
+    third = await client.get(f"{CONFIG_MAPS}?limit=2&continue={second['metadata']['continue']}")
+    assert [names(first), names(second), names(third)] == [["a", "b"], ["c", "d"], ["e"]]
+    assert first["metadata"]["remainingItemCount"] == 3
+    assert "continue" not in third["metadata"]
+    assert third["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
+
+
+async def test_a_page_of_a_forgotten_state_has_expired(client: Client) -> None:
+    for name in "abc":
+        await client.post(CONFIG_MAPS, config_map(name))
+    first = await client.get(f"{CONFIG_MAPS}?limit=2")
+    await client.post(CONFIG_MAPS, config_map("d"))
+    client.server.store.forget_history()
+    code, answer = await client.request("GET", f"{CONFIG_MAPS}?limit=2&continue={first['metadata']['continue']}")
+    assert (code, answer["reason"]) == (410, "Expired")
+
+
+async def test_a_list_at_an_exact_revision_shows_that_state(client: Client) -> None:
+    created = await client.post(CONFIG_MAPS, config_map("a"))
+    await client.delete(f"{CONFIG_MAPS}/a")
+    revision = created["metadata"]["resourceVersion"]
+    listed = await client.get(f"{CONFIG_MAPS}?resourceVersion={revision}&resourceVersionMatch=Exact")
+    assert names(listed) == ["a"]
+
+
+async def test_items_of_a_list_have_no_kind_of_their_own(client: Client) -> None:
+    await client.post(CONFIG_MAPS, config_map("a"))
+    listed = await client.get(CONFIG_MAPS)
+    assert listed["kind"] == "ConfigMapList"
+    assert {"kind", "apiVersion"}.isdisjoint(listed["items"][0])
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("fieldSelector=spec.nodeName%3Dn1", ["a", "b"]),
+        ("fieldSelector=spec.nodeName!%3Dn1", ["c"]),
+        ("fieldSelector=spec.driver%3Dgpu.example.com,metadata.name%3Dc", ["c"]),
+        ("fieldSelector=spec.driver%3Dother.example.com", []),
+    ],
+)
+async def test_slices_are_selected_by_node_and_driver(client: Client, query: str, expected: list[str]) -> None:
+    for name, node in (("a", "n1"), ("b", "n1"), ("c", "n2")):
+        await client.post(SLICES, resource_slice(name, node))
+    assert names(await client.get(f"{SLICES}?{query}")) == expected
+
+
+@pytest.mark.parametrize(
+    ("selector", "matching"),
+    [
+        ("", "abc"),
+        ("x=1", "a"),
+        ("x==1", "a"),
+        ("x!=1", "bc"),
+        ("x", "ab"),
+        ("!x", "c"),
+        ("x in (1, 2)", "ab"),
+        ("x notin (1)", "bc"),
+        ("x>1", "b"),
+        ("x<2", "a"),
+        ("x in (1,2),y=z", "b"),
+        ("example.com/role=r", "c"),
+    ],
+)
+def test_labels_select(selector: str, matching: str) -> None:
+    labels = {"a": {"x": "1"}, "b": {"x": "2", "y": "z"}, "c": {"example.com/role": "r"}}
+    items = [
+        Stored(("", name), {"metadata": {"name": name, "labels": found}}, 1, b"", {}) for name, found in labels.items()
+    ]
+    chosen = parse(selector, "", frozenset()).choose(items)
+    assert "".join(item.key[1] for item in chosen) == matching
+
+
+@pytest.mark.parametrize(("labels", "fields"), [("a===b", ""), ("a in b", ""), ("(", ""), ("", "nope=1"), ("", "x")])
+def test_selectors_that_make_no_sense_are_refused(labels: str, fields: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        parse(labels, fields, frozenset({"metadata.name"}))
+    assert refused.value.code == 400
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=25))
+def test_every_past_state_can_be_listed(steps: list[tuple[str, bool]]) -> None:
+    storage = Storage(registry())
+    kind = registry().stored_form("configmaps").kind
+    collection = storage.collection(kind)
+    states = {storage.revision: [s.body for s in collection.sorted()]}
+    for name, put in steps:
+        if put:
+            storage.put(kind, {**config_map(name), "metadata": {"name": name, "namespace": "default"}})
+        elif ("default", name) in collection.items:
+            storage.remove(kind, ("default", name))
+        states[storage.revision] = [stored.body for stored in collection.sorted()]
+    for revision, bodies in states.items():
+        assert [stored.body for stored in collection.at(revision)] == bodies

@@ -1,0 +1,170 @@
+"""A census of small clusters: each device once, in its state, with its holders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dra_extender.insight.devicereport.report import Amount, CountedDevice, Holding
+from dra_extender.insight.devicereport.taking import Asked, census, taking
+from dra_extender.insight.devicereport.totals import sums
+from tests.support.diagnosis.hardware import RESOURCE, gpus, node, partitions, pool, shares
+from tests.support.diagnosis.scene import Scene
+from tests.support.scheduling.census import GATES, GPU, NIC, SHARE, claim, scene
+
+Json = dict[str, Any]
+
+
+def counted(asked: Asked, *more: Json, gates: str = GATES) -> dict[str, CountedDevice]:
+    found = census(scene(*more, gates=gates).view(), asked).devices
+    return {f"{device.pool}/{device.name}": device for device in found}
+
+
+@pytest.mark.parametrize(
+    ("device", "state"),
+    [
+        ("a1-gpu/gpu-0", "used"),
+        ("a1-gpu/gpu-2", "free"),
+        ("t1-gpu/gpu-0", "tainted"),
+        ("s1-share/share-0", "shared"),
+        ("s1-share/share-1", "free"),
+        ("m1-mig/half-0", "used"),
+        ("m1-mig/half-1", "free"),
+        ("m1-mig/whole-0", "blocked"),
+        ("s1-late/late-0", "unusable"),
+    ],
+)
+def test_each_device_has_its_state(device: str, state: str) -> None:
+    assert counted(Asked())[device].state == state
+
+
+def test_the_states_add_up_and_no_device_is_counted_twice() -> None:
+    found = census(scene().view())
+    totals = found.totals
+    names = {(device.driver, device.pool, device.name) for device in found.devices}
+    assert totals.devices == len(found.devices) == len(names)
+    assert totals.devices == (
+        totals.free + totals.shared + totals.used + totals.blocked + totals.tainted + totals.unusable
+    )
+
+
+def test_a_holder_is_told_with_its_pods_and_what_it_consumes() -> None:
+    found = counted(Asked())
+    assert found["a1-gpu/gpu-0"].holders == (Holding("default/train", ("train",)),)
+    (share,) = found["s1-share/share-0"].holders
+    assert (share.claim, share.consumed) == ("default/infer", {"memory": "30Gi"})
+    assert found["s1-share/share-0"].capacity == (Amount("memory", "30Gi", "40Gi", 75.0),)
+    assert found["s1-share/share-0"].fill == 75.0
+
+
+def test_counters_are_told_with_what_is_taken_of_them() -> None:
+    assert counted(Asked())["m1-mig/quarter-0"].counters == (Amount("card/memory", "40Gi", "80Gi", 50.0),)
+
+
+def test_taints_and_classes_are_those_that_decisions_see() -> None:
+    found = counted(Asked())
+    assert found["t1-gpu/gpu-0"].taints == ("maintenance=firmware:NoSchedule",)
+    assert found["t1-gpu/gpu-0"].classes == ("any", "gpu")
+    assert found["h1-nic/nic-0"].classes == ("any",)
+
+
+@pytest.mark.parametrize(
+    ("gates", "device", "state"),
+    [
+        ("DRADeviceTaints=false,DRADeviceTaintRules=false", "t1-gpu/gpu-0", "free"),
+        ("DRAPartitionableDevices=false", "m1-mig/whole-0", "unusable"),
+    ],
+)
+def test_a_feature_that_is_off_changes_the_state(gates: str, device: str, state: str) -> None:
+    assert counted(Asked(), gates=gates)[device].state == state
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (Asked(nodes=frozenset({"h1"}), drivers=frozenset({NIC})), ["h1-nic/nic-0", "h1-nic/nic-1"]),
+        (
+            Asked(classes=frozenset({"gpu"}), states=frozenset({"used"})),
+            ["a1-gpu/gpu-0", "a1-gpu/gpu-1", "a2-gpu/gpu-0"],
+        ),
+        (Asked(namespaces=frozenset({"team"})), ["a2-gpu/gpu-0"]),
+        (Asked(states=frozenset({"shared"})), ["s1-share/share-0"]),
+        (Asked(nodes=frozenset({"s1"}), states=frozenset({"unusable"})), ["s1-late/late-0"]),
+        (Asked(nodes=frozenset({"nowhere"})), []),
+    ],
+)
+def test_only_what_is_asked_about_is_told(asked: Asked, names: list[str]) -> None:
+    assert list(counted(asked)) == names
+
+
+def everywhere(name: str) -> Json:
+    spec = {
+        "driver": "net.example.com", "allNodes": True, "devices": [{"name": "d"}],
+        "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
+    }  # fmt: skip
+    return {"apiVersion": RESOURCE, "kind": "ResourceSlice", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_device_that_all_nodes_see_is_counted_once_and_belongs_to_none() -> None:
+    assert counted(Asked(drivers=frozenset({"net.example.com"})), everywhere("net"))["net/d"].node == ""
+    seen = counted(Asked(nodes=frozenset({"a1"}), drivers=frozenset({"net.example.com"})), everywhere("net"))
+    assert list(seen) == ["net/d"]
+
+
+def test_a_claim_that_cannot_be_read_and_may_have_any_device_of_a_pool_has_them_all() -> None:
+    found = counted(Asked(nodes=frozenset({"a1"})), claim("any", GPU, "a1", "*"))
+    assert {device.state for device in found.values()} == {"used"}
+
+
+def test_pages_follow_one_another_and_together_are_everything() -> None:
+    view = scene().view()
+    whole = census(view).devices
+    found: list[CountedDevice] = []
+    after, pages = "", 0
+    while True:
+        page = finish(taking(view, limit=2, after=after))
+        found, after, pages = found + list(page.devices), page.next, pages + 1
+        if not after:
+            break
+    assert tuple(found) == whole
+    assert pages == 6
+
+
+def finish(steps: Any) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def test_a_census_of_many_nodes_is_taken_in_steps_of_one_slice() -> None:
+    many = [item for number in range(300) for item in (node(f"n{number}"), gpus(f"n{number}", "A", 8, "1Gi", "1.0.0"))]
+    steps = taking(Scene(many).view())
+    assert sum(1 for _ in steps) == 300
+
+
+@pytest.mark.parametrize(
+    ("by", "expected"),
+    [
+        ("nodes", {"a1": (8, 6, 2, 1), "m1": (7, 5, 1, 1)}),
+        ("drivers", {SHARE: (2, 1, 0, 1), NIC: (2, 2, 0, 0)}),
+        ("classes", {"gpu": (30, 23, 3, 2)}),
+        ("namespaces", {"team": (1, 0, 1, 1), "default": (4, 0, 3, 3)}),
+    ],
+)
+def test_devices_are_added_up(by: Any, expected: dict[str, tuple[int, int, int, int]]) -> None:
+    found = {
+        item.name: (item.totals.devices, item.totals.free, item.totals.used, item.claims)
+        for item in sums(census(scene().view()).devices, by)
+    }
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_what_belongs_to_no_node_or_class_has_no_name() -> None:
+    bare = Scene([node("n"), shares("n", 1), *partitions("n"), everywhere("net"), pool("n", "x.example.com", [])])
+    found = census(bare.view()).devices
+    assert {item.name for item in sums(found, "nodes")} == {"", "n"}
+    assert {item.name for item in sums(found, "classes")} == {""}
+    assert sums(found, "namespaces") == ()

@@ -1,0 +1,126 @@
+"""What if: pods that would fit after a change, and pods that would not any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dra_extender.insight.whatif.asking import what_if
+from dra_extender.insight.whatif.changes import Changes
+from dra_extender.insight.whatif.report import Outcome, Totals, WhatIf
+from tests.support.diagnosis.hardware import device_class, gpus, node
+from tests.support.diagnosis.scene import Scene
+from tests.support.scheduling.census import GATES, GPU
+from tests.support.scheduling.whatif import pod, running, waiting
+
+Json = dict[str, Any]
+GPUS = device_class("gpu", f'device.driver == "{GPU}"')
+
+
+def machine(name: str, devices: int, **spec: Any) -> list[Json]:
+    return [node(name, **spec), gpus(name, "A", devices, "1Gi", "1.0.0")]
+
+
+def ask(documents: list[Json], **changes: Any) -> WhatIf:
+    return what_if(Scene([GPUS, *documents], gates=GATES).view(), Changes(**changes))
+
+
+def verdicts(found: WhatIf) -> dict[str, str]:
+    return {outcome.pod.removeprefix("default/"): outcome.verdict for outcome in found.outcomes}
+
+
+TWO = [*machine("a", 2), *machine("b", 2)]
+FULL = [*TWO, *running("p", "a", "gpu-0", "gpu-1"), *running("q", "b", "gpu-0", "gpu-1")]
+DAEMON = {"ownerReferences": [{"apiVersion": "v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}]}
+
+
+def test_a_remedy_that_asks_ends_with_its_question_mark() -> None:
+    asked = Outcome(pod="a/p", verdict="does not fit", displaced=False, now="", node="", remedy="did you mean model?")
+    found = WhatIf(nodes_added=(), outcomes=(asked,), totals=Totals(does_not_fit=1))
+    assert found.text().endswith("\n    What helps then: did you mean model?")
+
+
+@pytest.mark.parametrize(
+    ("documents", "changes", "expected"),
+    [
+        ([*FULL, *waiting("w")], {}, {"w": "does not fit"}),
+        ([*TWO, *waiting("w")], {}, {"w": "fits"}),
+        ([*FULL, *waiting("w")], {"without": ("default/p",)}, {"w": "would fit"}),
+        ([*FULL, *waiting("w")], {"added": (("a", 1),)}, {"w": "would fit"}),
+        ([*FULL, *waiting("v", 2), *waiting("w", 2)], {"added": (("a", 1),)}, {"v": "would fit", "w": "does not fit"}),
+        ([*FULL, *waiting("v", 2), *waiting("w", 2)], {"added": (("a", 2),)}, {"v": "would fit", "w": "would fit"}),
+        ([*FULL, *waiting("w", 3)], {"added": (("a", 5),)}, {"w": "does not fit"}),
+        (FULL, {"drained": ("a",)}, {"p": "no more"}),
+        (FULL, {"drained": ("a",), "added": (("a", 1),)}, {"p": "fits"}),
+        (FULL, {"drained": ("a",), "without": ("default/q",)}, {"p": "fits"}),
+        (FULL, {"drained": ("a",), "without": ("default/p",)}, {}),
+        ([*TWO, *running("p", "a", "gpu-0")], {"drained": ("a",)}, {"p": "fits"}),
+        ([*TWO, *running("p", "a", "gpu-0")], {"drained": ("a", "b")}, {"p": "no more"}),
+        ([*TWO, *running("p", "a", "gpu-0", **DAEMON)], {"drained": ("a",)}, {}),
+        ([*TWO, *running("p", "a", "gpu-0"), *waiting("w", 2)], {"drained": ("a",)}, {"p": "fits", "w": "no more"}),
+        (
+            [*TWO, *running("p", "a", "gpu-0"), pod("big", "b", cpu="8", claims="none")],
+            {"drained": ("a",)},
+            {"p": "no more"},
+        ),
+    ],
+)
+def test_who_fits_after_a_change(documents: list[Json], changes: Json, expected: dict[str, str]) -> None:
+    assert verdicts(ask(documents, **changes)) == expected
+
+
+def test_pods_that_share_a_claim_stay_together() -> None:
+    shared = [*running("p", "a", "gpu-0"), pod("r", "a", claims="p")]
+    shared[1]["status"]["reservedFor"].append({"resource": "pods", "name": "r", "uid": "uid-r"})
+    outcomes = ask([*TWO, *machine("c", 2), *shared], drained=("a",)).outcomes
+    assert [(outcome.pod, outcome.node) for outcome in outcomes] == [("default/p", "b"), ("default/r", "b")]
+
+
+def test_the_reason_names_what_keeps_the_pod_from_the_nodes() -> None:
+    found = ask([*TWO, *machine("c", 8, unschedulable=True), *waiting("w", 3)])
+    (outcome,) = found.outcomes
+    assert outcome.reason.startswith("2 nodes lack the devices; 1 node: ")
+
+
+def test_nothing_changes() -> None:
+    view = Scene([GPUS, *FULL, *waiting("w")], gates=GATES).view()
+    changes = Changes(added=(("a", 1),), drained=("b",), without=("default/p",))
+    assert what_if(view, changes) == what_if(view, changes)
+    assert view.ledger.holdings((GPU, "a-gpu")) is not None
+    assert set(view.cluster.nodes) == {"a", "b"}
+
+
+def test_more_pods_than_may_be_placed_are_counted() -> None:
+    view = Scene([GPUS, *TWO, *waiting("v"), *waiting("w")], gates=GATES).view()
+    found = what_if(view, Changes(), most=1)
+    assert (len(found.outcomes), found.left_out) == (1, 1)
+    assert found.text().endswith("Not looked at: 1 more pod.")
+
+
+def test_the_text_begins_with_who_would_not_fit_any_more() -> None:
+    found = ask([*FULL, *waiting("w"), *waiting("x", 2)], drained=("a",), added=(("b", 1),))
+    assert found.text().splitlines() == [
+        "With 1 more node: b-like-1.",
+        "2 pods would still not fit:",
+        "  default/w: 2 nodes lack the devices",
+        "    What helps then: wait until pod default/q has ended.",
+        "  default/x: 2 nodes lack the devices",
+        "    What helps then: wait until pod default/q has ended.",
+        "1 pod would fit, as now:",
+        "  default/p: a -> b-like-1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"drained": ("z",)}, "node z is not known"),
+        ({"added": (("z", 1),)}, "node z is not known"),
+        ({"added": (("a", 0),)}, "0 nodes like a: 1 to 100 can be added"),
+        ({"without": ("default/z",)}, "pod default/z is not known"),
+    ],
+)
+def test_what_does_not_exist_is_said(changes: Json, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ask(TWO, **changes)

@@ -1,0 +1,97 @@
+"""What if is why, asked about a cluster in which the change has been made; and asking changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from dra_extender.api.decoding import encode
+from dra_extender.insight.whatif.asking import what_if
+from dra_extender.insight.whatif.changes import Changes
+from dra_extender.insight.why.diagnose import diagnose
+from dra_extender.scheduling.view import View
+from tests.support.diagnosis.scenarios import POD, changed, scenes
+from tests.support.diagnosis.scene import Scene
+
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+def state(view: View) -> Any:
+    """All that decisions are made of."""
+    ledger, inventory = view.ledger, view.cluster.inventory
+    return (
+        sorted(map(encode, view.cluster.nodes.values())),
+        sorted(map(encode, inventory.slices())),
+        sorted(map(encode, ledger.claims())),
+        sorted(map(encode, view.pods)),
+        sorted(map(encode, view.cluster.classes.values())),
+        {pool: inventory.pools[pool] and set(ledger.in_use(pool)) for pool in inventory.pools},
+        ledger.holds(),
+    )
+
+
+@st.composite
+def suppositions(draw: st.DrawFn, view: View) -> Changes:
+    nodes, pods = sorted(view.cluster.nodes), sorted(pod.metadata.key for pod in view.pods)
+    some_nodes = st.lists(st.sampled_from(nodes), unique=True, max_size=2)
+    added = draw(st.lists(st.tuples(st.sampled_from(nodes), st.integers(1, 2)), max_size=2))
+    without = draw(st.lists(st.sampled_from(pods), unique=True, max_size=2))
+    return Changes(added=tuple(added), without=tuple(without), drained=tuple(draw(some_nodes)))
+
+
+@given(scene=scenes())
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+def test_without_a_supposition_the_answer_is_that_of_the_live_cluster(scene: Scene) -> None:
+    view = scene.view()
+    pod = view.pods.named("default", POD)
+    assert pod is not None
+    live = diagnose(view, pod)
+    found = what_if(view, Changes())
+    (outcome,) = found.outcomes
+    event(outcome.verdict)
+    assert found.complete
+    assert outcome.now == outcome.node == (live.examples[0] if live.state == "fits" else "")
+    assert outcome.verdict == ("fits" if live.state == "fits" else "does not fit")
+    assert not outcome.displaced, "nothing is drained, so nobody moves"
+    assert outcome.remedy == (live.remedies[0].text if live.remedies else "")
+
+
+@given(scene=scenes(), data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+def test_asking_leaves_the_live_cluster_as_it_is(scene: Scene, data: st.DataObject) -> None:
+    view = scene.view()
+    before = state(view)
+    changes = data.draw(suppositions(view))
+    first = what_if(view, changes)
+    assert state(view) == before
+    assert what_if(view, changes) == first
+
+
+@given(scene=scenes())
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+def test_what_is_supposed_comes_to_the_same_as_what_is_done(scene: Scene) -> None:
+    view = scene.view()
+    for what, after in changed(scene):
+        kind, _, name = what.rpartition(" ")
+        if kind == "without":
+            changes = Changes(without=(f"default/{name}",))
+        elif kind == "one more like" and not view.cluster.nodes[name].spec.unschedulable:
+            changes = Changes(added=((name, 1),))
+        else:
+            continue
+        outcome = next(item for item in what_if(view, changes).outcomes if item.pod == f"default/{POD}")
+        assert bool(outcome.node) == (after.diagnose(POD).state == "fits"), f"{what}: {outcome}"
+
+
+@given(scene=scenes(), data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=SLOW)
+def test_pods_that_are_moved_are_those_of_the_drained_nodes_and_go_elsewhere(scene: Scene, data: st.DataObject) -> None:
+    view = scene.view()
+    changes = data.draw(suppositions(view))
+    homes = {pod.metadata.key: pod.spec.node_name for pod in view.pods if pod.metadata.key not in changes.without}
+    outcomes = what_if(view, changes).outcomes
+    moved = {outcome.pod: outcome.now for outcome in outcomes if outcome.displaced}
+    assert moved == {pod: home for pod, home in homes.items() if home in changes.drained}
+    assert not {outcome.node for outcome in outcomes} & set(changes.drained)

@@ -1,0 +1,104 @@
+"""What a what-if costs: small steps whatever the cluster's size, and no more altogether than was allowed."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from dra_extender.insight.whatif.asking import asking, what_if
+from dra_extender.insight.whatif.changes import Changes
+from dra_extender.insight.whatif.report import WhatIf
+from dra_extender.scheduling.view import View
+from tests.support.counting import calls
+from tests.support.diagnosis.hardware import device_class, gpus, node
+from tests.support.diagnosis.scene import Scene
+from tests.support.scheduling.census import GATES, GPU
+from tests.support.scheduling.whatif import running, waiting
+
+DRAINED = Changes(drained=("n0000", "n0001"), added=(("n0002", 3),))
+
+
+def view(nodes: int, *more: list[dict[str, Any]]) -> View:
+    """Nodes of which each has four devices, three of them in use."""
+    documents = [device_class("gpu", f'device.driver == "{GPU}"')]
+    for number in range(nodes):
+        name = f"n{number:04}"
+        documents += [node(name), gpus(name, "A", 4, "1Gi", "1.0.0")]
+        documents += running(f"p{number}", name, "gpu-0", "gpu-1", "gpu-2")
+    return Scene([*documents, *chain.from_iterable(more)], gates=GATES).view()
+
+
+def largest_step(asked: View) -> tuple[int, int, WhatIf]:
+    """(functions called in the largest step, number of steps, the answer)"""
+    steps = asking(asked, DRAINED)
+    largest, count = 0, 0
+    ended: list[WhatIf] = []
+
+    def step() -> None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            ended.append(end.value)
+
+    while not ended:
+        largest, count = max(largest, calls(step)), count + 1
+    return largest, count, ended[0]
+
+
+@pytest.mark.slow
+def test_a_step_is_no_larger_in_a_cluster_that_is_four_times_as_large() -> None:
+    pods = [waiting("w", 2), waiting("x", 4)]
+    small, few, _ = largest_step(view(250, *pods))
+    large, many, found = largest_step(view(1_000, *pods))
+    assert large < 1.5 * small
+    assert large < 50_000, "some ten milliseconds"
+    assert many > 2 * few
+    assert found.complete
+
+
+def test_pods_that_ask_for_the_same_look_at_each_node_once() -> None:
+    asked = view(100, *(waiting(f"w{number}", 2) for number in range(30)))
+    found = what_if(asked, Changes())
+    assert found.totals.does_not_fit == 30
+    assert found.work == 2 * 100, "once as things are, and once as they would be"
+
+
+def test_pods_that_ask_for_something_else_look_for_themselves() -> None:
+    asked = view(100, waiting("w", 2), waiting("x", 3), waiting("y", 4))
+    assert what_if(asked, Changes()).work == 3 * 2 * 100
+
+
+def test_when_looking_costs_more_than_is_allowed_the_rest_is_left_out_and_counted() -> None:
+    asked = view(100, waiting("w", 2), waiting("x", 3), waiting("y", 4))
+    found = what_if(asked, Changes(), looks=2 * 250)
+    assert [outcome.pod for outcome in found.outcomes] == ["default/w", "default/x"]
+    assert (found.left_out, found.complete) == (1, False)
+    assert found.work <= 2 * 250
+    assert found.text().endswith("Not looked at: 1 more pod.")
+
+
+def test_remedies_are_looked_for_once_for_pods_that_ask_for_the_same() -> None:
+    found = what_if(view(3, *(waiting(f"w{number}", 2) for number in range(3))), Changes())
+    first, *others = [outcome.remedy for outcome in found.outcomes]
+    assert first
+    assert others == ["as for default/w0"] * 2
+
+
+def test_changes_between_two_steps_are_not_seen() -> None:
+    asked = view(10, waiting("w", 1))
+    expected = what_if(asked, Changes())
+    steps = asking(asked, Changes())
+    next(steps)
+    (slices,) = [[*asked.cluster.inventory.slices()]]
+    for item in slices:
+        asked.cluster.remove(item)  # type: ignore[attr-defined]  # the watch does this
+    for number in range(10):
+        asked.cluster.remove(asked.cluster.nodes[f"n{number:04}"])  # type: ignore[attr-defined]
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            assert end.value == expected
+            break

@@ -1,0 +1,34 @@
+"""However long selectors are, however many values devices have and however large a number is, few changes are tried."""
+
+from __future__ import annotations
+
+from dra_extender.allocation.selection import cel_gates
+from dra_extender.api.features import FeatureGates
+from dra_extender.api.resource import DeviceAttribute, attribute_values
+from dra_extender.cel import DeviceView
+from dra_extender.insight.why.selectorchanges import KNOWN, LONGEST, Vocabulary
+from tests.support.diagnosis.hardware import cluster
+from tests.support.diagnosis.scene import Scene
+
+
+def test_few_words_and_short_ones_are_known() -> None:
+    attributes = {f"gpu.example.com/n{i}": DeviceAttribute(string=f"value-{i}") for i in range(3 * KNOWN)}
+    attributes["gpu.example.com/long"] = DeviceAttribute(string="x" * (LONGEST + 1))
+    view = DeviceView.build("gpu.example.com", attribute_values(attributes), {}, False, cel_gates(FeatureGates()))
+    known = Vocabulary([view])
+    assert len(known.words) <= KNOWN + 1
+    assert known.values["gpu.example.com/long"] == {}
+    assert len(known.of("")) == KNOWN
+
+
+def test_a_count_of_any_size_is_tried_from_what_a_claim_can_get() -> None:
+    request = {"name": "r", "exactly": {"deviceClassName": "a100", "count": 2**62}}
+    claim = {"kind": "ResourceClaim", "metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "spec": {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]},
+    }
+    found = Scene([*cluster(), claim, pod]).diagnose("p")
+    assert found.remedies[0].short == "count <= 8"
+    assert found.work <= 50

@@ -1,0 +1,183 @@
+"""Pods that wait are told why, once per reason, by somebody who is in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from dra_extender.api.core import Pod
+from dra_extender.api.meta import Condition
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.insight.why.note import LONGEST
+from dra_extender.scheduling.limits import Limits
+from dra_extender.service.diagnoses import AGAIN, GRACE, Diagnoses
+from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
+from tests.support.simulation.world import Service, World
+
+NINE = "claim c: 9 devices asked for, a node has at most 2; count <= 2 fits 2 nodes"
+
+
+class Told:
+    """Events in the order in which they were reported."""
+
+    def __init__(self, service: Service) -> None:
+        self.now = 0.0
+        self.events: list[tuple[str, str, str]] = []
+        extender = service.extender
+        self.diagnoses = Diagnoses(extender.view, lambda: extender.wakeups.pods, self._report, clock=lambda: self.now)
+
+    def _report(self, about: Pod | ResourceClaim, reason: str, note: str) -> None:
+        assert len(note) <= LONGEST
+        self.events.append((f"{type(about).__name__} {about.metadata.name}", reason, note))
+
+
+@pytest.fixture
+async def service(world: World) -> AsyncIterator[Service]:
+    world.add(make_class(), make_node("n1"), make_node("n2"))
+    world.add(make_slice("n1", ["a", "b"]), make_slice("n2", ["a", "b"]))
+    made = world.service()
+    await world.settle()
+    yield made
+
+
+async def refused(world: World, service: Service, count: int) -> Told:
+    world.add(make_claim("c", count=count), make_pod("p", "c"))
+    await world.settle()
+    assert not (await service.filter(world.api.pod("p"))).NodeNames
+    return Told(service)
+
+
+async def test_the_pod_and_the_claim_to_blame_are_told_the_rule_and_the_remedy(world: World, service: Service) -> None:
+    told = await refused(world, service, 9)
+    assert await told.diagnoses.look() is not None
+    assert told.events == [("Pod p", "DevicesUnavailable", NINE), ("ResourceClaim c", "DevicesUnavailable", NINE)]
+
+
+async def test_a_pod_that_was_refused_once_is_diagnosed_once(world: World, service: Service) -> None:
+    told = await refused(world, service, 9)
+    assert await told.diagnoses.look() is not None
+    assert await told.diagnoses.look() is None
+
+
+async def test_the_same_reason_is_not_told_again_after_another_attempt(world: World, service: Service) -> None:
+    told = await refused(world, service, 9)
+    await told.diagnoses.look()
+    world.add(make_node("n3"))
+    await world.settle()
+    await service.filter(world.api.pod("p"))
+    told.now = 2 * AGAIN
+    assert await told.diagnoses.look() is not None
+    assert len(told.events) == 2
+
+
+async def test_another_reason_is_told_at_once(world: World, service: Service) -> None:
+    told = await refused(world, service, 9)
+    await told.diagnoses.look()
+    world.api.drop(world.api.claim("c"))
+    await world.settle()
+    await service.filter(world.api.pod("p"))
+    world.add(make_node("n3"))
+    await world.settle()
+    await service.filter(world.api.pod("p"))
+    await told.diagnoses.look()
+    assert told.events[2:] == [("Pod p", "ClaimMissing", "claim default/c does not exist")]
+
+
+async def test_a_pod_that_is_gone_meanwhile_is_told_nothing(world: World, service: Service) -> None:
+    told = await refused(world, service, 9)
+    world.api.drop(world.api.pod("p"))
+    await world.settle()
+    assert await told.diagnoses.look() is None
+    assert told.events == []
+
+
+def kept_away(name: str, *claims: str, message: str = "0/2 nodes are available", **spec: Any) -> Pod:
+    """A pod that kube-scheduler did not ask about."""
+    pod = make_pod(name, *claims, **spec)
+    condition = Condition("PodScheduled", "False", "Unschedulable", message)
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=(condition,)))
+
+
+@pytest.fixture
+async def serving(world: World) -> AsyncIterator[Service]:
+    """A service that knows which schedulers call it."""
+    world.add(make_class(), make_node("n1", cpu="4"), make_slice("n1", ["a", "b"]))
+    made = world.service(limits=Limits(scheduler_names=frozenset({"dra-scheduler"})))
+    await world.settle()
+    yield made
+
+
+async def test_a_pod_that_kube_scheduler_did_not_ask_about_is_told_as_well(world: World, serving: Service) -> None:
+    needs = [{"name": "c", "resources": {"requests": {"cpu": "100"}}}]
+    world.add(make_claim("c"), kept_away("p", "c", containers=needs))
+    await world.settle()
+    told = Told(serving)
+    await told.diagnoses.look()
+    note = "devices fit on 1 node, but cpu: 100 asked for, 4 free; cpu <= 4 fits 1 node"
+    assert told.events == [("Pod p", "NodesUnavailable", note)]
+    assert await told.diagnoses.look() is None
+
+
+async def test_a_resource_that_nobody_offers_is_told(world: World, serving: Service) -> None:
+    asked = {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    world.add(kept_away("p", containers=[{"name": "c", "resources": asked}]))
+    await world.settle()
+    told = Told(serving)
+    await told.diagnoses.look()
+    nothing = "nothing offers nvidia.com/gpu: neither the node nor a device class"
+    assert told.events == [("Pod p", "NodesUnavailable", nothing)]
+
+
+@pytest.mark.parametrize("spec", [{"schedulerName": "other"}, {"containers": [{"name": "c"}]}])
+async def test_pods_of_others_and_pods_without_devices_are_told_nothing(
+    world: World, serving: Service, spec: dict[str, Any]
+) -> None:
+    claims = ["c"] if "schedulerName" in spec else []
+    world.add(make_claim("c", count=9), kept_away("p", *claims, **spec))
+    await world.settle()
+    told = Told(serving)
+    assert await told.diagnoses.look() is None
+    assert told.events == []
+
+
+async def test_of_a_thousand_pods_that_wait_one_is_told_at_a_time_and_each_once(world: World, serving: Service) -> None:
+    world.add(make_claim("c", count=9), *(kept_away(f"p{number}", "c") for number in range(1_000)))
+    await world.settle()
+    told = Told(serving)
+    for looks in range(1, 51):
+        assert await told.diagnoses.look() is not None
+        assert len(told.events) <= 2 * looks, "a pod, and the claim to blame"
+    pods = [about for about, _, _ in told.events if about.startswith("Pod")]
+    assert len(set(pods)) == len(pods) == 50
+
+
+async def test_the_pod_that_was_not_looked_at_for_longest_is_next(world: World, serving: Service) -> None:
+    """One that there is nothing to tell about and that is refused again and again does not keep the others waiting."""
+    world.add(make_claim("c", count=9))
+    told, found = Told(serving), list[str]()
+    for number in range(3):
+        told.now += 1
+        world.add(kept_away("gated", "c", message=f"refusal {number}", schedulingGates=[{"name": "g"}]))
+        world.add(*(kept_away(name, "c") for name in ("p", "q") if not number))
+        await world.settle()
+        diagnosis = await told.diagnoses.look()
+        assert diagnosis is not None
+        found.append(diagnosis.pod)
+    assert sorted(found) == ["default/gated", "default/p", "default/q"]
+
+
+async def test_a_pod_that_is_not_tried_for_want_of_a_claim_is_told_after_a_while(
+    world: World, serving: Service
+) -> None:
+    world.add(make_claim("training-gpu"), make_pod("p", "trainig-gpu"))
+    await world.settle()
+    told = Told(serving)
+    assert await told.diagnoses.look() is None, "the claim may come a moment later"
+    told.now += GRACE
+    assert await told.diagnoses.look() is not None
+    text = "claim default/trainig-gpu does not exist; did you mean training-gpu? fits 1 node"
+    assert told.events == [("Pod p", "ClaimMissing", text)]
+    assert list(told.diagnoses.waiting()) == [world.api.pod("p").metadata.uid], "it counts among those that wait"

@@ -1,0 +1,53 @@
+"""Claims that several pods use: when one more may not, it is told who has to end first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dra_extender.api.resource import MAX_CONSUMERS
+from tests.support.diagnosis.hardware import cluster, node
+from tests.support.diagnosis.scene import Scene
+
+Json = dict[str, Any]
+
+
+def _pod(name: str, **spec: Any) -> Json:
+    claims = [{"name": "c", "resourceClaimName": "shared"}]
+    return {"kind": "Pod", "metadata": {"name": name}, "spec": {"resourceClaims": claims, **spec}}
+
+
+def _shared(*users: str) -> Json:
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "h1-gpu", "device": "gpu-0"}
+    consumers = [{"resource": "pods", "name": user, "uid": f"pod-{user}"} for user in users]
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": consumers}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "h100"}}]}}
+    return {"kind": "ResourceClaim", "metadata": {"name": "shared"}, "spec": spec, "status": status}
+
+
+def test_a_claim_with_as_many_consumers_as_it_may_have_is_free_for_another_when_one_ends() -> None:
+    names = [f"user-{number}" for number in range(MAX_CONSUMERS)]
+    scene = Scene([*cluster(), _shared(*names), *(_pod(name, nodeName="h1") for name in names[:3]), _pod("one-more")])
+    found = scene.diagnose("one-more")
+    assert (found.rule, found.claim) == ("claim full", "default/shared")
+    assert found.summary == "claim default/shared has 256 consumers, and no claim has more"
+    remedy = found.remedies[0]
+    assert remedy.short == "wait for pod default/user-0"
+    assert scene.after(remedy).diagnose("one-more").state == "fits"
+
+
+def test_the_pod_that_listens_on_a_port_is_named() -> None:
+    ports = [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 8080}]}]
+    taken = {"kind": "Pod", "metadata": {"name": "listens"}, "spec": {"nodeName": "h1", "containers": ports}}
+    waits = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": ports}}
+    found = Scene([node("h1"), taken, waits]).diagnose("p")
+    assert found.rule == "host port"
+    assert "host port 8080/TCP is taken by pod default/listens" in found.summary
+    assert "wait for pod default/listens" in [remedy.short for remedy in found.remedies]
+
+
+def test_of_a_gate_it_is_told_that_nothing_is_decided_before_it_is_removed() -> None:
+    gated = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "example.com/quota"}]}}
+    found = Scene([*cluster(), gated]).diagnose("p")
+    assert found.rule == "scheduling gate"
+    assert found.summary == "the pod waits for its scheduling gate example.com/quota: nothing is decided before"
+    assert [remedy.short for remedy in found.remedies] == ["remove gate example.com/quota"]

@@ -1,0 +1,134 @@
+"""No step of a diagnosis holds up the event loop, and none of them goes on for ever: counted, whatever there is."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+import pytest
+
+from dra_extender.cli.main import FRAMES
+from dra_extender.insight.why.diagnose import diagnosing
+from dra_extender.insight.why.nearness import LONGEST, near
+from dra_extender.insight.why.note import note_of
+from dra_extender.insight.why.report import Diagnosis
+from dra_extender.scheduling.pace import STEP, TRIALS, Pace
+from dra_extender.scheduling.view import View
+from tests.support.counting import calls
+from tests.support.diagnosis.expensive import LARGE, SMALL, Shape, nodes
+from tests.support.diagnosis.stage import POD, hostile, view_of
+from tests.support.hostile import drivers, searches, selectors, shapes, specs
+from tests.support.hostile.things import Objects, Thing
+
+CALLS_PER_STEP: Final = 200_000
+"""Of Python and C; a call takes about a quarter of a microsecond, so a step takes at most some 50 ms."""
+CALLS: Final = 20_000_000
+"""Of one diagnosis: some 5 s, of which the service spends a twentieth of its time on it."""
+SEARCHES: Final = 2
+"""Of the hard ones: that they do no more than they are charged for is shown in tests/allocation/test_work.py."""
+
+
+class Cost(NamedTuple):
+    """Calls of the dearest step, of all steps, and of the note about what was found; and trials."""
+
+    step: int
+    steps: int
+    note: int
+    trials: int
+
+    @property
+    def excess(self) -> dict[str, int]:
+        """What is above its bound, and how much it is."""
+        return {name: count for name, count in self._asdict().items() if count > getattr(BOUNDS, name)}
+
+
+BOUNDS: Final = Cost(CALLS_PER_STEP, CALLS, 2_000, TRIALS)
+
+
+def cost(view: View) -> Cost:
+    """Diagnose the pod, and count each step by itself."""
+    pod = view.pods.named("default", POD)
+    assert pod is not None
+    steps = diagnosing(view, pod)
+    found: list[Diagnosis] = []
+
+    def step() -> None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found.append(end.value)
+
+    most = total = 0
+    while not found:
+        count = calls(step)
+        most, total = max(most, count), total + count
+    return Cost(most, total, calls(lambda: note_of(found[0])), found[0].work)
+
+
+@pytest.mark.parametrize("shape", SMALL, ids=lambda shape: shape.__name__)
+def test_each_step_and_all_of_them_are_bounded(shape: Shape) -> None:
+    assert cost(view_of(shape())).excess == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", LARGE, ids=lambda shape: shape.__name__)
+def test_thousands_of_nodes_change_nothing_about_it(shape: Shape) -> None:
+    assert cost(view_of(shape())).excess == {}
+
+
+def things() -> Iterator[Thing]:
+    dice = random.Random(1)
+    hard = islice(searches.things(dice), SEARCHES)
+    made = (
+        *selectors.named(),
+        *shapes.claims(dice),
+        *shapes.published(dice),
+        *specs.things(dice),
+        *drivers.things(dice),
+    )
+    for thing in (*made, *hard):
+        if isinstance(thing.act, Objects):
+            yield thing
+
+
+@pytest.fixture
+def frames() -> Iterator[None]:
+    """As many as the service has."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(FRAMES)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("frames")
+@pytest.mark.parametrize("thing", list(things()), ids=lambda thing: f"{thing.family}-{thing.name}")
+def test_neither_is_there_a_hostile_thing_of_the_catalogue_that_changes_it(thing: Thing) -> None:
+    assert isinstance(thing.act, Objects)
+    view = view_of(hostile(thing.act.bodies))
+    if view.pods.named("default", POD) is not None:
+        assert cost(view).excess == {}
+
+
+def test_words_are_compared_a_few_at_a_time() -> None:
+    """However many there are and however much they resemble each other."""
+    pace = Pace(view_of(nodes(1)))
+    known = [f"{'ab' * (LONGEST // 2 - 3)}{index:04}" for index in range(2_000)]
+    steps = near("ab" * (LONGEST // 2 - 1), known, pace)
+    most = 0
+    ended = False
+
+    def step() -> None:
+        nonlocal ended
+        try:
+            next(steps)
+        except StopIteration:
+            ended = True
+
+    while not ended:
+        most = max(most, calls(step))
+    assert most <= CALLS_PER_STEP
+    assert pace.work >= 10 * STEP and not pace.complete

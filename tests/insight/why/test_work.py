@@ -1,0 +1,82 @@
+"""The work of a diagnosis grows with the kinds of nodes, not with their number; and it is done in small steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from dra_extender.allocation.decisions import Decisions
+from dra_extender.api.features import FeatureGates
+from dra_extender.devices.cluster import Cluster
+from dra_extender.insight.why.diagnose import diagnosing
+from dra_extender.insight.why.report import Diagnosis
+from dra_extender.scheduling import pace
+from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.view import View
+from tests.support.diagnosis.scene import Stopped
+from tests.support.simulation.objects import Json, make_claim, make_class, make_node, make_pod, make_slice
+
+SELECTOR = 'device.attributes["gpu.example.com"].model == "H1000"'
+
+
+class Done(NamedTuple):
+    found: Diagnosis
+    steps: int
+    searches: int
+
+
+def work(nodes: int, claim: Json) -> Done:
+    """Diagnose a pod with this request among so many nodes of two kinds, eight devices each."""
+    cluster = Cluster(FeatureGates())
+    cluster.apply(make_class())
+    for number in range(nodes):
+        name = f"n{number:05}"
+        model = "H100" if number % 4 == 0 else "A100"
+        cluster.apply(make_node(name, cpu="64", pods="110"))
+        cluster.apply(make_slice(name, [_device(name, index, model) for index in range(8)]))
+    cluster.apply(make_claim("c", requests=[{"name": "r", "exactly": claim}]))
+    limits, clock = Limits(), Stopped()
+    decisions = Decisions(cluster, share_ids=str)
+    view = View(
+        cluster=cluster,
+        decisions=decisions,
+        pods=Pods(),
+        clock=clock,
+        limits=limits,
+        resources=ResourceNames(cluster.classes, clock, limits),
+    )
+    steps = diagnosing(view, make_pod("p", "c"))
+    for count in range(10**6):
+        try:
+            next(steps)
+        except StopIteration as end:
+            return Done(end.value, count, decisions.searches)
+    raise AssertionError("it does not end")
+
+
+def _device(node: str, index: int, model: str) -> Json:
+    attributes = {"model": {"string": model}, "uuid": {"string": f"{node}-{index}"}}
+    return {"name": f"{node}-gpu-{index}", "attributes": attributes}
+
+
+def ask(count: int, *selectors: str) -> Json:
+    exactly: Json = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}
+    return exactly | ({"selectors": [{"cel": {"expression": text}} for text in selectors]} if selectors else {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("claim", "fits", "groups"), [(ask(9), 5000, 1), (ask(1, SELECTOR), 1250, 2)], ids=["too many", "misspelt"]
+)
+def test_five_thousand_nodes_take_as_many_decisions_as_a_hundred(claim: Json, fits: int, groups: int) -> None:
+    few, many = work(100, claim), work(5000, claim)
+    assert many.found.remedies[0].nodes == fits
+    assert len(many.found.groups) == len(few.found.groups) == groups
+    assert many.found.work == few.found.work <= 20
+    assert many.searches == 0, "what is remembered of claims that exist stays as it is"
+    portions = -(-5000 // pace.PORTION)
+    assert many.steps <= few.steps + 2 * portions, "a step looks at a portion of the nodes"
+    assert many.found.complete
