@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from dra_extender.allocation.allocator import Allocator
-from dra_extender.allocation.lane import FREE
+from dra_extender.allocation.budget import UNLIMITED
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.proofs.sums import LOOKS, Filling
 from dra_extender.allocation.requests import prepare
@@ -54,7 +54,7 @@ def test_a_search_does_no_more_than_it_is_charged_for(case: Any, allowed: int) -
         """As far as it comes."""
         holdings = NodeHoldings(view, holdings_of(found.allocated, found.features))
         try:
-            Allocator(share_ids=lambda: "share").allocate(prepared, view, holdings, FREE, work)
+            Allocator(share_ids=lambda: "share").allocate(prepared, view, holdings, UNLIMITED, work)
         except TooMuch:
             pass
 

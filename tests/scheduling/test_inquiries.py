@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from dra_extender.allocation import requests
+from dra_extender.allocation.budget import EVALUATING, SEARCHING
 from dra_extender.allocation.contents import BYTES_PER_UNIT
-from dra_extender.allocation.lane import EVALUATING, SEARCHING
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.inquiries import UNAVAILABLE, USED_UP

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dra_extender.allocation.lane import FREE, Lane
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Unfit, undecided
 from dra_extender.allocation.proofs.proof import ALL, Proof
 from dra_extender.allocation.proofs.pruning import Pruning
@@ -49,15 +49,15 @@ class Allocator:
         prepared: PreparedClaims,
         view: NodeView,
         holdings: NodeHoldings,
-        lane: Lane = FREE,
+        budget: WorkBudget = UNLIMITED,
         work: Work | None = None,
     ) -> Plan | Unfit | Failure:
-        """Devices for all claims on the node of the view, given what is held there already. Raises what the lane does
+        """Devices for all claims on the node of the view, given what is held there already. Raises what the budget does
         when a selector has to be evaluated, and TooMuch when `work` does not suffice for the search.
         """
         steps = 0
         try:
-            found = self.find(prepared, view, holdings, lane, work)
+            found = self.find(prepared, view, holdings, budget, work)
             steps = found.steps
             if isinstance(found, Unfit):
                 return found
@@ -66,12 +66,12 @@ class Allocator:
             return Failure(failure.text(prepared), steps)
 
     def find(
-        self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, lane: Lane, work: Work | None
+        self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, budget: WorkBudget, work: Work | None
     ) -> Search | Unfit:
         """The search that has found devices. Raises Failed, and as `allocate`."""
         if view.error:
             raise Failed(view.error)
-        task = Task(prepared, view, holdings, lane, work)
+        task = Task(prepared, view, holdings, budget, work)
         if lacking(task) is not None:
             return Unfit(_reason(view), 1)
         search, outcome = self.search(task)
@@ -82,15 +82,20 @@ class Allocator:
         return Unfit(_reason(view), search.steps)
 
     def replay(
-        self, prepared: PreparedClaims, view: NodeView, holdings: NodeHoldings, answer: Searched, lane: Lane = FREE
+        self,
+        prepared: PreparedClaims,
+        view: NodeView,
+        holdings: NodeHoldings,
+        answer: Searched,
+        budget: WorkBudget = UNLIMITED,
     ) -> Plan | Unfit | Failure:
-        """What a search that was made elsewhere, on the same state, came to. Raises what the lane does."""
+        """What a search that was made elsewhere, on the same state, came to. Raises what the budget does."""
         if answer.reason:
             return Unfit(answer.reason, answer.steps)
         try:
             if answer.error:
                 raise Failed(answer.error, answer.claim)
-            task = Task(prepared, view, holdings, lane)
+            task = Task(prepared, view, holdings, budget)
             state = State(task)
             for request, alternative, device in answer.taken:
                 option = task.options[request][alternative]

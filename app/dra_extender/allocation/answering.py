@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dra_extender.allocation.allocator import Allocator
-from dra_extender.allocation.lane import FREE, evaluated
+from dra_extender.allocation.budget import UNLIMITED, evaluated
 from dra_extender.allocation.plan import STEP_BUDGET, Unfit
 from dra_extender.allocation.questions import (
     Answer,
@@ -43,7 +43,7 @@ def _evaluated(question: EvaluateQuestion) -> Evaluated:
 def _searched(question: SearchQuestion, step_budget: int) -> Searched:
     allocator = Allocator(share_ids=str, step_budget=step_budget)
     try:
-        found = allocator.find(question.prepared, question.view, question.holdings, FREE, None)
+        found = allocator.find(question.prepared, question.view, question.holdings, UNLIMITED, None)
     except Failed as failure:
         return Searched(0, error=failure.problem, claim=failure.claim)
     if isinstance(found, Unfit):

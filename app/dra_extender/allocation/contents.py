@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 from weakref import ref
 
-from dra_extender.allocation.lane import FREE, Lane
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.api.resource import ResourceClaim, ResourceClaimSpec
 from dra_extender.devices.content import encode, shortened
 
@@ -20,19 +20,19 @@ _known: dict[int, tuple[ref[ResourceClaimSpec], bytes]] = {}
 """By identity: to compare specs costs what their contents cost."""
 
 
-def contents(claims: Iterable[ResourceClaim], lane: Lane = FREE) -> tuple[bytes, ...]:
-    """The content of each claim. Raises what the lane does."""
-    return tuple(_content(claim.spec, lane) for claim in claims)
+def contents(claims: Iterable[ResourceClaim], budget: WorkBudget = UNLIMITED) -> tuple[bytes, ...]:
+    """The content of each claim. Raises what the budget does."""
+    return tuple(_content(claim.spec, budget) for claim in claims)
 
 
-def _content(spec: ResourceClaimSpec, lane: Lane) -> bytes:
+def _content(spec: ResourceClaimSpec, budget: WorkBudget) -> bytes:
     number = id(spec)
     known = _known.get(number)
     if known is not None and known[0]() is spec:
         return known[1]
-    lane.spend(0)
+    budget.spend(0)
     encoded = encode(spec)
     found = shortened(encoded)
     _known[number] = ref(spec, lambda _: _known.pop(number, None)), found
-    lane.spend(len(encoded) // BYTES_PER_UNIT)
+    budget.spend(len(encoded) // BYTES_PER_UNIT)
     return found

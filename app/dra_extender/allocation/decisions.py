@@ -2,8 +2,8 @@
 
 Promises: nothing is changed by a question, nothing is raised for what claims or objects of the cluster contain, and
 the same question on the same state has the same answer (share IDs apart). `verdicts` is `plan` on many nodes, from a
-cache. `over` asks the same of a hypothetical state, `within` in a lane: then every question may raise `Exhausted`, and
-what workers have to answer first is refused, or raises `Waiting`, as it says.
+cache. `with_state` asks the same of a hypothetical state, `with_budget` in a budget: then every question may raise
+`TurnSpent`, and what workers have to answer first is refused, or raises `Deferred`, as it says.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from cachetools import LRUCache
 from msgspec.structs import replace
 
 from dra_extender.allocation.allocator import Allocator
+from dra_extender.allocation.budget import SEARCHING, UNLIMITED, Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.cache.lens import Focus, Lens, focus
 from dra_extender.allocation.cache.reduction import Reduction, reads_of
 from dra_extender.allocation.cache.verdicts import Search, Table, Verdicts
 from dra_extender.allocation.choice import Chooser, least
 from dra_extender.allocation.contents import contents
 from dra_extender.allocation.explanation import explain
-from dra_extender.allocation.lane import FREE, SEARCHING, Exhausted, Lane, Waiting
 from dra_extender.allocation.looks import Reads
 from dra_extender.allocation.plan import NO_SOLUTION, NOT_SYNCED, STEP_BUDGET, Explanation, Failure, Plan, Unfit
 from dra_extender.allocation.questions import Answer, Overrun, Searched, SearchQuestion
@@ -106,14 +106,14 @@ class Decisions:
         self._allocator = Allocator(step_budget=step_budget, share_ids=share_ids)
         self._memory = _Memory()
         self._overlay = Overlay(cluster)
-        self._lane: Lane = FREE
+        self._budget: WorkBudget = UNLIMITED
 
     @property
     def searches(self) -> int:
         """Searches made so far for verdicts; all other verdicts came from the cache."""
         return self._memory.searches
 
-    def over(self, overlay: Overlay) -> Decisions:
+    def with_state(self, overlay: Overlay) -> Decisions:
         """The decisions on the state that an overlay on the same cluster shows. Verdicts of nodes for which nothing
         differs come from the same cache.
         """
@@ -121,19 +121,19 @@ class Decisions:
         found._overlay = overlay
         return found
 
-    def within(self, lane: Lane) -> Decisions:
-        """The decisions on the same state, with work counted by the lane."""
+    def with_budget(self, budget: WorkBudget) -> Decisions:
+        """The decisions on the same state, with work counted by the budget."""
         found = copy(self)
-        found._lane = lane
+        found._budget = budget
         return found
 
     def spend(self, units: int) -> None:
-        """Count work that somebody does to ask the next question. Raises Exhausted and Waiting."""
-        self._lane.spend(units)
+        """Count work that somebody does to ask the next question. Raises TurnSpent and Deferred."""
+        self._budget.spend(units)
 
     def contents(self, claims: Iterable[ResourceClaim]) -> tuple[bytes, ...]:
-        """What each claim asks for, to tell claims apart. Raises Exhausted and Waiting."""
-        return contents(claims, self._lane)
+        """What each claim asks for, to tell claims apart. Raises TurnSpent and Deferred."""
+        return contents(claims, self._budget)
 
     def apart(self) -> Decisions:
         """The decisions on the same state, with a memory of their own: for questions about claims that nobody has made,
@@ -151,15 +151,15 @@ class Decisions:
         self, claims: Sequence[ResourceClaim], nodes: Iterable[str], attributes: Iterable[str] = ()
     ) -> Mapping[str, Hashable]:
         """A key for each node that is known, the same for nodes that only their names tell apart: to these claims, to
-        others with the same selectors for any class, and to constraints on these attributes as well. Raises Exhausted
-        and Waiting.
+        others with the same selectors for any class, and to constraints on these attributes as well. Raises TurnSpent
+        and Deferred.
         """
-        cluster, lane = self._cluster, self._lane
+        cluster, budget = self._cluster, self._budget
         prepared = self._prepare(claims)
         looked = focus(prepared) if isinstance(prepared, PreparedClaims) else None
         filters = [filter_of(known, cluster.features) for known in cluster.classes.values()]
         names = set(attributes).union(looked.attributes if looked is not None else ())
-        reads = reads_of((*filters, *(looked.filters if looked is not None else ())), sorted(names), lane)
+        reads = reads_of((*filters, *(looked.filters if looked is not None else ())), sorted(names), budget)
         if reads not in self._memory.reductions:
             self._memory.reductions[reads] = Reduction(reads)
         reduction, states = self._memory.reductions[reads], self._memory.states
@@ -171,7 +171,7 @@ class Decisions:
             seen = cluster.inventory.nodes.current(seen)
             pools = [item for item in seen.pools if item.pool is not None]
             found[name] = seen.error or tuple(
-                (reduction.shape(item, item.pool, lane), states.of(item.pool, cluster.ledger.holdings(item.pool.id)))
+                (reduction.shape(item, item.pool, budget), states.of(item.pool, cluster.ledger.holdings(item.pool.id)))
                 for item in pools
                 if item.pool is not None
             )
@@ -186,11 +186,11 @@ class Decisions:
             return Verdicts(list(names), {})
         try:
             table = self._table(claims)
-        except Waiting as waiting:
+        except Deferred as waiting:
             return Verdicts([], dict.fromkeys(names, str(waiting)), waiting=True)
         if isinstance(table, Failure):
             return Verdicts([], {}, self._problem(claims, table))
-        return table.verdicts(names, self._search(claims, table), self._overlay, self._lane)
+        return table.verdicts(names, self._search(claims, table), self._overlay, self._budget)
 
     def scores(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Mapping[str, int]:
         """The raw score that allocating the claims would give each node that fits; nothing when an error is fatal, or
@@ -201,11 +201,11 @@ class Decisions:
             return dict.fromkeys(names, 0)
         try:
             table = self._table(claims, scored=True)
-        except Waiting:
+        except Deferred:
             return {}
         if isinstance(table, Failure):
             return {}
-        return table.scores(names, self._search(claims, table), self._overlay, self._lane)
+        return table.scores(names, self._search(claims, table), self._overlay, self._budget)
 
     def _table(self, claims: Sequence[ResourceClaim], *, scored: bool = False) -> Table | Failure:
         signature = self._signature(claims)
@@ -220,7 +220,7 @@ class Decisions:
 
     def _signature(self, claims: Sequence[ResourceClaim]) -> Signature:
         stamp = self._cluster.inventory.classes.stamp
-        return contents(claims, self._lane), tuple(map(stamp, class_names(claims)))
+        return contents(claims, self._budget), tuple(map(stamp, class_names(claims)))
 
     def _table_of(self, prepared: PreparedClaims, scorer: Scorer | None) -> Table:
         return Table(self._lens(focus(prepared, scorer)), self._cluster.inventory.nodes, self._cluster.ledger)
@@ -233,7 +233,7 @@ class Decisions:
         return lens
 
     def _reduction(self, filters: Sequence[Filter], attributes: Sequence[str]) -> Reduction:
-        reads = reads_of(filters, attributes, self._lane)
+        reads = reads_of(filters, attributes, self._budget)
         reduction = self._memory.reductions.get(reads)
         if reduction is None:
             reduction = self._memory.reductions[reads] = Reduction(reads)
@@ -274,7 +274,7 @@ class Decisions:
         self, claims: Sequence[ResourceClaim], node: str, chooser: Chooser | None = None
     ) -> Plan | Unfit | Failure:
         """How to allocate the claims on the node now: with the first devices that fit, or those that cost least. Raises
-        Waiting.
+        Deferred.
         """
         prepared = self._prepare(claims)
         if isinstance(prepared, Failure):
@@ -291,40 +291,40 @@ class Decisions:
     def _least(self, prepared: PreparedClaims, node: str, first: Plan, chooser: Chooser) -> Plan:
         """What would take too long is not tried: the plan is a good one all the same."""
 
-        def attempt(view: NodeView, budget: int) -> Plan | Unfit | Failure:
-            allocator = Allocator(step_budget=budget, share_ids=self._share_ids)
-            lane, holdings = self._lane, self._holdings(view)
+        def attempt(view: NodeView, steps: int) -> Plan | Unfit | Failure:
+            allocator = Allocator(step_budget=steps, share_ids=self._share_ids)
+            budget, holdings = self._budget, self._holdings(view)
             try:
-                return lane.attempt(lambda work: allocator.allocate(prepared, view, holdings, lane, work))
-            except (TooMuch, Exhausted, Waiting):
-                return Unfit(SEARCHING, budget)
+                return budget.attempt(lambda work: allocator.allocate(prepared, view, holdings, budget, work))
+            except (TooMuch, TurnSpent, Deferred):
+                return Unfit(SEARCHING, steps)
 
         return least(first, chooser.orders(prepared, self._view(node)), chooser.cost, attempt, self._step_budget)
 
     def explain(self, claims: Sequence[ResourceClaim], node: str) -> Explanation:
-        """Why the node can or cannot have the claims. Raises Waiting."""
-        view, lane, prepared = self._view(node), self._lane, self._prepare(claims)
-        holdings, budget = self._holdings(view), self._step_budget
+        """Why the node can or cannot have the claims. Raises Deferred."""
+        view, budget, prepared = self._view(node), self._budget, self._prepare(claims)
+        holdings, steps = self._holdings(view), self._step_budget
         try:
-            return lane.attempt(lambda work: explain(prepared, view, holdings, budget, lane, work))
+            return budget.attempt(lambda work: explain(prepared, view, holdings, steps, budget, work))
         except TooMuch:
-            raise Waiting(SEARCHING) from None
+            raise Deferred(SEARCHING) from None
 
     def tally(self, claims: Sequence[ResourceClaim], node: str) -> NodeTally:
-        """How many devices of the node each rule leaves the claims. Raises Waiting."""
-        view, lane, prepared = self._view(node), self._lane, self._prepare(claims)
-        holdings, budget = self._holdings(view), self._step_budget
+        """How many devices of the node each rule leaves the claims. Raises Deferred."""
+        view, budget, prepared = self._view(node), self._budget, self._prepare(claims)
+        holdings, steps = self._holdings(view), self._step_budget
         try:
-            return lane.attempt(lambda work: tally(prepared, view, holdings, budget, lane, work))
+            return budget.attempt(lambda work: tally(prepared, view, holdings, steps, budget, work))
         except TooMuch:
-            raise Waiting(SEARCHING) from None
+            raise Deferred(SEARCHING) from None
 
     def _prepare(self, claims: Sequence[ResourceClaim]) -> PreparedClaims | Failure:
         signature = self._signature(claims)
         known = self._memory.prepared.get(signature, [])
         before = len(known)
         try:
-            return prepare(claims, self._cluster.classes, self._cluster.features, known, self._lane.spend)
+            return prepare(claims, self._cluster.classes, self._cluster.features, known, self._budget.spend)
         finally:
             if len(known) > before:
                 self._memory.prepared[signature] = known
@@ -342,27 +342,27 @@ class Decisions:
         """The decision, and the question that it answers: with the same key, perhaps about another node. An answer of
         a worker is for claims of the same content, and becomes one about these.
         """
-        lane = self._lane
-        known = lane.known(key)
+        budget = self._budget
+        known = budget.known(key)
         if known is not None and isinstance(known.question, SearchQuestion):
             asked = replace(known.question, prepared=question.prepared)
             return asked, self._worked_out(asked, known.answer)
-        if not lane.is_left(key):
+        if not budget.is_left(key):
             share = LATER_SHARE if table is not None and table.is_hard else 1
             try:
-                return question, lane.attempt(lambda work: self._allocate(question, work), share)
+                return question, budget.attempt(lambda work: self._allocate(question, work), share)
             except TooMuch:
                 if table is not None:
                     table.is_hard = True
-        raise lane.leave(key, question, SEARCHING)
+        raise budget.leave(key, question, SEARCHING)
 
     def _allocate(self, question: SearchQuestion, work: Work | None) -> Plan | Unfit | Failure:
-        return self._allocator.allocate(question.prepared, question.view, question.holdings, self._lane, work)
+        return self._allocator.allocate(question.prepared, question.view, question.holdings, self._budget, work)
 
     def _worked_out(self, question: SearchQuestion, answer: Answer) -> Plan | Unfit | Failure:
-        """What a worker's answer comes to. Raises Exhausted and Waiting."""
+        """What a worker's answer comes to. Raises TurnSpent and Deferred."""
         if isinstance(answer, Searched):
-            return self._allocator.replay(question.prepared, question.view, question.holdings, answer, self._lane)
+            return self._allocator.replay(question.prepared, question.view, question.holdings, answer, self._budget)
         return Unfit(f"search {answer.text}" if isinstance(answer, Overrun) else NO_SOLUTION, 0)
 
     def _view(self, node: str) -> NodeView:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, Literal, NamedTuple
 
 from dra_extender.allocation.allocator import lacking
-from dra_extender.allocation.lane import FREE, Lane
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.plan import (
     INVALID_POOLS,
     NO_SOLUTION,
@@ -50,11 +50,11 @@ def explain(
     view: NodeView,
     holdings: NodeHoldings,
     step_budget: int = STEP_BUDGET,
-    lane: Lane = FREE,
+    budget: WorkBudget = UNLIMITED,
     work: Work | None = None,
 ) -> Explanation:
-    """The explanation for one node. Never raises for what objects contain, but what the lane does, and TooMuch."""
-    return explained(prepared, view, holdings, step_budget, lane, work)[0]
+    """The explanation for one node. Never raises for what objects contain, but what the budget does, and TooMuch."""
+    return explained(prepared, view, holdings, step_budget, budget, work)[0]
 
 
 def explained(
@@ -62,7 +62,7 @@ def explained(
     view: NodeView,
     holdings: NodeHoldings,
     step_budget: int = STEP_BUDGET,
-    lane: Lane = FREE,
+    budget: WorkBudget = UNLIMITED,
     work: Work | None = None,
 ) -> tuple[Explanation, Task | None]:
     """As `explain`, with the task that was searched; None when the search could not begin."""
@@ -72,7 +72,7 @@ def explained(
     if view.error:
         return Explanation(view.node, "error", view.error, pools=pools), None
     try:
-        task = Task(prepared, view, holdings, lane, work)
+        task = Task(prepared, view, holdings, budget, work)
     except Failed as failure:
         return Explanation(view.node, "error", failure.text(prepared), pools=pools), None
     requests = tuple(_requests(task))
@@ -160,14 +160,14 @@ class TakenAway(NamedTuple):
 
 
 def taken_away(task: Task) -> Iterator[TakenAway]:
-    """For each option of each request, in order. Raises what the lane does."""
+    """For each option of each request, in order. Raises what the budget does."""
     state = State(task)
     dry = dry_devices(task, state)
     bounds = Bounds(task)
     for options in task.options:
         for option in options:
             taken: dict[Rule, int] = defaultdict(int)
-            for device, rule in losses(task.view, option.ask.filter, task.lane):
+            for device, rule in losses(task.view, option.ask.filter, task.budget):
                 taken[rule] |= 1 << device
             left = option.candidates.usable
             owned = 0 if option.admin else task.holdings.owned

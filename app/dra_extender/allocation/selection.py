@@ -15,8 +15,8 @@ from typing import Final, Literal
 import msgspec
 from cachetools import LRUCache
 
+from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.capacity import Consumed, consumed
-from dra_extender.allocation.lane import FREE, Lane, Waiting
 from dra_extender.allocation.looks import Look, Reads
 from dra_extender.allocation.plan import Rule
 from dra_extender.allocation.questions import Compiled
@@ -71,24 +71,24 @@ _NOT_SELECTED: Final[Mapping[Rule, Suitability]] = {
 _PLAIN: Final = Suitability(None, True, ())
 
 
-def candidates(view: NodeView, filter: Filter, lane: Lane = FREE) -> Candidates:
-    """The devices of the view that pass the filter; remembered by the view. Raises Exhausted, and Waiting when all that
-    workers have to answer is asked.
+def candidates(view: NodeView, filter: Filter, budget: WorkBudget = UNLIMITED) -> Candidates:
+    """The devices of the view that pass the filter; remembered by the view. Raises TurnSpent, and Deferred when
+    all that workers have to answer is asked.
     """
     found: Candidates | None = view.masks.get(filter)
-    return found if found is not None else view.remember(filter, _candidates(view, filter, lane), filter.room)
+    return found if found is not None else view.remember(filter, _candidates(view, filter, budget), filter.room)
 
 
-def _candidates(view: NodeView, filter: Filter, lane: Lane) -> Candidates:
+def _candidates(view: NodeView, filter: Filter, budget: WorkBudget) -> Candidates:
     selected = collected = usable = 0
     objections: dict[int, Objection] = {}
-    waiting: Waiting | None = None
-    lane.spend(len(view.devices))
+    waiting: Deferred | None = None
+    budget.spend(len(view.devices))
     bit = 1
     for index, device in enumerate(view.devices):
         try:
-            found = suitability(device.model, filter, lane)
-        except Waiting as found_open:
+            found = suitability(device.model, filter, budget)
+        except Deferred as found_open:
             waiting = found_open
             continue
         if found.selected:
@@ -111,23 +111,23 @@ def _candidates(view: NodeView, filter: Filter, lane: Lane) -> Candidates:
     )
 
 
-def suitability(model: DeviceModel, filter: Filter, lane: Lane = FREE) -> Suitability:
-    """What the filter says about the model; remembered by the model. Raises Exhausted and Waiting."""
+def suitability(model: DeviceModel, filter: Filter, budget: WorkBudget = UNLIMITED) -> Suitability:
+    """What the filter says about the model; remembered by the model. Raises TurnSpent and Deferred."""
     found: Suitability | None = model.memo.get(filter)
-    return found if found is not None else model.remember(filter, _known(model, filter, lane), filter.room)
+    return found if found is not None else model.remember(filter, _known(model, filter, budget), filter.room)
 
 
-def _known(model: DeviceModel, filter: Filter, lane: Lane) -> Suitability:
+def _known(model: DeviceModel, filter: Filter, budget: WorkBudget) -> Suitability:
     """As the filter remembers it of a device that looks the same, once it is known what its selectors read: of
     thousands of devices with serial numbers each is new to a bind. Errors are worded for each device.
     """
     look = filter.look if filter.look is not None else _look(filter)
     if look is None:
-        return _suitability(model, filter, lane)
+        return _suitability(model, filter, budget)
     seen = look.of(model)
     found: Suitability | None = filter.answers.get(seen)
     if found is None:
-        found = _suitability(model, filter, lane)
+        found = _suitability(model, filter, budget)
         if found.objection is None:
             if len(filter.answers) >= REMEMBERED:
                 filter.answers.clear()
@@ -147,17 +147,17 @@ def _look(filter: Filter) -> Look | None:
     return look
 
 
-def _suitability(model: DeviceModel, filter: Filter, lane: Lane) -> Suitability:
+def _suitability(model: DeviceModel, filter: Filter, budget: WorkBudget) -> Suitability:
     features = filter.features
     traits = model.traits
     if traits.binding_conditions and not features.binding_conditions:
         return _NOT_SELECTED["binding conditions"]
-    selectors: tuple[_Selector, ...] = filter.compiled if filter.compiled is not None else _compile(filter, lane)
-    waiting: Waiting | None = None
+    selectors: tuple[_Selector, ...] = filter.compiled if filter.compiled is not None else _compile(filter, budget)
+    waiting: Deferred | None = None
     for selector in selectors:
         try:
-            answer = selector.evaluate(_device_view(model, features), lane)
-        except Waiting as unanswered:
+            answer = selector.evaluate(_device_view(model, features), budget)
+        except Deferred as unanswered:
             waiting = unanswered
             continue
         if waiting is not None:
@@ -191,9 +191,9 @@ class _Selector:
     __slots__ = ("expression", "gates", "index", "is_local", "problem", "program", "refusal", "source")
 
     def __init__(
-        self, source: Literal["class", "request"], index: int, expression: str, gates: CelGates, lane: Lane
+        self, source: Literal["class", "request"], index: int, expression: str, gates: CelGates, budget: WorkBudget
     ) -> None:
-        """Raises Exhausted and Waiting."""
+        """Raises TurnSpent and Deferred."""
         self.source = source
         self.index = index
         self.expression = expression
@@ -202,36 +202,36 @@ class _Selector:
         self.program: Program | Compiled | None = None
         self.problem = ""
         try:
-            self.program = lane.compiled(expression, gates)
+            self.program = budget.compiled(expression, gates)
         except CelCompileError as error:
             self.problem = f"CEL compile error: {error}"
         self.is_local = not isinstance(self.program, Compiled)
         if isinstance(self.program, Compiled):
             self.problem = self.program.problem
 
-    def evaluate(self, view: DeviceView, lane: Lane) -> bool | str:
-        """What the selector says, or the text of its error. Raises Exhausted and Waiting."""
+    def evaluate(self, view: DeviceView, budget: WorkBudget) -> bool | str:
+        """What the selector says, or the text of its error. Raises TurnSpent and Deferred."""
         if self.program is None or self.problem:
             return self.problem
-        return lane.matches(self.program, self.expression, self.gates, view)
+        return budget.matches(self.program, self.expression, self.gates, view)
 
 
-def _compile(filter: Filter, lane: Lane) -> tuple[_Selector, ...]:
+def _compile(filter: Filter, budget: WorkBudget) -> tuple[_Selector, ...]:
     """All selectors of the filter in the order of evaluation. Kept by the filter one by one, but for those of workers.
-    Raises Exhausted, and Waiting when all that workers have to answer is asked.
+    Raises TurnSpent, and Deferred when all that workers have to answer is asked.
     """
     _kept[filter] = filter
     gates = cel_gates(filter.features)
     sources: tuple[tuple[Literal["class", "request"], tuple[str, ...]], ...]
     sources = ("class", filter.class_selectors), ("request", filter.selectors)
     compiled: list[_Selector] = []
-    waiting: Waiting | None = None
+    waiting: Deferred | None = None
     for source, expressions in sources:
         for index, text in enumerate(expressions):
             selector = filter.begun.get((source, index))
             try:
-                selector = selector or _Selector(source, index, text, gates, lane)
-            except Waiting as problem:
+                selector = selector or _Selector(source, index, text, gates, budget)
+            except Deferred as problem:
                 waiting = problem
                 continue
             compiled.append(selector)
@@ -274,12 +274,12 @@ def _device_view(model: DeviceModel, features: FeatureGates) -> DeviceView:
     return found
 
 
-def losses(view: NodeView, filter: Filter, lane: Lane = FREE) -> Iterator[tuple[int, Rule]]:
-    """(device, rule that takes it away first) for every device that the static rules leave out. Raises what the lane
+def losses(view: NodeView, filter: Filter, budget: WorkBudget = UNLIMITED) -> Iterator[tuple[int, Rule]]:
+    """(device, rule that takes it away first) for every device that the static rules leave out. Raises what the budget
     does.
     """
     for index, device in enumerate(view.devices):
-        found = suitability(device.model, filter, lane)
+        found = suitability(device.model, filter, budget)
         if found.objection is not None or (found.selected and index in view.unmatchable):
             yield index, "error"
         elif not found.selected:

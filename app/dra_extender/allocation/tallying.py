@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.constraints import Constraint
 from dra_extender.allocation.explanation import TakenAway, explained, taken_away
-from dra_extender.allocation.lane import FREE, Lane
 from dra_extender.allocation.plan import RULES, STEP_BUDGET, Failure, Rule
 from dra_extender.allocation.questions import Compiled
 from dra_extender.allocation.requests import Ask, Filter, PreparedClaims
@@ -58,24 +58,24 @@ def tally(
     view: NodeView,
     holdings: NodeHoldings,
     step_budget: int = STEP_BUDGET,
-    lane: Lane = FREE,
+    budget: WorkBudget = UNLIMITED,
     work: Work | None = None,
 ) -> NodeTally:
-    """The tally of one node. Raises what the lane does, and TooMuch when not even the verdict is known by then."""
-    told, task = explained(prepared, view, holdings, step_budget, lane, work)
+    """The tally of one node. Raises what the budget does, and TooMuch when not even the verdict is known by then."""
+    told, task = explained(prepared, view, holdings, step_budget, budget, work)
     found = NodeTally(view.node, told.verdict, told.reason, stuck=told.stuck, pools=told.pools)
     if isinstance(prepared, Failure) or view.error:
         return found
     try:
         if task is not None:
             return _counted(task, found)
-        return msgspec.structs.replace(found, requests=tuple(_static(prepared, view, lane, work)))
+        return msgspec.structs.replace(found, requests=tuple(_static(prepared, view, budget, work)))
     except TooMuch:
         return found
 
 
 def _counted(task: Task, found: NodeTally) -> NodeTally:
-    """With the counts. Raises what the lane does, and TooMuch."""
+    """With the counts. Raises what the budget does, and TooMuch."""
     taken = list(taken_away(task))
     anew = Work(WORK)
     several = {item.option.request for item in taken if len(task.options[item.option.request]) > 1}
@@ -92,13 +92,13 @@ def _counted(task: Task, found: NodeTally) -> NodeTally:
     )
 
 
-def _static(prepared: PreparedClaims, view: NodeView, lane: Lane, work: Work | None) -> Iterator[RequestTally]:
+def _static(prepared: PreparedClaims, view: NodeView, budget: WorkBudget, work: Work | None) -> Iterator[RequestTally]:
     """What can be said where the search does not even begin."""
-    look = _Look(prepared, view, lane, work, Work(WORK))
+    look = _Look(prepared, view, budget, work, Work(WORK))
     for request in prepared.requests:
         for ask in request.asks:
             masks: dict[Rule, int] = {}
-            for device, rule in losses(view, ask.filter, lane):
+            for device, rule in losses(view, ask.filter, budget):
                 masks[rule] = masks.get(rule, 0) | 1 << device
             left = view.all & ~sum(masks.values())
             yield _tallied(look, request.claim, ask, masks, left, 0 if ask.all else ask.count)
@@ -109,7 +109,7 @@ class _Look(NamedTuple):
 
     prepared: PreparedClaims
     view: NodeView
-    lane: Lane
+    budget: WorkBudget
     work: Work | None
     anew: Work
 
@@ -121,7 +121,7 @@ class _Look(NamedTuple):
 
 def _request(task: Task, taken: TakenAway, anew: Work) -> RequestTally:
     option, masks = taken.option, taken.by_rule
-    look = _Look(task.prepared, task.view, task.lane, task.work, anew)
+    look = _Look(task.prepared, task.view, task.budget, task.work, anew)
     found = _tallied(look, option.claim, option.ask, masks, taken.left, option.need)
     held = masks.get("in use", 0) | masks.get("capacity", 0) | masks.get("counters", 0)
     devices = [Held(*device.id) for device in _devices(task.view, held)]
@@ -135,7 +135,7 @@ def _request(task: Task, taken: TakenAway, anew: Work) -> RequestTally:
 
 
 def _tallied(look: _Look, claim: int, ask: Ask, masks: Mapping[Rule, int], left: int, need: int) -> RequestTally:
-    prepared, view, lane = look.prepared, look.view, look.lane
+    prepared, view, budget = look.prepared, look.view, look.budget
     look.charge(1 + len(view.devices) // COUNTED)
     others = masks.get("class", 0).bit_count()
     lost = tuple(Loss(rule, masks[rule].bit_count()) for rule in RULES if rule != "class" and masks.get(rule))
@@ -150,7 +150,7 @@ def _tallied(look: _Look, claim: int, ask: Ask, masks: Mapping[Rule, int], left:
         others=others,
         losses=lost,
         left=left.bit_count(),
-        clauses=tuple(_clauses(ask, view, masks, lane)) if looked else (),
+        clauses=tuple(_clauses(ask, view, masks, budget)) if looked else (),
         taints=tuple(_taints(ask, look, masks.get("taint", 0))),
         errors=tuple(_errors(ask, look, masks.get("error", 0))),
     )
@@ -166,15 +166,15 @@ def _devices(view: NodeView, mask: int) -> Iterator[Any]:
 # --- selectors --------------------------------------------------------------------------------------------------------
 
 
-def _clauses(ask: Ask, view: NodeView, masks: Mapping[Rule, int], lane: Lane) -> Iterator[ClauseTally]:
+def _clauses(ask: Ask, view: NodeView, masks: Mapping[Rule, int], budget: WorkBudget) -> Iterator[ClauseTally]:
     """Of the request's selectors over the devices of the class; of the class's over all, where it selects none."""
     filter = ask.filter
     everything = masks.get("class", 0).bit_count() == len(view.devices)
     if everything:
-        yield from _clauses_of("class", filter.class_selectors, filter, _models(view, view.all), lane)
+        yield from _clauses_of("class", filter.class_selectors, filter, _models(view, view.all), budget)
     else:
         mask = view.all & ~masks.get("class", 0)
-        yield from _clauses_of("request", filter.selectors, filter, _models(view, mask), lane)
+        yield from _clauses_of("request", filter.selectors, filter, _models(view, mask), budget)
 
 
 def _models(view: NodeView, mask: int) -> Sequence[tuple[DeviceModel, int]]:
@@ -187,19 +187,19 @@ def _clauses_of(
     selectors: Sequence[str],
     filter: Filter,
     models: Sequence[tuple[DeviceModel, int]],
-    lane: Lane,
+    budget: WorkBudget,
 ) -> Iterator[ClauseTally]:
     gates = cel_gates(filter.features)
     views = [(model_view(model, filter), count) for model, count in models]
     for index, expression in enumerate(selectors):
         for number, text in enumerate(clauses(expression)):
             try:
-                program = lane.compiled(text, gates)
+                program = budget.compiled(text, gates)
             except CelCompileError:
                 continue
             excluded = failed = 0
             for view, count in views:
-                answer = lane.matches(program, text, gates, view)
+                answer = budget.matches(program, text, gates, view)
                 excluded += count if answer is False else 0
                 failed += count if isinstance(answer, str) else 0
             if excluded or failed:
@@ -227,12 +227,12 @@ def _read(reads: ReadSet, views: Sequence[tuple[DeviceView, int]]) -> tuple[str,
 
 
 def _errors(ask: Ask, look: _Look, mask: int) -> Iterator[ErrorTally]:
-    view, lane = look.view, look.lane
+    view, budget = look.view, look.budget
     first: dict[tuple[str, str], ErrorTally] = {}
     for index, device in enumerate(view.devices):
         if not mask >> index & 1:
             continue
-        objection = suitability(device.model, ask.filter, lane).objection
+        objection = suitability(device.model, ask.filter, budget).objection
         source = objection.source if objection is not None else "node"
         text = objection.text if objection is not None else view.unmatchable.get(index, "")
         known = first.get((source, text))

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.capacity import fits
 from dra_extender.allocation.constraints import Constraint
 from dra_extender.allocation.counters import CounterLayout, counter_layout
-from dra_extender.allocation.lane import FREE, Lane
 from dra_extender.allocation.requests import Ask, Filter, PreparedClaim, PreparedClaims, limit_problem
 from dra_extender.allocation.selection import Candidates, Objection, Suitability, candidates, suitability
 from dra_extender.api.features import FeatureGates
@@ -91,8 +91,22 @@ class Task:
     """
 
     __slots__ = (
-        "_next_raising", "bulky", "claim_constraints", "constraints", "counters", "features", "first_left", "fragile",
-        "holdings", "lane", "options", "overdrawn", "prepared", "shareable", "view", "work",
+        "_next_raising",
+        "budget",
+        "bulky",
+        "claim_constraints",
+        "constraints",
+        "counters",
+        "features",
+        "first_left",
+        "fragile",
+        "holdings",
+        "options",
+        "overdrawn",
+        "prepared",
+        "shareable",
+        "view",
+        "work",
     )  # fmt: skip
 
     def __init__(
@@ -100,11 +114,11 @@ class Task:
         prepared: PreparedClaims,
         view: NodeView,
         holdings: NodeHoldings,
-        lane: Lane = FREE,
+        budget: WorkBudget = UNLIMITED,
         work: Work | None = None,
     ) -> None:
-        """Raises Failed, what the lane does, and TooMuch."""
-        self.lane = lane
+        """Raises Failed, what the budget does, and TooMuch."""
+        self.budget = budget
         self.work = work
         self.prepared = prepared
         self.view = view
@@ -128,8 +142,8 @@ class Task:
         self._next_raising: list[int] | None = None
 
     def suitability(self, device: int, filter: Filter) -> Suitability:
-        """What the filter says of the device. Raises what the lane does."""
-        return suitability(self.view.devices[device].model, filter, self.lane)
+        """What the filter says of the device. Raises what the budget does."""
+        return suitability(self.view.devices[device].model, filter, self.budget)
 
     def until_raising(self, request: int) -> int:
         """The first request from the given one on at which the search may meet an error; their number if there is
@@ -167,7 +181,7 @@ class Task:
     def _option(self, ask: Ask, number: int, request: int, base: int) -> Option:
         if self.work is not None:
             self.work.charge(OPTION + len(self.view.devices) // DEVICES_PER_UNIT)
-        found = candidates(self.view, ask.filter, self.lane)
+        found = candidates(self.view, ask.filter, self.budget)
         option = Option(ask, number, request, found)
         option.constraints = tuple(base + index for index in ask.covered)
         if ask.all:

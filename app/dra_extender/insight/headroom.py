@@ -184,7 +184,7 @@ class _Filling:
             replace(claim, metadata=replace(claim.metadata, uid=f"{claim.metadata.uid} ({number})"))
             for claim in self._claims
         ]
-        found = yield from self._pace.turn(lambda view: view.decisions.over(state).plan(claims, name))
+        found = yield from self._pace.turn(lambda view: view.decisions.with_state(state).plan(claims, name))
         return list(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
 
     def _reaches_others(self, plans: Iterable[Planned]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-from dra_extender.allocation.lane import Exhausted, Waiting
+from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.allocation.plan import Plan
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.allocation.selection import candidates, suitability
@@ -66,7 +66,7 @@ class DeviceChooser:
         """The cheapest devices first; then those of one group of close devices after the other."""
         try:
             costs = self._costs(prepared, view)
-        except (TooCostly, Exhausted, Waiting):
+        except (TooCostly, TurnSpent, Deferred):
             return
         if not costs:
             return
@@ -93,7 +93,7 @@ class DeviceChooser:
                 parts.setdefault(device[:2], {}).setdefault(device[2], []).append((share, used))
         try:
             policy, pieces = self._cost({pool: pool_holdings(uses) for pool, uses in parts.items()})
-        except (TooCostly, Exhausted):
+        except (TooCostly, TurnSpent):
             policy, pieces = inf, 0.0
         devices = self._mask(plan.allocations)
         topology = topology_of(self._view)
@@ -120,11 +120,11 @@ class DeviceChooser:
         found: dict[int, Cost] = {}
         for request in prepared.requests:
             for ask in request.asks:
-                wanted = 0 if ask.admin else candidates(view, ask.filter, self._standing.lane).usable & ~self._owned
+                wanted = 0 if ask.admin else candidates(view, ask.filter, self._standing.budget).usable & ~self._owned
                 for bit in _bits(wanted):
                     if bit not in found:
                         _, _, name = (device := view.devices[bit]).id
-                        takes = suitability(device.model, ask.filter, self._standing.lane).takes or ()
+                        takes = suitability(device.model, ask.filter, self._standing.budget).takes or ()
                         part: PartUse = (
                             ("one", dict(takes)) if device.model.traits.multi and self._standing.shares else (None, {})
                         )

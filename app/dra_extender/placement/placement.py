@@ -13,9 +13,9 @@ from typing import Final, cast
 
 from cachetools import LRUCache
 
+from dra_extender.allocation.budget import Answers, Deferred, TurnBudget, TurnSpent
 from dra_extender.allocation.cache.reduction import reads_of
 from dra_extender.allocation.contents import contents
-from dra_extender.allocation.lane import Answers, CountedLane, Exhausted, Waiting
 from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.requests import Filter, PreparedClaims, class_names, filter_of, prepare
 from dra_extender.allocation.selection import suitability
@@ -120,10 +120,10 @@ class Placement:
         """The work of one question, which ends early when selectors cost too much. A filter whose selectors alone cost
         too much is left out from then on: who has it gets no policy, and nobody else loses theirs.
         """
-        self.standing.take(CountedLane(self._answers, allowance=TURN, ceiling=CEILING))
+        self.standing.take(TurnBudget(self._answers, allowance=TURN, ceiling=CEILING))
         try:
             yield
-        except Exhausted:
+        except TurnSpent:
             pass
         except TooCostly as problem:
             self._costly[problem.filter] = True
@@ -131,16 +131,16 @@ class Placement:
 
     def shape(self, pod: Pod, claims: Sequence[ResourceClaim]) -> PodShape | None:
         """What the pod looks like; None when its claims cannot be decided on, or their selectors cost too much. Raises
-        TooCostly and Exhausted.
+        TooCostly and TurnSpent.
         """
         return self._shape_of(load_of(pod), claims)
 
     def _shape_of(self, load: Load, claims: Sequence[ResourceClaim]) -> PodShape | None:
         classes = self._cluster.classes
-        key = load, contents(claims, self.standing.lane), self._cluster.inventory.classes.version
+        key = load, contents(claims, self.standing.budget), self._cluster.inventory.classes.version
         found = self._shapes.get(key)
         if found is None:
-            prepared = prepare(claims, classes, self._cluster.features, spend=self.standing.lane.spend)
+            prepared = prepare(claims, classes, self._cluster.features, spend=self.standing.budget.spend)
             if isinstance(prepared, Failure):
                 return None
             found = self._shapes[key] = self._shape(load, prepared)
@@ -151,8 +151,8 @@ class Placement:
         for filter in filters_of(shape):
             if filter not in self._filters:
                 try:
-                    self.standing.read(reads_of((filter,), (), self.standing.lane))
-                except Waiting:
+                    self.standing.read(reads_of((filter,), (), self.standing.budget))
+                except Deferred:
                     raise TooCostly(filter) from None
                 self._filters[filter] = True
         return shape
@@ -192,7 +192,7 @@ class Placement:
         return None
 
     def _asked(self, pod: Pod, claims: Sequence[ResourceClaim]) -> tuple[Ranking, PodShape] | None:
-        """Who answers for the pod, and what it looks like. Raises TooCostly and Exhausted."""
+        """Who answers for the pod, and what it looks like. Raises TooCostly and TurnSpent."""
         ranking = self._rankings.get(self.policy_of(pod, claims))
         self._count_classes()
         if ranking is None:
@@ -225,8 +225,8 @@ class Placement:
 
     def _is_of(self, model: DeviceModel, filter: Filter) -> bool:
         try:
-            return suitability(model, filter, self.standing.lane).selected
-        except Waiting:  # an administrator's selector that takes so long counts for nothing
+            return suitability(model, filter, self.standing.budget).selected
+        except Deferred:  # an administrator's selector that takes so long counts for nothing
             return False
 
     def _count_classes(self) -> None:
@@ -241,7 +241,7 @@ class Placement:
         self._classes = classes.version
 
     def _expect(self) -> None:
-        """Count the pods that are expected, once what they ask for is known. Raises TooCostly and Exhausted."""
+        """Count the pods that are expected, once what they ask for is known. Raises TooCostly and TurnSpent."""
         while self._awaited:
             number = self._awaited[-1]
             pods = self._expected.pods[number]

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.cache.reduction import Reduction
-from dra_extender.allocation.lane import FREE, Lane
 from dra_extender.allocation.looks import Reads
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
@@ -56,23 +56,23 @@ class Standing:
         self._loads = loads
         self._features = features
         self._weight = weight
-        self._lane: Lane = FREE
+        self._budget: WorkBudget = UNLIMITED
         self._position = -1
         self._states: list[State | None] = []
         self._reads: Reads = frozenset()
         self._start()
         loads.changed = self.node_changed
 
-    def take(self, lane: Lane) -> None:
-        """From now on selectors are evaluated in this lane."""
-        self._lane = self._units.lane = lane
+    def take(self, budget: WorkBudget) -> None:
+        """From now on selectors are evaluated in this budget."""
+        self._budget = self._units.budget = budget
 
     def start_over(self) -> None:
         """What devices count is different: forget everything."""
         self._start()
 
     def _start(self) -> None:
-        self._units = Units(self._weight, self._lane)
+        self._units = Units(self._weight, self._budget)
         self._stocks = Stocks()
         features = self._features
         self._layouts = Layouts(
@@ -121,9 +121,9 @@ class Standing:
         self._position = self._nodes.changes.position
 
     @property
-    def lane(self) -> Lane:
+    def budget(self) -> WorkBudget:
         """What selectors are evaluated in."""
-        return self._lane
+        return self._budget
 
     @property
     def shares(self) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from dra_extender.allocation.lane import FREE, Lane, Waiting
+from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.requests import Filter
 from dra_extender.allocation.selection import suitability
 from dra_extender.devices.holdings import Amounts
@@ -62,14 +62,14 @@ class Unit:
         self._rates: dict[Filter, Rate] = {}
 
     def rate(self, filter: Filter) -> Rate:
-        """Remembered. Raises TooCostly and Exhausted."""
+        """Remembered. Raises TooCostly and TurnSpent."""
         found = self._rates.get(filter)
         if found is None:
             if len(self._rates) >= REMEMBERED:
                 self._rates.clear()
             try:
                 found = self._rates[filter] = self._rate(filter)
-            except Waiting:
+            except Deferred:
                 raise TooCostly(filter) from None
         return found
 
@@ -96,7 +96,7 @@ class DeviceUnit(Unit):
         self._shared = shared
 
     def _rate(self, filter: Filter) -> Rate:
-        found = suitability(self._model, filter, self._units.lane)
+        found = suitability(self._model, filter, self._units.budget)
         if found.lost is not None or not found.selected:
             return _NOTHING
         if not self._shared:
@@ -195,7 +195,7 @@ class CountedUnit(Unit):
         return Rate(self.free, copies, tuple(after.values()))
 
     def _selected(self, member: Member, filter: Filter) -> bool:
-        found = suitability(member.model, filter, self._units.lane)
+        found = suitability(member.model, filter, self._units.budget)
         return found.selected and found.lost is None
 
     def _fits(self, member: Member) -> bool:
@@ -210,13 +210,13 @@ class CountedUnit(Unit):
 
 
 class Units:
-    """All units by what they offer. `weight`: what a device of a model counts. `lane`: what evaluating selectors may
+    """All units by what they offer. `weight`: what a device of a model counts. `budget`: what evaluating selectors may
     cost in this turn.
     """
 
-    def __init__(self, weight: Callable[[DeviceModel], float], lane: Lane = FREE) -> None:
+    def __init__(self, weight: Callable[[DeviceModel], float], budget: WorkBudget = UNLIMITED) -> None:
         self.weight = weight
-        self.lane = lane
+        self.budget = budget
         self._by_content: dict[Hashable, Unit] = {}
         self._count = 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from dra_extender.allocation.lane import Exhausted
+from dra_extender.allocation.budget import TurnSpent
 from dra_extender.placement.policies import Fragmentation
 from dra_extender.placement.standing import Standing
 from dra_extender.placement.units import TooCostly
@@ -40,7 +40,7 @@ class Weighing:
         self._pods, self._under_way = -1, None
 
     def advance(self) -> None:
-        """Begin when it is time, and do a portion of what has begun. Raises TooCostly and Exhausted."""
+        """Begin when it is time, and do a portion of what has begun. Raises TooCostly and TurnSpent."""
         self._standing.catch_up()
         if self._epoch != self._standing.epoch:
             self._epoch = self._standing.epoch
@@ -66,6 +66,6 @@ class Weighing:
                 self._fragmentation.weigh(end.value)
                 self._under_way = None
                 return
-            except (TooCostly, Exhausted):  # begun anew by the next question
+            except (TooCostly, TurnSpent):  # begun anew by the next question
                 self.renew()
                 raise

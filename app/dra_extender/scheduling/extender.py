@@ -93,7 +93,7 @@ class Extender:
         self._leading: Callable[[], bool] = lambda: True
         self.wakeups = wakeups = Wakeups(ports.ring, limits, observer)
         self.reservations, self.nominations = records.reservations, records.nominations
-        self.view = view = records.view(decisions, placement, lanes=lambda: self._inquiries.lanes())
+        self.view = view = records.view(decisions, placement, budgets=lambda: self._inquiries.budgets())
         self._intake = intake = records.intake(wakeups, placement)
         self._inquiries = Inquiries(view, workers, wakeups, observer)
         self._clearer = clearer = Clearer(view, ports, intake, wakeups, observer, records.clearing)

@@ -22,8 +22,17 @@ from typing import Final, TypeVar
 import structlog
 from cachetools import TTLCache
 
+from dra_extender.allocation.budget import (
+    ROOM,
+    SEARCHING,
+    UNLIMITED,
+    Answers,
+    TurnBudget,
+    TurnSpent,
+    Waited,
+    WorkBudget,
+)
 from dra_extender.allocation.contents import contents
-from dra_extender.allocation.lane import FREE, ROOM, SEARCHING, Answers, CountedLane, Exhausted, Lane, Waited
 from dra_extender.allocation.questions import Overrun, Question, kind_of
 from dra_extender.api.core import Pod
 from dra_extender.scheduling.claims import Refusal, find
@@ -87,7 +96,7 @@ class Inquiries:
         another one may come to more later: workers are being asked, or the limit for the call was reached.
         """
         if self._workers is None:
-            return decision(self._view.facing(pod)), False
+            return decision(self._view.with_pod(pod)), False
         asker = _Asker(self._view, pod)
         limits = self._view.limits
         if self._spent:
@@ -99,21 +108,21 @@ class Inquiries:
         news = self._news
         while True:
             stopped = USED_UP if used_up else SEARCHING
-            lane = self._lane(asker, waited, asked, last=left <= limits.turn_work, stopped=stopped)
+            budget = self._budget(asker, waited, asked, last=left <= limits.turn_work, stopped=stopped)
             try:
-                found = decision(self._view.facing(pod).within(lane))
-            except Exhausted:
-                left -= lane.used
+                found = decision(self._view.with_pod(pod).with_budget(budget))
+            except TurnSpent:
+                left -= budget.used
                 await asyncio.sleep(0)
                 await self._look(asker)
                 continue
             self._ask(asker, asked)
-            if lane.waits and news is not self._news:  # what an earlier turn waited for may have been answered since
+            if budget.waits and news is not self._news:  # what an earlier turn waited for may have been answered since
                 asyncio.get_running_loop().call_soon(self._wakeups.ended, AWAITED)
-            if lane.unfinished and not used_up:
-                self._charge(asker.content, (most - left + lane.used) / UNITS)
+            if budget.unfinished and not used_up:
+                self._charge(asker.content, (most - left + budget.used) / UNITS)
                 asyncio.get_running_loop().call_soon(self._wakeups.ended, AWAITED)
-            return found, lane.waits or (lane.unfinished and not used_up)
+            return found, budget.waits or (budget.unfinished and not used_up)
 
     async def insist(self, pod: Pod, decision: Callable[[View, Pod], T], seconds: float) -> T:
         """As `decide`, but what workers have to say is waited for: for so long, if need be."""
@@ -129,22 +138,22 @@ class Inquiries:
             except TimeoutError:
                 return found
 
-    def lanes(self) -> Iterator[Lane]:
+    def budgets(self) -> Iterator[WorkBudget]:
         """For the turns of a question that is no verb's, one after the other: nothing is asked of workers for it."""
         if self._workers is None:
-            yield from repeat(FREE)
+            yield from repeat(UNLIMITED)
         limits, waited = self._view.limits, Waited()
         for turn in count(1):
             last = turn * limits.turn_work >= limits.call_work
-            yield CountedLane(
+            yield TurnBudget(
                 self._answers, allowance=limits.turn_work, ceiling=limits.question_work, last=last, waited=waited
             )
 
-    def _lane(
+    def _budget(
         self, asker: _Asker, waited: Waited, asked: dict[Hashable, Question], *, last: bool, stopped: str
-    ) -> CountedLane:
+    ) -> TurnBudget:
         limits = self._view.limits
-        return CountedLane(
+        return TurnBudget(
             self._answers,
             allowance=limits.turn_work,
             ceiling=limits.question_work,
@@ -161,10 +170,10 @@ class Inquiries:
         """
         limits = self._view.limits
         while True:
-            lane = CountedLane(self._answers, allowance=limits.turn_work, ceiling=limits.question_work)
+            budget = TurnBudget(self._answers, allowance=limits.turn_work, ceiling=limits.question_work)
             try:
-                asker.look(lane)
-            except Exhausted:
+                asker.look(budget)
+            except TurnSpent:
                 await asyncio.sleep(0)
             else:
                 return
@@ -283,12 +292,12 @@ class _Asker:
     @property
     def content(self) -> Hashable:
         """Of the claims that need devices; of the pod alone when there are none."""
-        return self.look(FREE)
+        return self.look(UNLIMITED)
 
-    def look(self, lane: Lane) -> Hashable:
-        """The content. Raises Exhausted."""
+    def look(self, budget: WorkBudget) -> Hashable:
+        """The content. Raises TurnSpent."""
         if self._content is None:
             claims = find(self._pod, self._view.ledger.get, self._view.features)
             wanting = () if isinstance(claims, Refusal) else [claim for claim in claims if claim.allocation is None]
-            self._content = contents(wanting, lane) or (self._pod.metadata.uid,)
+            self._content = contents(wanting, budget) or (self._pod.metadata.uid,)
         return self._content

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from dra_extender.allocation.budget import Deferred
 from dra_extender.allocation.choice import Chooser
-from dra_extender.allocation.lane import Waiting
 from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
@@ -278,7 +278,7 @@ def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decis
         chooser = _chooser(view, subject, pending.claims, name)
         try:
             plan = view.decisions.plan(pending.claims, name, chooser)
-        except Waiting as waiting:
+        except Deferred as waiting:
             return Unfit(str(waiting), 0)
         if not isinstance(plan, Plan):
             return plan

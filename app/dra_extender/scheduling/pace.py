@@ -1,7 +1,7 @@
 """How much of a long question is answered at a time, and altogether: counted while it is done.
 
 Promises: between two steps of a question the event loop is free. A step ends after `STEP` units of work (about a
-microsecond each), or with the turn of a lane. `TRIALS` hypothetical decisions and `WORK` units are made at most,
+microsecond each), or with the turn of a budget. `TRIALS` hypothetical decisions and `WORK` units are made at most,
 whatever claims, pods and clusters contain: then `complete` is False, and what was found until then is told.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Final, TypeVar, overload
 
-from dra_extender.allocation.lane import Exhausted, Waiting
+from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.scheduling.view import View
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Pace:
         self.complete = True
         """Nothing was left out so far."""
         self._view = view
-        self._lanes = view.lanes()
+        self._budgets = view.budgets()
         self._step = 0
         self._most_trials, self._most_work = most, work
 
@@ -68,16 +68,16 @@ class Pace:
 
     def turn(self, ask: Callable[[View], T]) -> Steps[T | None]:
         """The answer, in as many turns as it takes; None when nobody can say yet."""
-        for lane in self._lanes:
+        for budget in self._budgets:
             try:
-                found = ask(self._view.within(lane))
-            except Exhausted:
-                self.is_due(lane.used)
+                found = ask(self._view.with_budget(budget))
+            except TurnSpent:
+                self.is_due(budget.used)
                 yield
                 continue
-            except Waiting:
+            except Deferred:
                 break
-            if self.is_due(lane.used):
+            if self.is_due(budget.used):
                 yield
             return found
         self.complete = False

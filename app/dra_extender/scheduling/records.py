@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from types import MappingProxyType
 
+from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.decisions import Decisions
-from dra_extender.allocation.lane import Lane
 from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
@@ -44,7 +44,9 @@ class Records:
         self.binding: dict[str, str] = {}
         self.clearing: set[str] = set()
 
-    def view(self, decisions: Decisions, placement: Placement | None, lanes: Callable[[], Iterator[Lane]]) -> View:
+    def view(
+        self, decisions: Decisions, placement: Placement | None, budgets: Callable[[], Iterator[WorkBudget]]
+    ) -> View:
         """For questions, which cannot change anything."""
         return View(
             cluster=self._cluster,
@@ -56,7 +58,7 @@ class Records:
             binding=MappingProxyType(self.binding),
             clearing=self.clearing,
             settled=self.idle.is_settled,
-            lanes=lanes,
+            budgets=budgets,
             placement=placement,
             kept=self.nominations.kept_from,
             promised=self.nominations.promises,

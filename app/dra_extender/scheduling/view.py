@@ -12,8 +12,8 @@ from typing import Protocol
 
 import msgspec
 
+from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.decisions import Decisions
-from dra_extender.allocation.lane import FREE, Lane
 from dra_extender.api.core import Pod
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
@@ -70,7 +70,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """UIDs of claims whose allocation is being taken back."""
     placement: Placement | None = None
     """What chooses among nodes and devices that fit; None: the first devices, and no preference for a node."""
-    lanes: Callable[[], Iterator[Lane]] = lambda: repeat(FREE)
+    budgets: Callable[[], Iterator[WorkBudget]] = lambda: repeat(UNLIMITED)
     """For a question that is no verb's: what its turns may do, one after the other."""
     settled: Callable[[ResourceClaim], bool] = lambda claim: False
     """True when no bind relies on the claim's allocation any more, not even one of another replica."""
@@ -89,24 +89,24 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def ledger(self) -> ReadOnlyLedger:
         return self.cluster.ledger
 
-    def within(self, lane: Lane) -> View:
-        """The same, with decisions whose work the lane counts: they may raise Exhausted and Waiting."""
-        return msgspec.structs.replace(self, decisions=self.decisions.within(lane))
+    def with_budget(self, budget: WorkBudget) -> View:
+        """The same, with decisions whose work the budget counts: they may raise TurnSpent and Deferred."""
+        return msgspec.structs.replace(self, decisions=self.decisions.with_budget(budget))
 
     def turns(self) -> Iterator[View]:
-        """The same, for the turns of one question. Each may raise Exhausted, and it goes on in the next; what is too
+        """The same, for the turns of one question. Each may raise TurnSpent, and it goes on in the next; what is too
         much for a number of turns is refused as unknown in the last ones.
         """
-        return map(self.within, self.lanes())
+        return map(self.with_budget, self.budgets())
 
-    def facing(self, pod: Pod) -> View:
+    def with_pod(self, pod: Pod) -> View:
         """The same, as the pod has it: what is kept for others counts as taken."""
         kept = self.kept(pod)
-        return self.over(self.overlay().holding(kept)) if kept else self
+        return self.with_state(self.overlay().holding(kept)) if kept else self
 
-    def over(self, state: Overlay) -> View:
+    def with_state(self, state: Overlay) -> View:
         """The same, with decisions on this hypothetical state."""
-        return msgspec.structs.replace(self, state=state, decisions=self.decisions.over(state))
+        return msgspec.structs.replace(self, state=state, decisions=self.decisions.with_state(state))
 
     def overlay(self) -> Overlay:
         """The state that questions are about, to put hypothetical states over. Decide on them with `over`."""

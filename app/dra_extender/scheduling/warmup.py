@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
+from dra_extender.allocation.budget import TurnSpent
 from dra_extender.allocation.contents import contents
-from dra_extender.allocation.lane import Exhausted
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.scheduling.claims import Refusal, find
@@ -51,7 +51,7 @@ def _judge(view: View, claims: Claims, names: list[str]) -> Iterator[None]:
     for turn in view.turns():
         try:
             turn.decisions.verdicts(claims, names)
-        except Exhausted:
+        except TurnSpent:
             yield
         else:
             return

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dra_extender.allocation import selection
-from dra_extender.allocation.lane import Lane
+from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.plan import Plan, Unfit
 from dra_extender.allocation.requests import Filter
 from dra_extender.api.core import Node
@@ -83,9 +83,9 @@ class TestWork:
         seen: list[str] = []
         evaluated = selection._suitability
 
-        def count(model: DeviceModel, filter: Filter, lane: Lane) -> selection.Suitability:
+        def count(model: DeviceModel, filter: Filter, budget: WorkBudget) -> selection.Suitability:
             seen.append(str(model.traits.attributes["serial"].value))
-            return evaluated(model, filter, lane)
+            return evaluated(model, filter, budget)
 
         monkeypatch.setattr(selection, "_suitability", count)
         plan = world.decisions.plan([asked], "n7")

@@ -9,7 +9,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dra_extender.allocation.lane import Answers, CountedLane, Exhausted
+from dra_extender.allocation.budget import Answers, TurnBudget, TurnSpent
 from dra_extender.scheduling.judgement import judge, subject_of
 from dra_extender.scheduling.limits import Limits
 from dra_extender.scheduling.preemption.choice import loss
@@ -196,10 +196,10 @@ def test_in_many_turns_the_answer_is_the_same(told: Told) -> None:
     search, answers = Search(situation.terms, situation.nodes), Answers()
     view = replace(situation.view, limits=Limits(turn_work=ALLOWANCE))
     for turn in range(300):
-        lane = CountedLane(answers, allowance=ALLOWANCE, ceiling=100_000)
+        budget = TurnBudget(answers, allowance=ALLOWANCE, ceiling=100_000)
         try:
-            found = search.found(view.within(lane))
-        except Exhausted:
+            found = search.found(view.with_budget(budget))
+        except TurnSpent:
             continue
         event(f"{min(turn, 5)} turns more")
         assert situation.told(found) == expected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dra_extender.allocation.lane import Answers, CountedLane
+from dra_extender.allocation.budget import Answers, TurnBudget
 from dra_extender.scheduling.judgement import Subject, subject_of
 from dra_extender.scheduling.preemption.relief import MOST_DEVICES, MOST_NODES, resolvable
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, full, wanting
@@ -15,7 +15,7 @@ LOW = {"priority": 1, "node": "n1", "has": ["d0"]}
 
 def found(told: Told, *nodes: str, allowance: int = 10_000) -> set[str]:
     situation = Situation(told)
-    view = situation.view.within(CountedLane(Answers(), allowance=allowance, ceiling=20_000))
+    view = situation.view.with_budget(TurnBudget(Answers(), allowance=allowance, ceiling=20_000))
     subject = subject_of(view, situation.preemptor)
     assert isinstance(subject, Subject)
     return set(resolvable(view, subject, situation.terms, nodes or situation.nodes))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dra_extender.allocation.lane import Answers, CountedLane, Exhausted
+from dra_extender.allocation.budget import Answers, TurnBudget, TurnSpent
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.limits import Limits
 from dra_extender.scheduling.preemption.occupants import occupants_of
@@ -43,14 +43,14 @@ def work(situation: Situation, turn: int = 10_000) -> tuple[int, int]:
     search, answers, units = Search(situation.terms, situation.nodes), Answers(), 0
     view = replace(situation.view, limits=Limits(turn_work=turn))
     for turns in count(1):
-        lane = CountedLane(answers, allowance=turn, ceiling=20_000)
+        budget = TurnBudget(answers, allowance=turn, ceiling=20_000)
         try:
-            found = search.found(view.within(lane))
-        except Exhausted:
-            units += lane.used
+            found = search.found(view.with_budget(budget))
+        except TurnSpent:
+            units += budget.used
             continue
         assert isinstance(found, Preemption)
-        return units + lane.used, turns
+        return units + budget.used, turns
     raise AssertionError
 
 

@@ -133,7 +133,7 @@ class Preempting:
             return []
         rules = Rules(scheduler_names=view.limits.scheduler_names, violate_budgets=False)
         names = sorted(node.metadata.name for node in self._api.all(Node))
-        found = find_preemption(view.facing(pod), pod, names, rules=rules)
+        found = find_preemption(view.with_pod(pod), pod, names, rules=rules)
         if isinstance(found, Preemption):
             victims = [victim.pod.metadata.name for victim in found.victims]
             return [f"{pod.metadata.name} waits and could preempt {victims} on {found.node}"]

@@ -18,7 +18,7 @@ MOST_RESULTS = 32
 
 
 class _Overseen(Decisions):
-    """Decisions whose plans are looked at, those on hypothetical states and in lanes as well, which are copies."""
+    """Decisions whose plans are looked at, those on hypothetical states and in budgets as well, which are copies."""
 
     look: Callable[[Plan, str], None]
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from dra_extender.allocation.budget import Answers, TurnBudget, Waited, WorkBudget
 from dra_extender.allocation.decisions import Decisions
-from dra_extender.allocation.lane import Answers, CountedLane, Lane, Waited
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import UNDECODABLE, convert
 from dra_extender.api.features import FeatureGates
@@ -29,12 +29,12 @@ POD: Final = "p"
 """The one to diagnose."""
 
 
-def lanes() -> Iterator[Lane]:
-    """What the turns of a question of the service may do (`Inquiries.lanes`)."""
+def budgets() -> Iterator[WorkBudget]:
+    """What the turns of a question of the service may do (`Inquiries.budgets`)."""
     answers, limits, waited = Answers(), Limits(), Waited()
     for turn in count(1):
         last = turn * limits.turn_work >= limits.call_work
-        yield CountedLane(answers, allowance=limits.turn_work, ceiling=limits.question_work, last=last, waited=waited)
+        yield TurnBudget(answers, allowance=limits.turn_work, ceiling=limits.question_work, last=last, waited=waited)
 
 
 def view_of(objects: Iterable[KubernetesObject]) -> View:
@@ -52,7 +52,7 @@ def view_of(objects: Iterable[KubernetesObject]) -> View:
         clock=clock,
         limits=limits,
         resources=ResourceNames(cluster.classes, clock, limits),
-        lanes=lanes,
+        budgets=budgets,
     )
 
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import msgspec
 
+from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.decisions import Decisions
-from dra_extender.allocation.lane import Lane
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
@@ -108,9 +108,9 @@ class Situation:
         """Where the preemptor lacks nothing but devices."""
         return tuple(self._told.get("candidates") or self._told.get("nodes", ()))
 
-    def found(self, lane: Lane | None = None) -> Preemption | NoPreemption:
+    def found(self, budget: WorkBudget | None = None) -> Preemption | NoPreemption:
         """The answer."""
-        return Search(self.terms, self.nodes).found(self.view if lane is None else self.view.within(lane))
+        return Search(self.terms, self.nodes).found(self.view if budget is None else self.view.with_budget(budget))
 
     def text(self) -> str:
         """The answer in a few words."""

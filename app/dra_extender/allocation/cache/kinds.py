@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Final
 
-from dra_extender.allocation.lane import FREE, Lane, Waiting
+from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.requests import Filter
 from dra_extender.allocation.selection import suitability
 from dra_extender.devices.belongings import Belongings
@@ -42,26 +42,26 @@ class Kinds:
         self._next = count(IRRELEVANT + 1)
         self._known: Belongings[DeviceModel, int] = Belongings()
 
-    def of(self, model: DeviceModel, lane: Lane = FREE) -> int:
-        """The kind of devices with this model. Raises Exhausted and Waiting."""
+    def of(self, model: DeviceModel, budget: WorkBudget = UNLIMITED) -> int:
+        """The kind of devices with this model. Raises TurnSpent and Deferred."""
         known = self._known.get(id(model))
-        return known.value if known is not None else self._known.give(model, self._number(model, lane))
+        return known.value if known is not None else self._known.give(model, self._number(model, budget))
 
-    def look(self, models: Iterable[DeviceModel], lane: Lane) -> None:
+    def look(self, models: Iterable[DeviceModel], budget: WorkBudget) -> None:
         """Find out what the filters say, one after the other: of all together, not all compiled selectors may be
-        remembered. Raises Exhausted; what workers have to answer is asked.
+        remembered. Raises TurnSpent; what workers have to answer is asked.
         """
         new = [model for model in dict.fromkeys(models) if id(model) not in self._known]
         for filter in self._filters if len(new) > 1 else ():
             for model in new:
-                with suppress(Waiting):
-                    suitability(model, filter, lane)
+                with suppress(Deferred):
+                    suitability(model, filter, budget)
 
-    def _number(self, model: DeviceModel, lane: Lane) -> int:
-        lane.spend(2 + len(self._filters) // FILTERS_PER_UNIT)
+    def _number(self, model: DeviceModel, budget: WorkBudget) -> int:
+        budget.spend(2 + len(self._filters) // FILTERS_PER_UNIT)
         suitabilities = tuple(
             (found.lost, found.selected, found.takes, found.objection is not None)
-            for found in (suitability(model, filter, lane) for filter in self._filters)
+            for found in (suitability(model, filter, budget) for filter in self._filters)
         )
         if not self._every and not any(selected or objection for _, selected, _, objection in suitabilities):
             return IRRELEVANT

@@ -15,9 +15,9 @@ from itertools import count
 
 import msgspec
 
+from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.cache.kinds import IRRELEVANT, Kinds
 from dra_extender.allocation.cache.reduction import Reduction, Shape
-from dra_extender.allocation.lane import FREE, Lane, Waiting
 from dra_extender.allocation.requests import REMEMBERED_BYTES, Filter, PreparedClaims
 from dra_extender.allocation.score import Scorer
 from dra_extender.devices.belongings import Belongings
@@ -103,10 +103,10 @@ class Lens:
         self._next = count(1)
 
     def fingerprint(
-        self, seen: SeenNode, ledger: Ledger, overlay: Overlay | None = None, lane: Lane = FREE
+        self, seen: SeenNode, ledger: Ledger, overlay: Overlay | None = None, budget: WorkBudget = UNLIMITED
     ) -> Fingerprint:
-        """Of an up-to-date node, in the state of the ledger, or that the overlay on it shows. Raises Exhausted, and
-        Waiting when all that workers have to answer is asked.
+        """Of an up-to-date node, in the state of the ledger, or that the overlay on it shows. Raises TurnSpent, and
+        Deferred when all that workers have to answer is asked.
         """
         if seen.error:
             return (seen.error,)
@@ -116,14 +116,14 @@ class Lens:
             pool = seen_pool.pool
             if pool is not None:
                 looked = shapes.get(id(seen_pool))
-                shape = looked.value if looked is not None else self._reduction.shape(seen_pool, pool, lane)
+                shape = looked.value if looked is not None else self._reduction.shape(seen_pool, pool, budget)
                 state = seen_pool.state if overlay is None and seen_pool.revision == revision(pool.id) else None
                 if state is None:
                     state = self._state(seen_pool, pool, ledger, overlay)
                 known = sights.get(id(shape))
                 part = known.value.parts.get(state) if known is not None else None
                 if part is None:
-                    part = self._part(shape, state, lane)
+                    part = self._part(shape, state, budget)
                 if part != NOTHING:
                     found.append(part)
         return tuple(found)
@@ -138,7 +138,7 @@ class Lens:
 
     # --- pools -------------------------------------------------------------------------------------------------------
 
-    def _part(self, shape: Shape, state: PoolState, lane: Lane) -> int:
+    def _part(self, shape: Shape, state: PoolState, budget: WorkBudget) -> int:
         """A number for what the search can notice of a pool. A number that was forgotten is never given again."""
         if self._remembered >= REMEMBERED:
             self._sights.clear()
@@ -147,7 +147,7 @@ class Lens:
             self._remembered = 0
         known = self._sights.get(id(shape))
         sight = known.value if known is not None else self._sights.give(shape, _Sight())
-        content = self._content(shape, state, sight, lane)
+        content = self._content(shape, state, sight, budget)
         if isinstance(content, int):
             number = content
         else:
@@ -157,14 +157,14 @@ class Lens:
         self._remembered += 1
         return number
 
-    def _content(self, shape: Shape, state: PoolState, sight: _Sight, lane: Lane) -> tuple[Hashable, ...] | int:
+    def _content(self, shape: Shape, state: PoolState, sight: _Sight, budget: WorkBudget) -> tuple[Hashable, ...] | int:
         if shape.invalid:
             return INVALID
         if shape.incomplete:
             return INCOMPLETE if self._focus.in_use else NOTHING
-        lane.spend(1 + len(shape.devices) // 2)
+        budget.spend(1 + len(shape.devices) // 2)
         if sight.devices is None:
-            wanted = self._look(shape, lane)
+            wanted = self._look(shape, budget)
             sight.devices = self._wanted.setdefault(wanted, wanted)
         devices: list[Hashable] = []
         consuming, in_use, all_owned = self._focus.every, self._focus.in_use, state.owned
@@ -179,18 +179,18 @@ class Lens:
             return NOTHING
         return (*devices, state.left) if consuming and shape.counted else tuple(devices)
 
-    def _look(self, shape: Shape, lane: Lane) -> Wanted:
-        """The devices that some request may have. Raises Exhausted, and Waiting when all that workers have to answer is
-        asked.
+    def _look(self, shape: Shape, budget: WorkBudget) -> Wanted:
+        """The devices that some request may have. Raises TurnSpent, and Deferred when all that workers
+        have to answer is asked.
         """
         if self.size > REMEMBERED_BYTES:
-            self._kinds.look((model for model, _ in shape.devices), lane)
+            self._kinds.look((model for model, _ in shape.devices), budget)
         found: list[tuple[int, int, int, bool]] = []
-        waiting: Waiting | None = None
+        waiting: Deferred | None = None
         for index, (model, locality) in enumerate(shape.devices):
             try:
-                kind = self._kinds.of(model, lane)
-            except Waiting as problem:
+                kind = self._kinds.of(model, budget)
+            except Deferred as problem:
                 waiting = problem
                 continue
             if kind != IRRELEVANT:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from weakref import WeakValueDictionary
 
-from dra_extender.allocation.lane import FREE, Lane, Waiting
+from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.looks import DOMAIN, Look, Reads
 from dra_extender.allocation.questions import Compiled
 from dra_extender.allocation.requests import Filter
@@ -22,21 +22,21 @@ from dra_extender.devices.nodes import SeenPool
 from dra_extender.devices.pools import Pool
 
 
-def reads_of(filters: Iterable[Filter], attributes: Iterable[str], lane: Lane = FREE) -> Reads:
-    """What the selectors of filters and the constraints on these attributes (full names) read. Raises Exhausted, and
-    Waiting when all that workers have to answer is asked.
+def reads_of(filters: Iterable[Filter], attributes: Iterable[str], budget: WorkBudget = UNLIMITED) -> Reads:
+    """What the selectors of filters and the constraints on these attributes (full names) read. Raises TurnSpent, and
+    Deferred when all that workers have to answer is asked.
     """
     found: set[tuple[str, str]] = set()
     everything = False
-    waiting: Waiting | None = None
+    waiting: Deferred | None = None
     for name in attributes:
         domain, _, identifier = name.partition("/")
         found.add((domain, identifier))
     for filter in filters:
         for expression in filter.class_selectors + filter.selectors:
             try:
-                reads = _selector_reads(expression, filter, lane)
-            except Waiting as problem:
+                reads = _selector_reads(expression, filter, budget)
+            except Deferred as problem:
                 waiting = problem
                 continue
             everything = everything or reads is None
@@ -46,13 +46,13 @@ def reads_of(filters: Iterable[Filter], attributes: Iterable[str], lane: Lane = 
     return None if everything else frozenset(found)
 
 
-def _selector_reads(expression: str, filter: Filter, lane: Lane) -> Reads:
+def _selector_reads(expression: str, filter: Filter, budget: WorkBudget) -> Reads:
     """An expression that does not compile reads nothing: it fails on every device. Kept by the filter, unless a worker
     has not come to an end with it.
     """
     if expression not in filter.reads:
         try:
-            program = lane.compiled(expression, cel_gates(filter.features))
+            program = budget.compiled(expression, cel_gates(filter.features))
         except CelCompileError:
             filter.reads[expression] = frozenset()
         else:
@@ -97,12 +97,12 @@ class Reduction:
         self.known: Belongings[SeenPool, Shape] = Belongings()
         """The shapes found so far; ask `shape` for the others."""
 
-    def shape(self, seen: SeenPool, pool: Pool, lane: Lane = FREE) -> Shape:
-        """The shape of what is seen; `pool` is what it shows. Raises Exhausted and Waiting."""
+    def shape(self, seen: SeenPool, pool: Pool, budget: WorkBudget = UNLIMITED) -> Shape:
+        """The shape of what is seen; `pool` is what it shows. Raises TurnSpent and Deferred."""
         known = self.known.get(id(seen))
         if known is not None:
             return known.value
-        lane.spend(1 + 2 * len(pool.models))
+        budget.spend(1 + 2 * len(pool.models))
         return self.known.give(seen, self._shape(pool))
 
     def _shape(self, pool: Pool) -> Shape:

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
+from dra_extender.allocation.budget import UNLIMITED, Deferred, WorkBudget
 from dra_extender.allocation.cache.lens import Fingerprint, Lens
-from dra_extender.allocation.lane import FREE, Lane, Waiting
 from dra_extender.allocation.plan import NOT_SYNCED, Failure, Plan, Unfit
 from dra_extender.devices.ledger import Ledger
 from dra_extender.devices.nodes import Nodes, SeenNode
@@ -39,7 +39,7 @@ LOOK: Final = 4
 
 Search = Callable[[str, Hashable], tuple[Plan | Unfit | Failure, int]]
 """A fresh search on the node of this name, and the raw score of what it found. Searches with equal keys, the second
-argument, have the same answer. Raises Exhausted and Waiting.
+argument, have the same answer. Raises TurnSpent and Deferred.
 """
 
 
@@ -90,15 +90,17 @@ class Table:
         self._by_node: array[int] = array("I")
         """Number of the outcome by index of the node; the last entry, index -1, stands for unknown nodes."""
 
-    def verdicts(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane = FREE) -> Verdicts:
+    def verdicts(
+        self, names: Sequence[str], search: Search, overlay: Overlay, budget: WorkBudget = UNLIMITED
+    ) -> Verdicts:
         """The verdicts for these nodes in the state that the overlay shows. `search`, on the same state, is used for
         what is not known yet, and for the text of an error. Nodes for which workers have to answer first are refused.
-        Raises Exhausted.
+        Raises TurnSpent.
         """
-        row = self._row(names, search, overlay, lane)
+        row = self._row(names, search, overlay, budget)
         numbers = set(row)
         if FAILED in numbers:
-            return self._failed(names, names[row.index(FAILED)], search, overlay, lane)
+            return self._failed(names, names[row.index(FAILED)], search, overlay, budget)
         outcomes = self._outcomes
         found_here = {(outcomes[number].fits, outcomes[number].reason) for number in numbers}
         waiting = any(outcomes[number].waiting for number in numbers)
@@ -113,19 +115,23 @@ class Table:
         fits = list(filterfalse(refused.__contains__, names))
         return Verdicts(fits, refused, waiting=waiting)
 
-    def _failed(self, names: Sequence[str], failed: str, search: Search, overlay: Overlay, lane: Lane) -> Verdicts:
+    def _failed(
+        self, names: Sequence[str], failed: str, search: Search, overlay: Overlay, budget: WorkBudget
+    ) -> Verdicts:
         """The text names claims, so it is made anew for these."""
         try:
-            found, _ = search(failed, (self, self._fingerprint(failed, overlay, lane)))
-        except Waiting as waiting:
+            found, _ = search(failed, (self, self._fingerprint(failed, overlay, budget)))
+        except Deferred as waiting:
             return Verdicts([], dict.fromkeys(names, str(waiting)), waiting=True)
         return Verdicts([], {}, found.error if isinstance(found, Failure) else "")
 
-    def scores(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane = FREE) -> Mapping[str, int]:
+    def scores(
+        self, names: Sequence[str], search: Search, overlay: Overlay, budget: WorkBudget = UNLIMITED
+    ) -> Mapping[str, int]:
         """The raw score of the new allocations on those of the nodes that fit; empty when an error is fatal. Raises
-        Exhausted.
+        TurnSpent.
         """
-        row = self._row(names, search, overlay, lane)
+        row = self._row(names, search, overlay, budget)
         if FAILED in row:
             return {}
         outcomes = self._outcomes
@@ -133,8 +139,8 @@ class Table:
 
     # --- keeping up --------------------------------------------------------------------------------------------------
 
-    def _row(self, names: Sequence[str], search: Search, overlay: Overlay, lane: Lane) -> list[int]:
-        """The outcome of each node. After a failed one the others are left out. Raises Exhausted."""
+    def _row(self, names: Sequence[str], search: Search, overlay: Overlay, budget: WorkBudget) -> list[int]:
+        """The outcome of each node. After a failed one the others are left out. Raises TurnSpent."""
         self._catch_up()
         index, by_node = self._nodes.index, self._by_node
         indexes = list(map(index.get, names, repeat(-1)))
@@ -146,15 +152,15 @@ class Table:
             del row[row.index(FAILED) + 1 :]
         position = -1
         different = None if overlay.is_empty else overlay
-        has_waited = lane.has_waited()
+        has_waited = budget.has_waited()
         for _ in range(row.count(UNDECIDED)):
             position = row.index(UNDECIDED, position + 1)
             name = names[position]
-            reason = lane.waiting(self, name) if has_waited else ""
+            reason = budget.waiting(self, name) if has_waited else ""
             try:
-                row[position] = self._refusal(reason) if reason else self._decide(name, search, different, lane)
-            except Waiting as waiting:
-                lane.wait(self, name, str(waiting))
+                row[position] = self._refusal(reason) if reason else self._decide(name, search, different, budget)
+            except Deferred as waiting:
+                budget.wait(self, name, str(waiting))
                 row[position] = self._refusal(str(waiting))
             if row[position] == FAILED:
                 return row[: position + 1]
@@ -184,16 +190,16 @@ class Table:
                 by_node[node] = UNDECIDED
         self._position = changes.position
 
-    def _decide(self, name: str, search: Search, overlay: Overlay | None, lane: Lane) -> int:
-        """Raises Exhausted and Waiting."""
-        lane.spend(LOOK)
+    def _decide(self, name: str, search: Search, overlay: Overlay | None, budget: WorkBudget) -> int:
+        """Raises TurnSpent and Deferred."""
+        budget.spend(LOOK)
         if overlay is not None:
             seen = self._seen(name, overlay)
         else:  # as `_seen`, without calls at each node
             seen = self._seen_nodes[name]
             if seen.new or seen.stale:
                 self._nodes.current(seen)
-        fingerprint = self._lens.fingerprint(seen, self._ledger, overlay, lane)
+        fingerprint = self._lens.fingerprint(seen, self._ledger, overlay, budget)
         number = self._by_fingerprint.get(fingerprint)
         if number is None:
             number = self._number(*search(name, (self, fingerprint)))
@@ -208,9 +214,9 @@ class Table:
         seen = overlay.hypothetical(name) if overlay is not None else None
         return seen or self._nodes.current(self._seen_nodes[name])
 
-    def _fingerprint(self, name: str, overlay: Overlay, lane: Lane) -> Fingerprint:
+    def _fingerprint(self, name: str, overlay: Overlay, budget: WorkBudget) -> Fingerprint:
         different = None if overlay.is_empty else overlay
-        return self._lens.fingerprint(self._seen(name, different), self._ledger, different, lane)
+        return self._lens.fingerprint(self._seen(name, different), self._ledger, different, budget)
 
     def _number(self, found: Plan | Unfit | Failure, score: int) -> int:
         if isinstance(found, Failure):

@@ -79,13 +79,13 @@ class Moving:
         if not claims:
             return ()
         chooser = BegunFirst(self.wholes, state, node, avoid)
-        found = self.view.decisions.over(state).plan(claims, node, chooser)
+        found = self.view.decisions.with_state(state).plan(claims, node, chooser)
         return tuple(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
 
     def fitting(self, state: Overlay, claims: Sequence[ResourceClaim], names: Sequence[str]) -> Sequence[str]:
         """Those of the nodes where the claims can be allocated in this state. Raises TooMuchWork."""
         self._ask()
-        return self.view.decisions.over(state).verdicts(claims, names).fits
+        return self.view.decisions.with_state(state).verdicts(claims, names).fits
 
     def move(
         self, trial: Trial, item: Movable, avoid: Collection[str] = (), units: Collection[UnitID] = ()

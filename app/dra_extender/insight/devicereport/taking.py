@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from dra_extender.allocation.lane import Exhausted, Lane, Waiting
+from dra_extender.allocation.budget import Deferred, TurnSpent, WorkBudget
 from dra_extender.allocation.requests import Filter, filter_of
 from dra_extender.allocation.selection import suitability
 from dra_extender.api.features import FeatureGates
@@ -162,8 +162,8 @@ class ClassMembers:
     def __init__(self, view: View) -> None:
         known = view.cluster.classes
         self._filters: Mapping[str, Filter] = {name: filter_of(known[name], view.features) for name in sorted(known)}
-        self._lanes: Iterator[Lane] = view.lanes()
-        self._lane: Lane | None = None
+        self._budgets: Iterator[WorkBudget] = view.budgets()
+        self._budget: WorkBudget | None = None
         self._known: dict[DeviceModel, tuple[str, ...]] = {}
         self.complete = True
 
@@ -184,17 +184,17 @@ class ClassMembers:
 
     def _selects(self, filter: Filter, model: DeviceModel) -> Steps[bool]:
         while True:
-            if self._lane is None:
-                self._lane = next(self._lanes, None)
-            if self._lane is None:
+            if self._budget is None:
+                self._budget = next(self._budgets, None)
+            if self._budget is None:
                 self.complete = False
                 return False
             try:
-                return suitability(model, filter, self._lane).selected
-            except Exhausted:
-                self._lane = None
+                return suitability(model, filter, self._budget).selected
+            except TurnSpent:
+                self._budget = None
                 yield
-            except Waiting:
+            except Deferred:
                 self.complete = False
                 return False
 

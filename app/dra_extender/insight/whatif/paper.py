@@ -54,7 +54,7 @@ class Paper:
             resources=self._names,
             binding=dict(view.binding),
             clearing=frozenset(view.clearing),
-            lanes=view.lanes,
+            budgets=view.budgets,
         )
         self._made = 0
 

@@ -159,9 +159,9 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
 
     def fitting(self, view: View, names: Sequence[str]) -> list[str]:
         """On which of these nodes devices for the pod are left. `view`: that of this turn of the event loop. Raises
-        Exhausted and Waiting; a node that nobody can say anything about yet may be left out.
+        TurnSpent and Waiting; a node that nobody can say anything about yet may be left out.
         """
-        view = msgspec.structs.replace(view, decisions=view.decisions.over(self.overlay))
+        view = msgspec.structs.replace(view, decisions=view.decisions.with_state(self.overlay))
         subject = self.subject
         if not isinstance(subject, Subject):
             return []

@@ -94,7 +94,7 @@ def _deleted(pod: Pod) -> Candidate:
 
 
 def victims(view: View, situation: Situation, names: Sequence[str]) -> list[Family]:
-    """Several pods of lower priority that preemption would evict together. Raises Exhausted and Waiting."""
+    """Several pods of lower priority that preemption would evict together. Raises TurnSpent and Deferred."""
     found = find_preemption(view, situation.pod, names) if names and not situation.claims else None
     if not isinstance(found, Preemption) or len(found.victims) < 2:
         return []

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from dra_extender.allocation.lane import Waiting
+from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
 from dra_extender.api.times import parse_time
 from dra_extender.devices.overlay import Planned
@@ -36,7 +36,7 @@ class Resumption(msgspec.Struct, frozen=True):
 
 
 def resumption(view: View, pod: Pod, mark: Mark, terms: Terms) -> Resumption | None:
-    """None when the choice is not one that could be made now. Raises Exhausted."""
+    """None when the choice is not one that could be made now. Raises TurnSpent."""
     known = [victim for uid in mark.victims if (victim := view.pods.get(uid)) is not None]
     staying = {victim.metadata.uid for victim in known if not view.pods.leaving(victim.metadata.uid)}
     subject = subject_of(view, pod)
@@ -48,7 +48,7 @@ def resumption(view: View, pod: Pod, mark: Mark, terms: Terms) -> Resumption | N
         gone = found.without(set(mark.victims))
         plans = planned(view, subject, terms, mark.node, gone)
         never = staying and _must_not(view, terms)
-    except Waiting:  # nobody can say now whether the choice still holds
+    except Deferred:  # nobody can say now whether the choice still holds
         return None if staying else Resumption(mark.victims)
     allowed = {victim.metadata.uid for victim in found.pods}
     if staying and (never or plans is None or not staying <= allowed):

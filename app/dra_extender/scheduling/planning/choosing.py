@@ -83,7 +83,7 @@ class Chooser:
         return view.overlay().holding(self._hints.before(pod.metadata.uid, pod.spec.priority, touched))
 
     def _choose(self, view: View, pod: Pod) -> Tentative | None:
-        """Raises Exhausted."""
+        """Raises TurnSpent."""
         subject = subject_of(view, pod)
         if not isinstance(subject, Subject) or subject.wanted is not None:
             return None
@@ -116,13 +116,13 @@ class Chooser:
             yield chosen or names[0]
 
     def _plan(self, view: View, subject: Subject, wants: Wants, name: str) -> Tentative | None:
-        """Raises Exhausted."""
+        """Raises TurnSpent."""
         node = view.cluster.nodes.get(name)
         view.decisions.spend(LOOK + wants.cost)
         if node is None or self._occupancy.keeps_away(wants, node):
             return None
         state = self._state(view, subject, view.cluster.inventory.pools_seen(name))
-        found = decide(view.over(state), subject, name)
+        found = decide(view.with_state(state), subject, name)
         if not isinstance(found, Decision):
             return None
         return Tentative(

@@ -72,7 +72,7 @@ def importance(pod: Pod) -> tuple[int, bool, str, str]:
 
 
 def occupants_of(view: View, terms: Terms, pools: Iterable[PoolID]) -> Occupants:
-    """What has devices in these pools and may be taken away. Raises Exhausted and Waiting."""
+    """What has devices in these pools and may be taken away. Raises TurnSpent and Deferred."""
     users = _users(view, pools)
     spend(view, PER_USER * len(users))
     joined, budgets = _joined(view), Grouped(terms.budgets)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from dra_extender.allocation.lane import Exhausted, Waiting
+from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.scheduling.judgement import Subject
 from dra_extender.scheduling.preemption.occupants import occupants_of
 from dra_extender.scheduling.preemption.state import fitting
@@ -28,7 +28,7 @@ def resolvable(view: View, subject: Subject, terms: Terms, names: Sequence[str])
     looked = _few(view, names)
     try:
         return frozenset(names[len(looked) :]) | _relieved(view, subject, terms.about(subject.order), looked)
-    except (Exhausted, Waiting):
+    except (TurnSpent, Deferred):
         return frozenset(names)
 
 

@@ -42,7 +42,7 @@ class Scanned(msgspec.Struct, frozen=True):
 
 
 def scan(view: View, subject: Subject, terms: Terms, names: Sequence[str]) -> Scanned:
-    """Look at these nodes. Raises Exhausted and Waiting."""
+    """Look at these nodes. Raises TurnSpent and Deferred."""
     now = fitting(view, subject, terms, names, ())
     if now.fits:
         return Scanned(fits=now.fits[0])

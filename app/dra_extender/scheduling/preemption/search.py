@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from operator import is_
 from typing import Final
 
-from dra_extender.allocation.lane import Exhausted, Waiting
+from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.api.core import Pod
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim
@@ -87,7 +87,7 @@ class Asked:
 
 
 class Search:
-    """One question. Ask `found` until it does not raise Exhausted, each time with the view of another turn."""
+    """One question. Ask `found` until it does not raise TurnSpent, each time with the view of another turn."""
 
     def __init__(self, terms: Terms, nodes: Sequence[str]) -> None:
         self._terms = terms
@@ -104,10 +104,10 @@ class Search:
         self._verified = Asked()
 
     def found(self, view: View) -> Preemption | NoPreemption:
-        """Raises Exhausted when another turn is needed."""
+        """Raises TurnSpent when another turn is needed."""
         try:
             refused = ineligible(view, self._terms)
-        except Waiting:
+        except Deferred:
             return UNKNOWN
         if refused is not None:
             return refused
@@ -116,7 +116,7 @@ class Search:
             return NoPreemption("refused", subject.reason if isinstance(subject, Refusal) else subject.error)
         try:
             return self._decided(view, subject, self._terms.about(subject.order))
-        except Waiting:
+        except Deferred:
             return UNKNOWN
 
     def _decided(self, view: View, subject: Subject, terms: Terms) -> Preemption | NoPreemption:
@@ -138,7 +138,7 @@ class Search:
             names = self._nodes[self._position : self._position + self._chunk]
             try:
                 found = scan(view, subject, terms, names)
-            except Exhausted:
+            except TurnSpent:
                 self._chunk = max(1, self._chunk // 2)
                 raise
             if found.fits:
@@ -183,7 +183,7 @@ def ineligible(view: View, terms: Terms) -> NoPreemption | None:
 
 def keeps_place(view: View, terms: Terms, node: str) -> bool:
     """True as long as nobody else has to be evicted for the pod on the node: it fits there, will when those are gone
-    that are going, or nobody can say. False for a pod whose claims cannot be decided on. Raises Exhausted.
+    that are going, or nobody can say. False for a pod whose claims cannot be decided on. Raises TurnSpent.
     """
     try:
         if _awaits_victims(view, terms):
@@ -192,7 +192,7 @@ def keeps_place(view: View, terms: Terms, node: str) -> bool:
         if not isinstance(subject, Subject):
             return False
         found = scan(view, subject, terms.about(subject.order), (node,))
-    except Waiting:
+    except Deferred:
         return True
     return bool(found.fits or found.waits or found.unknown)
 
@@ -237,7 +237,7 @@ def _victims(view: View, subject: Subject, terms: Terms, node: str, asked: Asked
 
 def _exactly(view: View, subject: Subject, terms: Terms, node: str, asked: Asked) -> Preemption | None:
     """The preemption on the node, with nothing left open. None when the cluster is not as it was when the node was
-    found to be the best one. Raises Exhausted and Waiting.
+    found to be the best one. Raises TurnSpent and Deferred.
     """
 
     def plans(gone: Collection[ResourceClaim]) -> tuple[Planned, ...] | None:

@@ -23,18 +23,18 @@ PER_CLAIM = 2
 
 def spend(view: View, units: int) -> None:
     """Count work that cannot be interrupted, as so little of a turn that there is always room for a question. Raises
-    Exhausted and Waiting.
+    TurnSpent and Waiting.
     """
     view.decisions.spend(min(units, view.limits.turn_work // 8))
 
 
 def after(view: View, terms: Terms, gone: Collection[ResourceClaim]) -> View:
-    """The view when these claims are gone. Raises Exhausted and Waiting."""
+    """The view when these claims are gone. Raises TurnSpent and Deferred."""
     kept = [plan for plan in view.kept(terms.preemptor) if not _is_decided(view, plan[0])]
     aside = [*gone, *(claim for claim, _ in kept)]  # what is kept is put back: it may be more when claims are gone
     spend(view, PER_CLAIM * len(aside))
     state = view.overlay().without(aside).holding(kept)
-    return msgspec.structs.replace(view.over(state), placement=None)
+    return msgspec.structs.replace(view.with_state(state), placement=None)
 
 
 def _is_decided(view: View, claim: ResourceClaim) -> bool:
@@ -54,7 +54,7 @@ def fitting(
 def planned(
     view: View, subject: Subject, terms: Terms, node: str, gone: Collection[ResourceClaim]
 ) -> tuple[Planned, ...] | None:
-    """What the preemptor gets on the node then; None when it does not fit. Raises Waiting when nobody can say yet."""
+    """What the preemptor gets on the node then; None when it does not fit. Raises Deferred when nobody can say yet."""
     known = view.cluster.nodes.get(node)
     pending = pending_on(subject, known) if known is not None else None
     if known is None or not isinstance(pending, Pending) or not all(reach(known) for _, reach in subject.reaches):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from dra_extender.allocation.lane import Exhausted, Waiting
+from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.allocation.plan import Explanation, Failure, Plan, Unfit
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
@@ -101,7 +101,7 @@ def explain_pod(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = of
 
 def explaining(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off) -> Steps[PodExplanation]:
     """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
-    view = view.facing(pod)
+    view = view.with_pod(pod)
     subject, turns = subject_of(view, pod), view.turns()
     fits: list[str] = []
     by_reason: dict[str, list[str]] = {}
@@ -137,7 +137,7 @@ def _preempting(turns: Iterator[View], terms: Terms, names: Sequence[str]) -> St
     while True:
         try:
             found = search.found(next(turns))
-        except Exhausted:
+        except TurnSpent:
             yield
             continue
         if isinstance(found, Preemption):
@@ -159,7 +159,7 @@ def _placement(view: View, subject: Subject | Refusal | Failure, fits: Sequence[
         chosen = view.decisions.plan(
             claims, node, view.placement.chooser(subject.pod, claims, node, subject.claims.allocated)
         )
-    except (Exhausted, Waiting):
+    except (TurnSpent, Deferred):
         return account
     return msgspec.structs.replace(account, devices=_devices(chosen), first=_devices(first))
 
@@ -197,7 +197,7 @@ def _judged(turns: Iterator[View], subject: Subject | Refusal | Failure, names: 
     while True:
         try:
             return judge(next(turns), subject, names)
-        except Exhausted:
+        except TurnSpent:
             yield
 
 
@@ -209,9 +209,9 @@ def _explanation(view: View, turns: Iterator[View], subject: Subject, name: str)
     while True:
         try:
             return next(turns).decisions.explain(claims, name)
-        except Exhausted:
+        except TurnSpent:
             yield
-        except Waiting:
+        except Deferred:
             return None
 
 

@@ -39,7 +39,7 @@ class Preempt:
         """By node: what earlier turns found where the devices do not fit yet."""
 
     def answer(self, view: View) -> ExtenderPreemptionResult:
-        """UIDs of victims by node, the nodes in the order given. Raises Exhausted: ask again, in another turn."""
+        """UIDs of victims by node, the nodes in the order given. Raises TurnSpent: ask again, in another turn."""
         if not view.uses_devices(self._pod):
             return ExtenderPreemptionResult(NodeNameToMetaVictims=self._proposed)
         subject = subject_of(view, self._pod)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dra_extender.allocation.lane import Exhausted, Waiting
+from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.allocation.plan import Plan
 from dra_extender.api.extender import ExtenderArgs, HostPriority
 from dra_extender.scheduling.judgement import (
@@ -128,10 +128,10 @@ def _fits_beside(view: View, subject: Subject, name: str, plans: Iterable[Tentat
     if not isinstance(pending, Pending) or not pending.claims:
         return True
     decided = [pair for plan in plans for pair in plan.planned]
-    after = view.decisions.over(view.overlay().beside(decided))
+    after = view.decisions.with_state(view.overlay().beside(decided))
     try:
         return isinstance(after.plan(pending.claims, name), Plan)
-    except (Waiting, Exhausted):
+    except (Deferred, TurnSpent):
         return True
 
 
@@ -148,7 +148,7 @@ def expected(view: View, subject: Subject, name: str) -> Tentative | None:
     """The scheduler will probably choose this node: other pods had better prefer nodes where both fit."""
     try:
         decision = decide(view, subject, name)
-    except Exhausted:  # a hint is not worth another turn
+    except TurnSpent:  # a hint is not worth another turn
         return None
     if not isinstance(decision, Decision) or not decision.pending:
         return None

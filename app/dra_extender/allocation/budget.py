@@ -1,11 +1,12 @@
-"""Which lane work takes: on the spot, or to a worker, because the event loop cannot wait for it.
+"""Which budget work takes: on the spot, or to a worker, because the event loop cannot wait for it.
 
 Promises
-- A `Lane` is for one call, which does all its work in one go and asks it before any work whose size others determine.
-- The lane of commands and workers never says no.
-- A `CountedLane` ends the call with `Exhausted` when it has done as much as one turn of the event loop may take. What
+- A `WorkBudget` is for one call, which does all its work in one go and asks it before any
+  work whose size others determine.
+- The budget of commands and workers never says no.
+- A `TurnBudget` ends the call with `TurnSpent` when it has done as much as one turn of the event loop may take. What
   was found out until then is remembered, so that the same call gets further in its next turn.
-- One question that is larger than the `ceiling` is left to workers: `Waiting` is raised, with the reason for people,
+- One question that is larger than the `ceiling` is left to workers: `Deferred` is raised, with the reason for people,
   and the question is in `asked`. An answer is kept by content in `Answers`; the same question is not tried again.
 - The turns of one call share what they have to wait for (`waited`), which the next turn does not find out again, and
   so the questions (`asked`).
@@ -57,15 +58,15 @@ Waited = dict[tuple[object, str], str]
 """By what is decided and node: the reason why nobody can say yet, as an earlier turn of the call found it."""
 
 
-class Exhausted(Exception):
+class TurnSpent(Exception):
     """The call has to let others go first."""
 
 
-class Waiting(Exception):
+class Deferred(Exception):
     """A worker has to answer first. The text is the reason, constant, for people."""
 
 
-class Lane:
+class WorkBudget:
     """Everything on the spot, without a limit."""
 
     __slots__ = ()
@@ -74,10 +75,10 @@ class Lane:
     """Units of work that were counted: none where nothing limits them."""
 
     def spend(self, units: int) -> None:
-        """Before work that cannot be interrupted, and is known to be small. Raises Exhausted and Waiting."""
+        """Before work that cannot be interrupted, and is known to be small. Raises TurnSpent and Deferred."""
 
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
-        """Try one question with the `share`-th part of the ceiling. Raises TooMuch, Exhausted and Waiting."""
+        """Try one question with the `share`-th part of the ceiling. Raises TooMuch, TurnSpent and Deferred."""
         return do(None)
 
     def has_waited(self) -> bool:
@@ -99,18 +100,18 @@ class Lane:
         """True when a worker is being asked."""
         return False
 
-    def leave(self, key: Hashable, question: Question, reason: str) -> Waiting:
+    def leave(self, key: Hashable, question: Question, reason: str) -> Deferred:
         """Leave the question to a worker; what is returned is to be raised. Always possible: an attempt that was too
         large has often used up the turn, and would do so in every turn if the question were not put in this one.
         """
-        raise NotImplementedError("a lane without a limit leaves nothing")
+        raise NotImplementedError("a budget without a limit leaves nothing")
 
     def compiled(self, expression: str, gates: CelGates) -> Program | Compiled:
-        """The selector, ready to be evaluated. Raises CelCompileError, Exhausted and Waiting."""
+        """The selector, ready to be evaluated. Raises CelCompileError, TurnSpent and Deferred."""
         return compile_selector(expression, gates)
 
     def matches(self, program: Program | Compiled, expression: str, gates: CelGates, view: DeviceView) -> bool | str:
-        """What the selector says of the device, or the text of its error. Raises Exhausted and Waiting."""
+        """What the selector says of the device, or the text of its error. Raises TurnSpent and Deferred."""
         return evaluated(program if isinstance(program, Program) else compile_selector(expression, gates), view)
 
 
@@ -122,7 +123,7 @@ def evaluated(program: Program, view: DeviceView, work: Work | None = None) -> b
         return f"CEL runtime error: {error}"
 
 
-FREE: Final = Lane()
+UNLIMITED: Final = WorkBudget()
 
 
 class Answered(msgspec.Struct, frozen=True, eq=False):
@@ -165,7 +166,7 @@ class Answers:
         self._known[key] = Answered(question, answer)
 
 
-class CountedLane(Lane):
+class TurnBudget(WorkBudget):
     """One turn of a call on the event loop: about `allowance` units of work, and no question larger than `ceiling`.
 
     `last`: there is no next turn, so what is not found out in this one is refused, as `stopped` says. `refusal` says
@@ -213,9 +214,9 @@ class CountedLane(Lane):
 
     def _stop(self) -> NoReturn:
         if not self._last:
-            raise Exhausted
+            raise TurnSpent
         self.unfinished = True
-        raise Waiting(self._stopped)
+        raise Deferred(self._stopped)
 
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
         if self._left <= 0:
@@ -247,17 +248,17 @@ class CountedLane(Lane):
     def is_left(self, key: Hashable) -> bool:
         return key in self._answers.open or key in self.asked
 
-    def leave(self, key: Hashable, question: Question, reason: str) -> Waiting:
+    def leave(self, key: Hashable, question: Question, reason: str) -> Deferred:
         self._left -= LEFT
         self.used += LEFT
         if key not in self._answers.open and key not in self.asked:
             refusal = self._refusal()
             if refusal:
-                return Waiting(refusal)
+                return Deferred(refusal)
             if len(self.asked) < self._room:
                 self.asked[key] = question
         self.waits = True
-        return Waiting(reason)
+        return Deferred(reason)
 
     # --- selectors ---------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ from weakref import ref
 import pytest
 
 from dra_extender.allocation.answering import answer
+from dra_extender.allocation.budget import EVALUATING, SEARCHING, Answers, Deferred, TurnBudget, TurnSpent
 from dra_extender.allocation.cache.verdicts import Verdicts
 from dra_extender.allocation.contents import BYTES_PER_UNIT
-from dra_extender.allocation.lane import EVALUATING, SEARCHING, Answers, CountedLane, Exhausted, Waiting
 from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.allocation.questions import CompileQuestion, Evaluated, Overrun, kind_of
 from dra_extender.api.resource import ResourceClaim
@@ -34,35 +34,35 @@ class Caller:
         self.turns: list[int] = []
         self.allowance = allowance
         self.ceiling = ceiling
-        self.lane = self.new_lane()
+        self.budget = self.new_lane()
 
-    def new_lane(self) -> CountedLane:
-        return CountedLane(self.answers, allowance=self.allowance, ceiling=self.ceiling)
+    def new_lane(self) -> TurnBudget:
+        return TurnBudget(self.answers, allowance=self.allowance, ceiling=self.ceiling)
 
     def ask(self, *claims: ResourceClaim) -> Verdicts:
         """What is known at once, and what workers are needed for."""
         while True:
             assert len(self.turns) < MOST_TURNS, "no end in sight"
-            self.lane = self.new_lane()
+            self.budget = self.new_lane()
             try:
-                return self.world.decisions.within(self.lane).verdicts(claims, self.world.names)
-            except Exhausted:
+                return self.world.decisions.with_budget(self.budget).verdicts(claims, self.world.names)
+            except TurnSpent:
                 pass
             finally:
-                self.turns.append(self.lane.used)
+                self.turns.append(self.budget.used)
 
     def work(self) -> list[str]:
         """Answer everything that was asked. The kinds of the questions."""
-        for key, question in self.lane.asked.items():
+        for key, question in self.budget.asked.items():
             self.answers.learn(key, question, answer(question, 100_000))
-        return [kind_of(question) for question in self.lane.asked.values()]
+        return [kind_of(question) for question in self.budget.asked.values()]
 
     def settle(self, *claims: ResourceClaim) -> tuple[Verdicts, list[str]]:
         """The verdicts when workers have answered, and what they were asked."""
         kinds: list[str] = []
         while True:
             found = self.ask(*claims)
-            if not self.lane.asked:
+            if not self.budget.asked:
                 return found, kinds
             kinds += self.work()
 
@@ -110,7 +110,7 @@ def test_what_is_too_large_for_a_turn_is_left_to_workers_and_decided_with_their_
     caller = Caller(heavy_world(name), ceiling=SMALL if name == "search" else CEILING)
     first = caller.ask(claim)
     reason = SEARCHING if kind == "search" else EVALUATING
-    assert (first.fits, set(first.refused.values()), caller.lane.waits) == ([], {reason}, True)
+    assert (first.fits, set(first.refused.values()), caller.budget.waits) == ([], {reason}, True)
     found, kinds = caller.settle(claim)
     assert kinds[0] == kind
     assert found == heavy_world(name).decisions.verdicts([claim], caller.world.names)
@@ -189,11 +189,11 @@ def test_what_is_remembered_of_claims_does_not_keep_them() -> None:
 
 def test_the_last_turn_refuses_what_is_not_decided_yet() -> None:
     world = models(World(), 300)
-    lane = CountedLane(Answers(), allowance=500, ceiling=CEILING, last=True)
-    found = world.decisions.within(lane).verdicts([wanted(exactly())], world.names)
+    budget = TurnBudget(Answers(), allowance=500, ceiling=CEILING, last=True)
+    found = world.decisions.with_budget(budget).verdicts([wanted(exactly())], world.names)
     assert found.fits
     assert set(found.refused.values()) == {SEARCHING}
-    assert lane.unfinished
+    assert budget.unfinished
     assert world.decisions.verdicts([wanted(exactly())], world.names).refused == {}
 
 
@@ -201,22 +201,22 @@ def test_a_selector_that_was_too_large_once_is_not_tried_on_the_spot_again() -> 
     caller = Caller(models(World(), 40), allowance=10**9)
     expression = f"{LOOPS} && device.attributes['gpu'].serial != ''"
     caller.ask(selecting("c", expression))
-    assert caller.lane.used < 2 * CEILING
-    assert len(caller.lane.asked) == 64
+    assert caller.budget.used < 2 * CEILING
+    assert len(caller.budget.asked) == 64
 
 
 def test_nodes_with_devices_that_look_the_same_are_one_question() -> None:
     caller = Caller(models(World(), 40), allowance=10**9)
     caller.ask(selecting("c", LOOPS))
-    assert len(caller.lane.asked) == 1
+    assert len(caller.budget.asked) == 1
 
 
 def test_a_question_that_is_open_is_not_asked_again() -> None:
     caller = Caller(models(World(), 4))
     caller.ask(selecting("c", LOOPS))
-    caller.answers.open.update(caller.lane.asked)
+    caller.answers.open.update(caller.budget.asked)
     again = caller.ask(selecting("d", LOOPS))
-    assert (caller.lane.asked, caller.lane.waits) == ({}, True)
+    assert (caller.budget.asked, caller.budget.waits) == ({}, True)
     assert set(again.refused.values()) == {EVALUATING}
 
 
@@ -224,7 +224,7 @@ def test_a_selector_without_an_answer_fails_on_its_device_when_the_search_gets_t
     caller = Caller(models(World(), 1))
     claim = selecting("c", LOOPS)
     caller.ask(claim)
-    for key, question in caller.lane.asked.items():
+    for key, question in caller.budget.asked.items():
         caller.answers.learn(key, question, Overrun("time", "needs more than 2 s"))
     assert caller.ask(claim).error == "claim default/c: selector #0: needs more than 2 s on a device"
 
@@ -233,7 +233,7 @@ def test_what_does_not_compile_in_time_fails_on_every_device() -> None:
     caller = Caller(models(World(), 1))
     claim = selecting("c", long_selector("overrun"))
     caller.ask(claim)
-    for key, question in caller.lane.asked.items():
+    for key, question in caller.budget.asked.items():
         caller.answers.learn(key, question, Overrun("memory", "needs more than 512 MiB of memory"))
     assert caller.ask(claim).error == "claim default/c: selector #0: needs more than 512 MiB of memory to compile"
 
@@ -242,7 +242,7 @@ def test_a_search_without_an_answer_refuses_its_node() -> None:
     caller = Caller(sharing(1), ceiling=SMALL)
     claim = knapsack()
     caller.ask(claim)
-    for key, question in caller.lane.asked.items():
+    for key, question in caller.budget.asked.items():
         caller.answers.learn(key, question, Overrun("time", "needs more than 2 s"))
     assert caller.ask(claim).refused == {"n0": "search needs more than 2 s"}
 
@@ -250,7 +250,7 @@ def test_a_search_without_an_answer_refuses_its_node() -> None:
 def test_an_error_that_workers_have_found_names_the_claim_of_the_pod() -> None:
     caller = Caller(models(World(), 1))
     caller.ask(selecting("first", LOOPS))
-    for key, question in caller.lane.asked.items():
+    for key, question in caller.budget.asked.items():
         caller.answers.learn(key, question, Evaluated(False, "CEL runtime error: no"))
     for name in ("first", "second"):
         assert caller.ask(selecting(name, LOOPS)).error == f"claim default/{name}: selector #0: CEL runtime error: no"
@@ -272,15 +272,15 @@ def test_an_error_in_a_search_of_workers_names_the_claim_it_is_about_and_no_othe
     for one, other in (("a", "ab"), ("b", "c"), ("ab", "a")):
         problem = "request r: cannot add device gpu/n0/d2 because a claim constraint would not be satisfied"
         assert caller.ask(*claims(one, other)).error == f"claim ns/{other}, {problem}"
-    assert not caller.lane.asked
+    assert not caller.budget.asked
 
 
 def test_a_plan_waits_for_workers_and_is_the_one_that_they_have_found() -> None:
     claim = knapsack()
     world = sharing(1)
     caller = Caller(world, ceiling=SMALL)
-    decisions = world.decisions.within(caller.lane)
-    with pytest.raises(Waiting, match=SEARCHING):
+    decisions = world.decisions.with_budget(caller.budget)
+    with pytest.raises(Deferred, match=SEARCHING):
         decisions.plan([claim], "n0")
     assert caller.work() == ["search"]
     found = decisions.plan([claim], "n0")
@@ -295,14 +295,14 @@ def test_a_plan_for_another_state_is_asked_anew() -> None:
     claim = knapsack()
     world = sharing(1)
     caller = Caller(world, ceiling=SMALL)
-    with pytest.raises(Waiting):
-        world.decisions.within(caller.lane).plan([claim], "n0")
+    with pytest.raises(Deferred):
+        world.decisions.with_budget(caller.budget).plan([claim], "n0")
     caller.work()
     world.take("other", "n0", "d6")
-    caller.lane = caller.new_lane()
-    with pytest.raises(Waiting):
-        world.decisions.within(caller.lane).plan([claim], "n0")
-    assert len(caller.lane.asked) == 1
+    caller.budget = caller.new_lane()
+    with pytest.raises(Deferred):
+        world.decisions.with_budget(caller.budget).plan([claim], "n0")
+    assert len(caller.budget.asked) == 1
 
 
 def test_a_plan_beside_others_is_asked_once_however_often_the_others_are_put_beside() -> None:
@@ -310,16 +310,16 @@ def test_a_plan_beside_others_is_asked_once_however_often_the_others_are_put_bes
     caller = Caller(world, ceiling=SMALL)
 
     def plan(*devices: str, name: str = "hard") -> Plan | Unfit | Failure:
-        caller.lane = caller.new_lane()
+        caller.budget = caller.new_lane()
         beside = Overlay(world.cluster).beside([planned("other", "n0", *devices)])
-        return world.decisions.over(beside).within(caller.lane).plan([knapsack(name)], "n0")
+        return world.decisions.with_state(beside).with_budget(caller.budget).plan([knapsack(name)], "n0")
 
-    with pytest.raises(Waiting, match=SEARCHING):
+    with pytest.raises(Deferred, match=SEARCHING):
         plan("d6")
     assert caller.work() == ["search"]
     for name in ("hard", "alike"):
         assert isinstance(plan("d6", name=name), Plan)
-        assert not caller.lane.asked
+        assert not caller.budget.asked
     assert isinstance(plan("d5"), Unfit)
 
 
