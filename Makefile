@@ -117,24 +117,24 @@ loadtest: $(VENV)/dev.stamp ## Measure 30 s of filter, prioritize and bind on an
 
 .PHONY: chaos
 chaos: $(VENV)/dev.stamp ## Faults, crashes, replicas and other allocators from fresh seeds, for 10 minutes (CHAOS_ARGS="--seconds 60")
-	@$(BIN)/python -m tests.support.chaos.endurance $(CHAOS_ARGS)
+	@$(BIN)/python -m tools.chaos.endurance $(CHAOS_ARGS)
 
 .PHONY: explore
 explore: $(VENV)/dev.stamp ## All interleavings of binds in small worlds, the deep ones too: minutes each (EXPLORE_ARGS="--only twins")
-	@$(BIN)/python -m tests.support.exploration.explore $(EXPLORE_ARGS)
+	@$(BIN)/python -m tools.exploration.explore $(EXPLORE_ARGS)
 
 .PHONY: flakes
 flakes: $(VENV)/dev.stamp ## Quick tests 5 times and end-to-end tests 3 times on a machine kept busy; counts failures by test (FLAKES_ARGS="--unit 2 --e2e 0")
-	@$(BIN)/python -m tests.support.flakes $(FLAKES_ARGS)
+	@$(BIN)/python -m tools.flakes $(FLAKES_ARGS)
 
 .PHONY: contention
 contention: $(VENV)/dev.stamp controlplane ## Two replicas and an in-tree scheduler compete for 16 devices with 2,000 pods (CONTENTION_ARGS="--pods 500")
-	@$(BIN)/python -m tests.support.contention $(CONTENTION_ARGS)
+	@$(BIN)/python -m tools.contention $(CONTENTION_ARGS)
 
 # With E2E=1 it takes the real control plane, which it has to be built for.
 .PHONY: hostile
 hostile: $(VENV)/dev.stamp $(if $(E2E),$(if $(KUBEBUILDER_ASSETS),,controlplane)) ## 300 hostile inputs for a running service: stalls of its loop, pods lost, memory kept (HOSTILE_ARGS="--seed 1 --only memory"; E2E=1: on the real control plane)
-	@E2E=$(E2E) $(BIN)/python -m tests.support.hostile $(HOSTILE_ARGS)
+	@E2E=$(E2E) $(BIN)/python -m tools.hostile $(HOSTILE_ARGS)
 
 .PHONY: fuzz
 fuzz: $(VENV)/dev.stamp ## 100,000 damaged request bodies for the four verbs, 50,000 damaged objects for the watches: no crash, no 500, flat memory

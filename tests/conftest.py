@@ -15,7 +15,7 @@ from dra_extender.cli.main import FRAMES
 from dra_extender.unexpected import tolerate
 from tests.support.unexpected import REPORTS, Reports, outlive, refuse
 
-pytest_plugins = ["tests.support.leftovers", "tests.support.exploration.summary"]
+pytest_plugins = ["tests.support.leftovers", "tools.exploration.summary"]
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.flakes.outcome import Failure, Run, read, summary
+from tools.flakes.outcome import Failure, Run, read, summary
 
 REPORT = """<testsuites><testsuite tests="5">
 <testcase classname="tests.kube.test_client" name="test_a[1]"/>

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.contention.history import (
+from tools.contention.history import (
     IN_TREE,
     OURS,
     STOCK,

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from dra_extender.service.audit import CONFLICT
-from tests.support.contention.entrants import entrants
-from tests.support.contention.history import IN_TREE, OURS, ClaimVersion, History, PodVersion, Version
-from tests.support.contention.outcome import Outcome, Replica, Told, api_conflicts, told_in
+from tools.contention.entrants import entrants
+from tools.contention.history import IN_TREE, OURS, ClaimVersion, History, PodVersion, Version
+from tools.contention.outcome import Outcome, Replica, Told, api_conflicts, told_in
 
 GPU = "gpu.example.com/node-1/gpu-0"
 METRICS = """\

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.contention.contest import OWN, Rules, compete
-from tests.support.contention.history import OURS, STOCK
+from tools.contention.contest import OWN, Rules, compete
+from tools.contention.history import OURS, STOCK
 
 pytestmark = [
     pytest.mark.e2e,

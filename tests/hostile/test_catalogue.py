@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from embedded_cluster.demo.language import selector_problem
-from tests.support.hostile.catalogue import catalogue
-from tests.support.hostile.selectors import LONGEST, NAMED, Grammar
-from tests.support.hostile.things import MOST_BYTES, Objects
+from tools.hostile.catalogue import catalogue
+from tools.hostile.selectors import LONGEST, NAMED, Grammar
+from tools.hostile.things import MOST_BYTES, Objects
 
 
 @pytest.mark.slow

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from embedded_cluster import hardware
-from tests.support.hostile import ground
-from tests.support.hostile.catalogue import catalogue
-from tests.support.hostile.feeding import Fed, Feeding
-from tests.support.hostile.ground import Ground
-from tests.support.hostile.ordinary import Stream, template
-from tests.support.hostile.things import Objects, Thing
 from tests.support.patience import LONGEST, until
+from tools.hostile import ground
+from tools.hostile.catalogue import catalogue
+from tools.hostile.feeding import Fed, Feeding
+from tools.hostile.ground import Ground
+from tools.hostile.ordinary import Stream, template
+from tools.hostile.things import Objects, Thing
 
 pytestmark = pytest.mark.slow
 

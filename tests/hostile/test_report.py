@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.hostile import eyes
-from tests.support.hostile.feeding import Fed
-from tests.support.hostile.observer import Look
-from tests.support.hostile.ordeal import Family, Quiet, Trial
-from tests.support.hostile.report import GROWTH, Report
-from tests.support.hostile.things import Objects, Thing
+from tools.hostile import eyes
+from tools.hostile.feeding import Fed
+from tools.hostile.observer import Look
+from tools.hostile.ordeal import Family, Quiet, Trial
+from tools.hostile.report import GROWTH, Report
+from tools.hostile.things import Objects, Thing
 
 
 def look(seconds: float, *, waited: float = 0.0, what: Any = "probe", at: float = 0.0) -> Look:

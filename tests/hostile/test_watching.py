@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 
 from embedded_cluster.cluster import EmbeddedCluster
-from tests.support.hostile import eyes
-from tests.support.hostile.eyes import Eyes
-from tests.support.hostile.observer import Look, Task
-from tests.support.hostile.ordinary import Stream, template
-from tests.support.hostile.report import GROWTH
-from tests.support.hostile.service import ROOT, descendants, resident
 from tests.support.patience import until
+from tools.hostile import eyes
+from tools.hostile.eyes import Eyes
+from tools.hostile.observer import Look, Task
+from tools.hostile.ordinary import Stream, template
+from tools.hostile.report import GROWTH
+from tools.hostile.service import ROOT, descendants, resident
 
 PLANTED = 1.0
 
@@ -39,7 +39,7 @@ class Planted:
 async def planted() -> AsyncIterator[Planted]:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.support.hostile.planted", stdin=pipe, stdout=pipe, cwd=ROOT
+        sys.executable, "-m", "tools.hostile.planted", stdin=pipe, stdout=pipe, cwd=ROOT
     )
     assert process.stdin is not None and process.stdout is not None
     url = (await process.stdout.readline()).decode().strip()

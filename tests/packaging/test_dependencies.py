@@ -24,7 +24,17 @@ IMPORTED_FOR_US = {
     "httptools": "dra_extender.http.protocol extends uvicorn.protocols.http.httptools_impl, which imports it",
     "tzdata": "zoneinfo reads it where the system has no time zones",
 }
-OUR_OWN = {"dra_extender", "embedded_cluster", "bench", "charts", "loadtest", "reference", "requirements", "tests"}
+OUR_OWN = {
+    "dra_extender",
+    "embedded_cluster",
+    "bench",
+    "charts",
+    "loadtest",
+    "reference",
+    "requirements",
+    "tests",
+    "tools",
+}
 
 Pins = dict[str, str]
 """Name of a distribution → the line that pins it, with its marker."""

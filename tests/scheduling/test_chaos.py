@@ -1,10 +1,10 @@
-"""The short version of `make chaos`: the rules that are checked are told in `tests.support.chaos.chaos`."""
+"""The short version of `make chaos`: the rules that are checked are told in `tools.chaos.chaos`."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.chaos.chaos import Chaos, run
+from tools.chaos.chaos import Chaos, run
 
 
 def bindings(chaos: Chaos) -> int:

@@ -1,6 +1,6 @@
 """All interleavings of small worlds: two replicas with the real code, the API server of the simulation, and others.
 
-`tests/support/exploration/world.py` says what a step is and what is bounded, `scenes.py` which worlds there are. What
+`tools/exploration/world.py` says what a step is and what is bounded, `scenes.py` which worlds there are. What
 the walk found at any time is told as a story in `test_interleavings.py`. `make explore` walks further.
 """
 
@@ -20,10 +20,10 @@ from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.signals import Signals
-from tests.support.exploration.scene import Scene
-from tests.support.exploration.scenes import QUICK, SLOW
-from tests.support.exploration.search import Explored, ViolationError, explore
-from tests.support.exploration.summary import record
+from tools.exploration.scene import Scene
+from tools.exploration.scenes import QUICK, SLOW
+from tools.exploration.search import Explored, ViolationError, explore
+from tools.exploration.summary import record
 
 SCENES = {scene.name: scene for scene in (*QUICK, *SLOW)}
 

@@ -20,8 +20,8 @@ from dra_extender.scheduling.view import View
 from tests.support.counting import calls
 from tests.support.diagnosis.expensive import LARGE, SMALL, Shape, nodes
 from tests.support.diagnosis.stage import POD, hostile, view_of
-from tests.support.hostile import drivers, searches, selectors, shapes, specs
-from tests.support.hostile.things import Objects, Thing
+from tools.hostile import drivers, searches, selectors, shapes, specs
+from tools.hostile.things import Objects, Thing
 
 CALLS_PER_STEP: Final = 200_000
 """Of Python and C; a call takes about a quarter of a microsecond, so a step takes at most some 50 ms."""

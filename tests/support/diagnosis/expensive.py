@@ -13,7 +13,6 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
 from tests.support.diagnosis.stage import POD
-from tests.support.hostile.selectors import LONGEST, replaced
 from tests.support.simulation.objects import (
     DRIVER,
     Json,
@@ -24,6 +23,7 @@ from tests.support.simulation.objects import (
     make_pod,
     make_slice,
 )
+from tools.hostile.selectors import LONGEST, replaced
 
 A: Final = f'device.attributes["{DRIVER}"]'
 HOST: Final = "kubernetes.io/hostname"

@@ -32,11 +32,11 @@ from dra_extender.http.application import create_app
 from dra_extender.http.metrics import Metrics
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.limits import Limits
-from tests.support.hostile.service import resident
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.watch import Watch
+from tools.hostile.service import resident
 
 Body = dict[str, Any]
 

@@ -33,11 +33,11 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.kube.mirror import Callbacks, Mirror
 from dra_extender.kube.resources import NODES, PODS, Resource, device_classes, resource_claims, resource_slices
 from dra_extender.scheduling.extender import Extender
-from tests.support.hostile.lines import event, samples, wounded
-from tests.support.hostile.service import resident
-from tests.support.hostile.things import pod
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
+from tools.hostile.lines import event, samples, wounded
+from tools.hostile.service import resident
+from tools.hostile.things import pod
 
 WARM_UP: Final = 0.3
 """The part of a run in which caches may fill."""

@@ -1,0 +1,148 @@
+"""Looks at a running service from outside: `python -m tools.hostile.observer` with a `Task` as its input.
+
+A process of its own, so that nothing else keeps it from looking. It asks for /livez every 20 ms on a connection that
+stays and every second on a new one, and for filter every 50 ms, and writes each answer as a `Look`, one per line.
+
+A look knows how long the main thread of the service, or this one, was ready to run and had no core (the kernel counts
+it): what remains of a late answer is the service's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+import aiohttp
+import msgspec
+import uvloop
+
+PROBING: Final = 0.02
+FILTERING: Final = 0.05
+CONNECTING: Final = 1.0
+PATIENCE: Final = 300.0
+_NANO: Final = 1e9
+
+What = Literal["probe", "connection", "filter"]
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What to look at. `body` is a filter request; the files are for TLS, if the verbs have it."""
+
+    pid: int
+    insight: str
+    verbs: str
+    body: bytes
+    authorities: str = ""
+    certificate: str = ""
+    key: str = ""
+
+
+class Look(msgspec.Struct, frozen=True):
+    """One answer: asked `at` (seconds of the machine's monotonic clock), and how long it took. `waited` of that nobody
+    had a core for the service or for this process; `cpu` of it the service's main thread ran. `status`: 0 for none.
+    """
+
+    what: What
+    at: float
+    seconds: float
+    waited: float
+    cpu: float
+    status: int
+
+    @property
+    def own(self) -> float:
+        """Seconds that are not the machine's."""
+        return max(0.0, self.seconds - self.waited)
+
+
+def running(pid: int | str) -> tuple[float, float]:
+    """Seconds that the main thread of a process has run, and has waited for a core. Zeros when it is gone."""
+    try:
+        ran, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    except (OSError, ValueError):
+        return 0.0, 0.0
+    return int(ran) / _NANO, int(waited) / _NANO
+
+
+class Observer:
+    """Two clients that never stop."""
+
+    def __init__(self, task: Task, tell: Callable[[Look], object]) -> None:
+        self._task, self._tell = task, tell
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._repeat("probe", PROBING))
+            group.create_task(self._repeat("connection", CONNECTING))
+            group.create_task(self._repeat("filter", FILTERING))
+
+    async def _repeat(self, what: What, pause: float) -> None:
+        timeout = aiohttp.ClientTimeout(total=PATIENCE)
+        stays = what != "connection"
+        # A connection must not be shared: a late answer would hide behind another.
+        connector = aiohttp.TCPConnector(limit=1, ssl=self._trust(), force_close=not stays)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            while True:
+                self._tell(await self._look(session, what))
+                await asyncio.sleep(pause)
+
+    def _trust(self) -> ssl.SSLContext | bool:
+        task = self._task
+        return trust(task.authorities, task.certificate, task.key) if task.authorities else True
+
+    async def _look(self, session: aiohttp.ClientSession, what: What) -> Look:
+        task, status = self._task, 0
+        ran, delayed = running(task.pid)
+        _, late = running("self")
+        at = time.monotonic()
+        with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
+            if what == "filter":
+                request = session.post(f"{task.verbs}/scheduler/filter", data=task.body)
+            else:
+                request = session.get(f"{task.insight}/livez")
+            async with request as answer:
+                status = answer.status
+                content = await answer.read()
+                if what == "filter" and not _fits(content):
+                    status = -status
+        seconds = time.monotonic() - at
+        ran_then, delayed_then = running(task.pid)
+        waited = max(0.0, delayed_then - delayed) + max(0.0, running("self")[1] - late)
+        return Look(what, at, seconds, min(waited, seconds), max(0.0, ran_then - ran), status)
+
+
+def trust(authorities: str, certificate: str, key: str) -> ssl.SSLContext:
+    """What a client of the verbs believes and shows, from files."""
+    context = ssl.create_default_context(cafile=authorities)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def _fits(content: bytes) -> bool:
+    """True when filter named a node."""
+    try:
+        return bool(msgspec.json.decode(content).get("NodeNames"))
+    except (msgspec.DecodeError, AttributeError):
+        return False
+
+
+def _say(look: Look) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(look) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main() -> None:
+    task = msgspec.json.decode(sys.stdin.buffer.readline(), type=Task)
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        uvloop.run(Observer(task, _say).run())
+
+
+if __name__ == "__main__":
+    main()

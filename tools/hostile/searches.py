@@ -1,0 +1,80 @@
+"""Claims that are hard to decide on: families that one proof each decides, and packings drawn from dice."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from tests.support.allocation.families import DECIDED_BY, shares_of_any_size
+from tools.hostile.shapes import NODES, OWN
+from tools.hostile.things import API, DRIVER, HOSTILE, Body, Objects, Thing, claim, device_class, pod, request
+
+
+def things(dice: random.Random) -> Iterator[Thing]:
+    """Decisions that are hard: on every node, with devices in different order, so that no two nodes share a verdict."""
+    for number, (proof, case) in enumerate(DECIDED_BY.items()):
+        yield Thing(
+            "searches",
+            f"what only {proof.name.lower()} decides",
+            _search(dice, f"s{number}", case["slices"], case["claims"]),
+        )
+    case = shares_of_any_size(4, *dice.sample(range(10**9, 4 * 10**9), 31))
+    yield Thing("searches", "shares of any size", _search(dice, "any", case["slices"], case["claims"]), generated=True)
+    for number in range(4):
+        yield Thing("searches", f"generated search {number}", _packing(dice, f"p{number}"), generated=True)
+
+
+def _search(dice: random.Random, name: str, slices: list[Body], wanted: list[Body]) -> Objects:
+    """A scenario of the search's families: its slices on each node, its claims as one pod's."""
+    bodies: list[Body] = [device_class(name, f"device.driver == '{OWN}'")]
+    for node in range(NODES):
+        for number, part in enumerate(slices):
+            spec = _renamed(part["spec"])
+            spec |= {"driver": OWN, "nodeName": f"node-{node + 1}"}
+            spec["pool"] = {**spec["pool"], "name": f"{name}-{node}"}
+            if "devices" in spec:
+                spec["devices"] = dice.sample(spec["devices"], len(spec["devices"]))
+            metadata = {"name": f"{name}-{node}-{number}"}
+            bodies.append({"apiVersion": API, "kind": "ResourceSlice", "metadata": metadata, "spec": spec})
+    names = []
+    for number, found in enumerate(wanted):
+        names.append(f"{name}-{number}")
+        spec = _renamed(found["spec"], cls=name)
+        metadata = {"name": names[-1], "namespace": HOSTILE}
+        bodies.append({"apiVersion": API, "kind": "ResourceClaim", "metadata": metadata, "spec": spec})
+    return Objects((*bodies, pod(name, *names)))
+
+
+def _renamed(value: Any, cls: str = "") -> Any:
+    """The same for the hostile driver; what stands for a list of links becomes one link."""
+    if isinstance(value, dict):
+        made = {key: _renamed(item, cls) for key, item in value.items()}
+        if cls and "deviceClassName" in made:
+            made["deviceClassName"] = cls
+        if "strings" in made:
+            made = {"string": ",".join(made["strings"])}
+        return made
+    if isinstance(value, list):
+        return [_renamed(item, cls) for item in value]
+    return value.replace(DRIVER, OWN) if isinstance(value, str) else value
+
+
+def _packing(dice: random.Random, name: str) -> Objects:
+    """Shares that just do not fit into devices, by a different sum each."""
+    devices = dice.randint(4, 10)
+    content: list[Body] = [
+        {
+            "name": f"d{i}",
+            "allowMultipleAllocations": True,
+            "capacity": {"x": {"value": str(dice.randint(90, 110))}, "y": {"value": str(dice.randint(90, 110))}},
+        }
+        for i in range(devices)
+    ]
+    requests = []
+    for index in range(min(32, devices * 3)):
+        amounts = {"x": str(dice.randint(25, 40)), "y": str(dice.randint(25, 40))}
+        requests.append(request(f"r{index}", capacity={"requests": amounts}))
+    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
+    part = {"spec": {"driver": DRIVER, "pool": pool, "devices": content}}
+    return _search(dice, name, [part], [claim("c", *requests)])
