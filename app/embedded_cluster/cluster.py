@@ -29,7 +29,6 @@ from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.discovery import discover
 from embedded_cluster import hardware, invariants, manifests
 from embedded_cluster.apiserver import EmbeddedAPIServer, Faults, Store
-from embedded_cluster.apiserver.language import Language
 from embedded_cluster.controllers.manager import Controllers
 from embedded_cluster.driver import Driver
 from embedded_cluster.hardware import Pool
@@ -59,7 +58,6 @@ class EmbeddedCluster:
         port: int = 0,
         versions: Iterable[str] = ("v1", "v1beta2", "v1beta1"),
         check_cel: Callable[[str], str | None] | None = None,
-        language: Language | None = None,
         seed: int | None = None,
         fabric_delay: float = 1.0,
         window: int = 20_000,
@@ -67,9 +65,7 @@ class EmbeddedCluster:
         self._nodes, self._devices, self._nics = nodes, devices if installed else 0, nics and installed
         self._installed = installed
         self._fabric_delay = fabric_delay
-        self.server = EmbeddedAPIServer(
-            port=port, versions=versions, check_cel=check_cel, language=language, seed=seed, window=window
-        )
+        self.server = EmbeddedAPIServer(port=port, versions=versions, check_cel=check_cel, seed=seed, window=window)
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: list[KubeClient] = []
         self._scheduling: asyncio.Task[None] | None = None

@@ -13,7 +13,7 @@ import pytest
 
 from embedded_cluster.apiserver.access import Access, Attributes
 from embedded_cluster.apiserver.server import EmbeddedAPIServer
-from embedded_cluster.demo.language import POLICIES, selector_problem
+from embedded_cluster.demo.language import selector_problem
 from tests.e2e.controlplane import ControlPlane
 from tests.support.contract import exchanges, record
 from tests.support.contract.answers import differences
@@ -58,7 +58,7 @@ async def test_the_embedded_server_answers_like_the_real_one(scenario: Scenario)
     rights = Rights()
     versions = ("v1", "v1beta2", "v1beta1")
     async with EmbeddedAPIServer(
-        versions=versions, access=rights.access, check_cel=selector_problem, language=POLICIES, garbage_delay=None
+        versions=versions, access=rights.access, check_cel=selector_problem, garbage_delay=None
     ) as embedded:
         embedded.store.forget_history()
         server = exchanges.Server(embedded.url, login=rights.log_in)

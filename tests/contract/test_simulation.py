@@ -17,8 +17,8 @@ from tests.support.contract.exchanges import Scenario
 from tests.support.contract.simulated import Played
 from tests.support.simulation import strategy
 
-SCENARIOS = [each for each in exchanges.load() if each.file not in ("policies", "manifests", "podspecs", "podupdates")]
-"""Left out as a whole: admission policies, and what is wrong in manifests of pods, both of which only others write."""
+SCENARIOS = [each for each in exchanges.load() if each.file not in ("manifests", "podspecs", "podupdates")]
+"""Left out as a whole: what is wrong in manifests of pods, which only others write."""
 
 
 async def played(*scenarios: Scenario) -> Played:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
     """One request; `resource` includes the subresource, `code` is 0 when the connection was broken without an
-    answer; `annotations` are what admission policies noted."""
+    answer."""
 
     verb: str
     resource: str
@@ -19,7 +19,6 @@ class Served:
     user: str
     user_agent: str
     code: int
-    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 class Audit:

@@ -63,23 +63,21 @@ class Handling:
             except StatusError as error:
                 return failure(error)
         user = self._reviews.user(incoming.headers.get("Authorization", ""))
-        code, annotations = 0, dict[str, str]()
+        code = 0
         try:
-            answer = await self._through_faults(info, incoming, user, annotations)
+            answer = await self._through_faults(info, incoming, user)
             code = answer.code if isinstance(answer, Answer) else 200
             return answer
         finally:
             where = info.verb, info.target, info.namespace, info.name
-            self._audit.note(Served(*where, user, incoming.user_agent, code, annotations))
+            self._audit.note(Served(*where, user, incoming.user_agent, code))
 
-    async def _through_faults(
-        self, info: RequestInfo, incoming: Incoming, user: str, annotations: dict[str, str]
-    ) -> Answer | Streaming:
+    async def _through_faults(self, info: RequestInfo, incoming: Incoming, user: str) -> Answer | Streaming:
         before, after = self._faults.judge(info, incoming.user_agent)
         warnings: list[str] = []
         try:
             await before.undergo()
-            answer = self._resource(info, incoming, user, warnings, annotations)
+            answer = self._resource(info, incoming, user, warnings)
             await after.undergo()
         except StatusError as error:
             answer = failure(error)
@@ -121,9 +119,7 @@ class Handling:
 
     # resources
 
-    def _resource(
-        self, info: RequestInfo, incoming: Incoming, user: str, warnings: list[str], annotations: dict[str, str]
-    ) -> Answer | Streaming:
+    def _resource(self, info: RequestInfo, incoming: Incoming, user: str, warnings: list[str]) -> Answer | Streaming:
         attributes = Attributes(user, info.verb, info.group, info.resource, info.subresource, info.namespace, info.name)
         reviewed = self._reviews.answer(info, incoming, user)
         if reviewed is not None:
@@ -141,7 +137,7 @@ class Handling:
                 if info.verb == "create"
                 else no_such_resource()
             )
-        options = options_of(incoming, self._access.caller(user), warnings, annotations)
+        options = options_of(incoming, self._access.caller(user), warnings)
         return self._verb(Call(info, resource, incoming, options))
 
     def _verb(self, call: Call) -> Answer | Streaming:

@@ -23,7 +23,6 @@ from embedded_cluster.apiserver.strategies.core import (
     Services,
 )
 from embedded_cluster.apiserver.strategies.pods import Pods
-from embedded_cluster.apiserver.strategies.policies import MUTATIONS, WEBHOOKS, Policies, PolicyBindings, Refused
 from embedded_cluster.apiserver.strategies.resource import Claims, Classes, Slices, TaintRules, Templates
 from embedded_cluster.apiserver.strategies.workloads import DaemonSets, Deployments, ReplicaSets
 from embedded_cluster.apiserver.strategy import Strategy
@@ -72,7 +71,6 @@ def _kind(
 
 
 RBAC: Final = "rbac.authorization.k8s.io"
-ADMISSION: Final = "admissionregistration.k8s.io"
 
 KINDS: Final = (
     _kind(
@@ -185,32 +183,6 @@ KINDS: Final = (
     ),
     _kind(RBAC, "Role", "roles", strategy=Roles(), printer=cells.CREATED),
     _kind(RBAC, "RoleBinding", "rolebindings", strategy=Roles(), printer=policies.ROLE_BINDING),
-    _kind(
-        ADMISSION,
-        "ValidatingAdmissionPolicy",
-        "validatingadmissionpolicies",
-        namespaced=False,
-        strategy=Policies(),
-        printer=policies.POLICY,
-        status=True,
-    ),
-    _kind(
-        ADMISSION,
-        "ValidatingAdmissionPolicyBinding",
-        "validatingadmissionpolicybindings",
-        namespaced=False,
-        strategy=PolicyBindings(),
-        printer=policies.POLICY_BINDING,
-    ),
-    *(
-        _kind(ADMISSION, kind, plural, namespaced=False, strategy=Refused(field, why))
-        for kind, plural, field, why in (
-            ("MutatingAdmissionPolicy", "mutatingadmissionpolicies", "spec", MUTATIONS),
-            ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", "spec", MUTATIONS),
-            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "webhooks", WEBHOOKS),
-            ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "webhooks", WEBHOOKS),
-        )
-    ),
     _kind(
         "scheduling.k8s.io",
         "PriorityClass",

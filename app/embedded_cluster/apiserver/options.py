@@ -14,8 +14,7 @@ Clock = Callable[[], datetime]
 @dataclass(frozen=True)
 class Options:
     """Options of create, update and patch. `manager` is the field manager, '' for none; `validation` says what
-    happens to unknown fields (Strict, Warn, Ignore); `warnings` collects warnings for the client, `annotations` what
-    the audit notes of the request."""
+    happens to unknown fields (Strict, Warn, Ignore); `warnings` collects warnings for the client."""
 
     dry_run: bool = False
     manager: str = ""
@@ -23,7 +22,6 @@ class Options:
     force: bool = False
     caller: Caller = field(default_factory=Caller)
     warnings: list[str] = field(default_factory=list)
-    annotations: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def failure(error: StatusError) -> Answer:
     return Answer(error.code, orjson.dumps(error.body()), error.headers)
 
 
-def options_of(incoming: Incoming, caller: Caller, warnings: list[str], annotations: dict[str, str]) -> Options:
+def options_of(incoming: Incoming, caller: Caller, warnings: list[str]) -> Options:
     """The options of a write, from its query; raises 400 for values that do not exist."""
     query = incoming.query
     dry_run, validation = query.get("dryRun", ""), query.get("fieldValidation") or "Warn"
@@ -141,5 +141,4 @@ def options_of(incoming: Incoming, caller: Caller, warnings: list[str], annotati
         force=query.get("force", "").lower() in ("true", "1"),
         caller=caller,
         warnings=warnings,
-        annotations=annotations,
     )

@@ -10,7 +10,6 @@ from typing import Final
 
 from embedded_cluster.apiserver.patches.merge import merge
 from embedded_cluster.apiserver.patches.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, json_patched
-from embedded_cluster.apiserver.policies.operation import Operation
 from embedded_cluster.apiserver.requests import Answer, Call, document
 from embedded_cluster.apiserver.statuses import JSON, bad_request, invalid, invalid_value, unsupported_media_type
 from embedded_cluster.apiserver.storage import Stored
@@ -58,23 +57,18 @@ def _write(verbs: Verbs, call: Call, body: JSON) -> Answer:
     told = body.get("metadata") or {}
     if told.get("resourceVersion"):
         new["metadata"]["resourceVersion"] = told["resourceVersion"]
-    scales = _scale_of(new, existing.revision), _scale(existing)
-    seen = Operation("UPDATE", call.resource, *existing.key, *scales, call.options, "scale", "autoscaling/v1")
-    return document(_scale(verbs.replace(call.resource, existing, new, call.options, seen=seen)))
+    return document(_scale(verbs.replace(call.resource, existing, new, call.options)))
 
 
 def _scale(stored: Stored) -> JSON:
-    return _scale_of(stored.object, stored.revision)
-
-
-def _scale_of(obj: JSON, revision: int) -> JSON:
+    obj = stored.object
     metadata = {key: obj["metadata"][key] for key in _KEPT if key in obj["metadata"]}
     labels = (obj["spec"].get("selector") or {}).get("matchLabels") or {}
     selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": metadata | {"resourceVersion": str(revision)},
+        "metadata": metadata | {"resourceVersion": str(stored.revision)},
         "spec": {"replicas": obj["spec"].get("replicas", 0)},
         "status": {"replicas": obj.get("status", {}).get("replicas", 0), "selector": selector},
     }

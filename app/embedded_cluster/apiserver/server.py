@@ -28,7 +28,6 @@ from embedded_cluster.apiserver.audit import Audit
 from embedded_cluster.apiserver.faults import ConnectionDropped, Faults
 from embedded_cluster.apiserver.garbage import Garbage
 from embedded_cluster.apiserver.handler import Handling
-from embedded_cluster.apiserver.language import Language
 from embedded_cluster.apiserver.options import Clock
 from embedded_cluster.apiserver.requests import Answer, Incoming, Streaming, failure
 from embedded_cluster.apiserver.reviews import Reviews
@@ -46,10 +45,10 @@ FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-l
 class EmbeddedAPIServer:
     """One API server with its own storage.
 
-    `versions`: those of resource.k8s.io to serve. `check_cel` says what is wrong with a device selector. `language` is
-    that of admission policies, which are refused without one. `seed` makes names, UIDs and faults repeatable. `window`:
-    events kept per kind for resuming watches. `bookmark_interval` in seconds. `garbage_delay`: seconds before
-    dependents of deleted owners go; None leaves them (the namespaces, too).
+    `versions`: those of resource.k8s.io to serve. `check_cel` says what is wrong with a device selector. `seed` makes
+    names, UIDs and faults repeatable. `window`: events kept per kind for resuming watches. `bookmark_interval` in
+    seconds. `garbage_delay`: seconds before the server deletes dependents of deleted owners; None keeps them, and the
+    objects of deleted namespaces.
     """
 
     def __init__(
@@ -59,7 +58,6 @@ class EmbeddedAPIServer:
         versions: Iterable[str] = ("v1",),
         *,
         check_cel: CELCheck | None = None,
-        language: Language | None = None,
         features: FeatureGates | None = None,
         access: Access | None = None,
         clock: Clock | None = None,
@@ -78,7 +76,6 @@ class EmbeddedAPIServer:
             self.storage,
             self.registry,
             check_cel=check_cel,
-            language=language,
             features=features,
             seed=seed,
             track_managers=track_managers,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dra_extender.api.features import FeatureGates
-from embedded_cluster.apiserver.language import Language
 from embedded_cluster.apiserver.statuses import JSON, Problem
 
 CELCheck = Callable[[str], str | None]
@@ -36,14 +35,12 @@ class Caller:
 
 @dataclass(frozen=True)
 class Context:
-    """What a rule may know beside the objects: the time, other objects, the caller, a check of device selectors, and
-    the language of policies."""
+    """What a rule may know beside the objects: the time, other objects, the caller, and a check of device selectors."""
 
     now: str
     lookup: Lookup
     caller: Caller = field(default_factory=Caller)
     check_cel: CELCheck | None = None
-    language: Language | None = None
     verb: str = "update"
     features: FeatureGates = field(default_factory=FeatureGates)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from embedded_cluster.apiserver.options import Deletion, Options
-from embedded_cluster.apiserver.policies.operation import Operation
 from embedded_cluster.apiserver.registry import Resource
 from embedded_cluster.apiserver.statuses import (
     JSON,
@@ -33,8 +32,6 @@ def bind(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, op
         raise StatusError(500, "", "target.name: Required value")
     existing = verbs.get(pods, namespace, name)
     _check_bindable(existing, metadata)
-    binding = {"apiVersion": "v1", "kind": "Binding", **body}
-    verbs.policies.admit(Operation("CREATE", pods, namespace, name, binding, None, options, "binding", "v1"))
     new = existing.thaw()
     new["spec"]["nodeName"] = target["name"]
     if metadata.get("annotations"):
@@ -73,8 +70,6 @@ def _check_bindable(existing: Stored, metadata: JSON) -> None:
 def evict(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, options: Options) -> None:
     """Delete a pod when no disruption budget that selects it is used up."""
     pod = verbs.get(pods, namespace, name).object
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", **body}
-    verbs.policies.admit(Operation("CREATE", pods, namespace, name, eviction, None, options, "eviction", "policy/v1"))
     labels = pod["metadata"].get("labels") or {}
     budgets = verbs.storage.collection(verbs.registry.stored_form("poddisruptionbudgets").kind)
     for budget in budgets.items.values():

@@ -72,14 +72,10 @@ LISTS: Final[dict[tuple[str, str], Merge]] = {
     ("ServiceAccount", "secrets"): by("name"),
     ("ServiceSpec", "ports"): by("port", "protocol"),
     ("ServiceStatus", "conditions"): by("type"),
-    # apps, policy, rbac, admission
+    # apps, policy, rbac
     ("DeploymentStatus", "conditions"): by("type"),
     ("ReplicaSetStatus", "conditions"): by("type"),
     ("PodDisruptionBudgetStatus", "conditions"): by("type"),
-    ("ValidatingAdmissionPolicySpec", "variables"): by("name"),
-    ("ValidatingAdmissionPolicySpec", "matchConditions"): by("name"),
-    ("ValidatingAdmissionPolicyStatus", "conditions"): by("type", patch=""),
-    ("ValidatingAdmissionPolicyBindingSpec", "validationActions"): _UNIQUE,
     # resource.k8s.io
     ("ResourceClaimStatus", "reservedFor"): by("uid"),
     ("ResourceClaimStatus", "devices"): by("driver", "device", "pool", "shareID", patch=""),
@@ -96,15 +92,11 @@ ATOMIC_STRUCTS: Final = frozenset(
         "FileKeySelector",
         "LabelSelector",
         "LocalObjectReference",
-        "MatchResources",
-        "NamedRuleWithOperations",
         "NodeSelector",
         "NodeSelectorTerm",
         "ObjectFieldSelector",
         "ObjectReference",
         "OwnerReference",
-        "ParamKind",
-        "ParamRef",
         "ResourceFieldSelector",
         "RoleRef",
         "ScopeSelector",
@@ -112,7 +104,6 @@ ATOMIC_STRUCTS: Final = frozenset(
         "SecretReference",
         "Subject",
         "TypedLocalObjectReference",
-        "Variable",
     }
 )
 

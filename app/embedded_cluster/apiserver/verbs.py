@@ -15,10 +15,7 @@ from datetime import UTC, datetime, timedelta
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.times import format_time
 from embedded_cluster.apiserver import admission, managers, names, preconditions
-from embedded_cluster.apiserver.language import Language
 from embedded_cluster.apiserver.options import Clock, Deletion, Options
-from embedded_cluster.apiserver.policies.enforcement import Enforcement
-from embedded_cluster.apiserver.policies.operation import Operation
 from embedded_cluster.apiserver.registry import Kind, Registry, Resource
 from embedded_cluster.apiserver.statuses import JSON, already_exists, bad_request, invalid, not_found
 from embedded_cluster.apiserver.storage import Key, Storage, Stored, without_type_meta
@@ -42,7 +39,6 @@ class Verbs:
         *,
         clock: Clock | None = None,
         check_cel: CELCheck | None = None,
-        language: Language | None = None,
         features: FeatureGates | None = None,
         seed: int | None = None,
         track_managers: bool = True,
@@ -51,8 +47,6 @@ class Verbs:
         self.registry = registry
         self.clock = clock or _now
         self.check_cel = check_cel
-        self.language = language
-        self.policies = Enforcement(storage, registry, self.lookup, language)
         self.features = features or FeatureGates()
         self.track_managers = track_managers
         self._random = random.Random(seed)
@@ -77,7 +71,7 @@ class Verbs:
         return format_time(self.clock())
 
     def _context(self, options: Options, verb: str) -> Context:
-        return Context(self.now(), self.lookup, options.caller, self.check_cel, self.language, verb, self.features)
+        return Context(self.now(), self.lookup, options.caller, self.check_cel, verb, self.features)
 
     # create
 
@@ -126,7 +120,6 @@ class Verbs:
         problems += strategy.validate_create(new, context)
         if problems:
             raise invalid(kind.group, kind.kind, metadata.get("name", ""), problems)
-        self.policies.admit(Operation("CREATE", resource, namespace, metadata["name"], new, None, options))
         if not put and not options.dry_run:
             preconditions.check_unversioned(metadata)
         key = (namespace, metadata["name"])
@@ -164,12 +157,10 @@ class Verbs:
         subresource: str = "",
         *,
         applied: list[JSON] | None = None,
-        seen: Operation | None = None,
     ) -> Stored:
         """Store `new` (stored form, owned by the call) in place of `existing` after all checks of an update.
 
-        `applied` are the managedFields a server-side apply computed; otherwise they follow from what changed. `seen` is
-        what admission policies see of it, if not the objects.
+        `applied` are the managedFields a server-side apply computed; otherwise they follow from what changed.
         """
         kind, strategy, old = resource.kind, resource.kind.strategy, existing.object
         context = self._context(options, "update")
@@ -195,7 +186,6 @@ class Verbs:
             metadata["managedFields"] = applied
         elif self.track_managers and options.manager:
             managers.note_update(resource, new, old, options.manager, context.now, subresource)
-        self.policies.admit(seen or Operation("UPDATE", resource, *existing.key, new, old, options, subresource))
         return self._commit(kind, existing, new, options)
 
     def _commit(self, kind: Kind, existing: Stored, new: JSON, options: Options) -> Stored:
@@ -212,25 +202,13 @@ class Verbs:
     # delete
 
     def delete(
-        self,
-        resource: Resource,
-        namespace: str,
-        name: str,
-        deletion: Deletion,
-        options: Options,
-        *,
-        one_of_many: bool = False,
+        self, resource: Resource, namespace: str, name: str, deletion: Deletion, options: Options
     ) -> tuple[Stored, bool]:
-        """Delete an object or mark it as being deleted: (its state, whether it is gone).
-
-        A request to delete many has no name that policies could see.
-        """
+        """Delete an object or mark it as being deleted: (its state, whether it is gone)."""
         kind = resource.kind
         existing = self.get(resource, namespace, name)
         preconditions.check_deletion(kind, existing, deletion)
         obj = existing.object
-        asked = "" if one_of_many else name
-        self.policies.admit(Operation("DELETE", resource, namespace, asked, None, obj, options))
         grace = kind.strategy.grace_period(obj, deletion.grace)
         foreground = deletion.propagation == "Foreground"
         if grace or foreground or obj["metadata"].get("finalizers") or kind.strategy.finalized(obj):

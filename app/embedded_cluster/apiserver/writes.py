@@ -112,7 +112,7 @@ def delete_collection(verbs: Verbs, call: Call) -> Answer:
     found = reads.in_namespace(chosen, call.info.namespace)
     for stored in found:
         try:
-            verbs.delete(resource, *stored.key, deletion, call.options, one_of_many=True)
+            verbs.delete(resource, *stored.key, deletion, call.options)
         except StatusError as error:
             if error.code != 404:
                 raise

@@ -77,8 +77,6 @@ PATHS: Mapping[str, str] = {
     "templates": f"{_RESOURCE}/namespaces/${{ns}}/resourceclaimtemplates",
     "slices": f"{_RESOURCE}/resourceslices",
     "classes": f"{_RESOURCE}/deviceclasses",
-    "policies": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
-    "bindings": "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
     "rules": "/apis/resource.k8s.io/v1beta2/devicetaintrules",
 }
 CONTENT_TYPES: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""Budgets, network policies, roles, admission policies, priorities and leases."""
+"""Budgets, network policies, roles, priorities and leases."""
 
 from __future__ import annotations
 
@@ -48,24 +48,6 @@ def _binding_row(obj: JSON, now: float) -> Row:
 
 
 ROLE_BINDING: Final = Printer((NAME, Column("Role"), AGE, *wide("Users", "Groups", "ServiceAccounts")), _binding_row)
-POLICY: Final = Printer(
-    (NAME, Column("Validations", "integer"), Column("ParamKind"), AGE),
-    lambda obj, now: [
-        name_of(obj),
-        len(obj.get("spec", {}).get("validations") or ()),
-        "/".join((obj.get("spec", {}).get("paramKind") or {"none": "<unset>"}).values()),
-        age(obj, now),
-    ],
-)
-POLICY_BINDING: Final = Printer(
-    (NAME, Column("PolicyName"), Column("ParamRef"), AGE),
-    lambda obj, now: [
-        name_of(obj),
-        obj.get("spec", {}).get("policyName", ""),
-        (obj.get("spec", {}).get("paramRef") or {}).get("name", "<unset>"),
-        age(obj, now),
-    ],
-)
 PRIORITY_CLASS: Final = Printer(
     (NAME, Column("Value", "integer"), Column("Global-Default", "boolean"), AGE, Column("PreemptionPolicy")),
     lambda obj, now: [

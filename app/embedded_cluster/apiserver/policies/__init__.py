@@ -1,1 +1,0 @@
-"""Validating admission policies: compiled, matched with requests, and enforced."""
