@@ -71,10 +71,10 @@ def test_devices_that_agree_in_what_is_read_have_one_key() -> None:
     assert len({view.read_key(reads) for view in views}) == 2
 
 
-def test_a_poisoned_device_has_a_key_of_its_own() -> None:
+def test_a_device_with_an_error_has_a_key_of_its_own() -> None:
     reads = compile_selector("true").reads
-    poisoned = DeviceView.build("d", {"v": VersionText("1")}, {})
-    assert poisoned.read_key(reads) != DeviceView.build("d", {}, {}).read_key(reads)
+    undecodable = DeviceView.build("d", {"v": VersionText("1")}, {})
+    assert undecodable.read_key(reads) != DeviceView.build("d", {}, {}).read_key(reads)
 
 
 EXPRESSIONS = [

@@ -12,6 +12,7 @@ from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import (
     AllocationResult,
     DeviceClass,
@@ -21,7 +22,6 @@ from dra_extender.api.resource import (
     ResourceClaimConsumerReference,
     ResourceSlice,
 )
-from dra_extender.api.salvage import Salvaged
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.problems import Problem
 
@@ -136,8 +136,8 @@ class TestImprovement:
         assert cluster.apply(written)
 
 
-def holding(*devices: str) -> Salvaged:
-    return Salvaged("u", tuple(DeviceRequestAllocationResult("r", "gpu", "p", device) for device in devices))
+def holding(*devices: str) -> PartialAllocation:
+    return PartialAllocation("u", tuple(DeviceRequestAllocationResult("r", "gpu", "p", device) for device in devices))
 
 
 def problem_of(cluster: Cluster, slice_name: str) -> Problem:
@@ -236,7 +236,7 @@ class TestProblems:
 
     def test_devices_that_cannot_be_told_any_more_stay_in_use_and_that_is_a_problem(self, cluster: Cluster) -> None:
         cluster.poison("ResourceClaim", "default/c", "too deep", holding("d0"))
-        cluster.poison("ResourceClaim", "default/c", "too deep", Salvaged(uid="u", whole=False))
+        cluster.poison("ResourceClaim", "default/c", "too deep", PartialAllocation(uid="u", complete=False))
         assert set(cluster.ledger.in_use(("gpu", "p"))) == {"d0"}
         (problem,) = cluster.problems
         assert (

@@ -38,7 +38,7 @@ class Seen:
         return Callbacks(
             self.apply,
             self.remove,
-            lambda name, problem: self.log.append(("poisoned", name, problem)),
+            lambda name, problem: self.log.append(("undecodable", name, problem)),
             lambda name: self.log.append(("healed", name)),
         )
 
@@ -120,25 +120,25 @@ def test_events_apply_remove_and_advance_the_version(mirror: Mirror[Node], seen:
     assert len(mirror) == 0
 
 
-def test_a_poisonous_object_is_reported_once_and_the_others_go_on(mirror: Mirror[Node], seen: Seen) -> None:
+def test_a_undecodable_object_is_reported_once_and_the_others_go_on(mirror: Mirror[Node], seen: Seen) -> None:
     bad = node("bad", status={"allocatable": {"cpu": "lots"}})
     relist(mirror, "5", node("a"), bad, node("b"))
-    assert [entry[:2] for entry in seen.log] == [("apply", "a"), ("poisoned", "bad"), ("apply", "b")]
+    assert [entry[:2] for entry in seen.log] == [("apply", "a"), ("undecodable", "bad"), ("apply", "b")]
     assert "lots" in seen.log[1][2]
-    assert mirror.poisoned == 1
+    assert mirror.undecodable == 1
     seen.log.clear()
     relist(mirror, "6", node("a"), bad, node("b"))
     assert seen.log == []
 
 
-def test_a_poisonous_object_that_becomes_good_is_healed(mirror: Mirror[Node], seen: Seen) -> None:
+def test_a_undecodable_object_that_becomes_good_recovers(mirror: Mirror[Node], seen: Seen) -> None:
     mirror.watched(event("ADDED", node("a", status={"allocatable": {"cpu": "lots"}})))
     mirror.watched(event("MODIFIED", node("a", 2)))
-    assert [entry[0] for entry in seen.log] == ["poisoned", "apply", "healed"]
-    assert mirror.poisoned == 0
+    assert [entry[0] for entry in seen.log] == ["undecodable", "apply", "healed"]
+    assert mirror.undecodable == 0
 
 
-def test_an_object_that_turns_poisonous_keeps_its_last_good_form_until_it_is_deleted(
+def test_an_object_that_turns_undecodable_keeps_its_last_good_form_until_it_is_deleted(
     mirror: Mirror[Node], seen: Seen
 ) -> None:
     bad = node("a", 2, status={"allocatable": {"cpu": "lots"}})
@@ -146,20 +146,20 @@ def test_an_object_that_turns_poisonous_keeps_its_last_good_form_until_it_is_del
     mirror.watched(event("MODIFIED", bad))
     assert "a" in seen.nodes
     mirror.watched(event("DELETED", bad))
-    assert [entry[0] for entry in seen.log] == ["apply", "poisoned", "healed", "remove"]
+    assert [entry[0] for entry in seen.log] == ["apply", "undecodable", "healed", "remove"]
 
 
-def test_a_poisonous_object_that_vanishes_between_lists_is_healed(mirror: Mirror[Node], seen: Seen) -> None:
+def test_a_undecodable_object_that_vanishes_between_lists_recovers(mirror: Mirror[Node], seen: Seen) -> None:
     relist(mirror, "5", node("a", status={"allocatable": {"cpu": "lots"}}))
     relist(mirror, "6")
-    assert [entry[0] for entry in seen.log] == ["poisoned", "healed"]
+    assert [entry[0] for entry in seen.log] == ["undecodable", "healed"]
 
 
-def test_an_exception_in_a_callback_poisons_only_that_object(
+def test_an_exception_in_a_callback_marks_only_that_object(
     mirror: Mirror[Node], seen: Seen, tolerated: Reports
 ) -> None:
     relist(mirror, "5", node("bomb"), node("a"))
-    assert seen.log == [("poisoned", "bomb", "RuntimeError: does not fit"), ("apply", "a", "1")]
+    assert seen.log == [("undecodable", "bomb", "RuntimeError: does not fit"), ("apply", "a", "1")]
     assert [place for place, _ in tolerated] == ["object"]
 
 
@@ -237,21 +237,21 @@ def test_a_claim_that_cannot_be_decoded_is_named_and_the_stream_goes_on_behind_i
     callbacks: Callbacks[ResourceClaim] = Callbacks(
         lambda claim: log.append(f"apply {claim.metadata.key}"),
         lambda claim: log.append(f"remove {claim.metadata.key}"),
-        lambda name, _problem: log.append(f"poisoned {name}"),
+        lambda name, _problem: log.append(f"undecodable {name}"),
         lambda name: log.append(f"healed {name}"),
     )
     mirror = Mirror(resource_claims("v1"), callbacks)
     mirror.watched(b'{"type":"MODIFIED","object":%s}' % raw)
-    assert (log, mirror.version, mirror.poisoned) == (["poisoned n/c"], "7", 1)
+    assert (log, mirror.version, mirror.undecodable) == (["undecodable n/c"], "7", 1)
     mirror.watched(b'{"object":%s,"type":"MODIFIED"}\n' % raw)
-    assert log == ["poisoned n/c"]
+    assert log == ["undecodable n/c"]
     mirror.watched(event("MODIFIED", {"metadata": {"name": "d", "namespace": "n", "uid": "v", "resourceVersion": "8"}}))
     mirror.watched(b'{"type":"DELETED","object":%s}' % raw.replace(b'"7"', b'"9"'))
-    assert (log, mirror.version) == (["poisoned n/c", "apply n/d", "healed n/c"], "9")
+    assert (log, mirror.version) == (["undecodable n/c", "apply n/d", "healed n/c"], "9")
     mirror.begin_list()
     mirror.listed([msgspec.Raw(raw)])
     mirror.end_list("10")
-    assert log[3:] == ["poisoned n/c", "remove n/d"]
+    assert log[3:] == ["undecodable n/c", "remove n/d"]
 
 
 def test_a_claim_that_cannot_be_decoded_keeps_its_devices_from_the_watch_on() -> None:
@@ -259,9 +259,9 @@ def test_a_claim_that_cannot_be_decoded_keeps_its_devices_from_the_watch_on() ->
     callbacks: Callbacks[ResourceClaim] = Callbacks(
         lambda _: None,
         lambda _: None,
-        lambda *_: told.append(("not salvaged", [], False)),
-        on_salvaged=lambda name, _problem, found: told.append(
-            (name, [result.device for result in found.results], found.whole)
+        lambda *_: told.append(("not partial", [], False)),
+        on_partial=lambda name, _problem, found: told.append(
+            (name, [result.device for result in found.results], found.complete)
         ),
     )
     mirror = Mirror(resource_claims("v1"), callbacks)
@@ -286,7 +286,7 @@ def test_an_object_without_a_name_stops_nobody(metadata: bytes, mirror: Mirror[N
             mirror.watched(line)
     else:
         mirror.watched(line)
-        assert [entry[:2] for entry in seen.log] == [("poisoned", "")]
+        assert [entry[:2] for entry in seen.log] == [("undecodable", "")]
     mirror.watched(event("ADDED", node("a", 2)))
     assert seen.log[-1] == ("apply", "a", "2")
 
@@ -348,4 +348,4 @@ def test_after_any_history_the_callbacks_have_seen_exactly_what_exists(history: 
             relist(mirror, str(version), *stored.values())
     relist(mirror, str(len(history) + 1), *stored.values())
     assert seen.nodes == {name: obj["metadata"]["uid"] for name, obj in stored.items()}
-    assert mirror.poisoned == 0
+    assert mirror.undecodable == 0

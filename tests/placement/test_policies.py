@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dra_extender.api.salvage import Salvaged
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.placement.policies import PolicyName
 from tests.support.placement.gpunodes import DRIVER, NAMESPACE, GpuNodes, gpus
 from tests.support.placement.partitionednodes import add_partitioned, part
@@ -152,8 +152,8 @@ def test_devices_that_are_withheld_are_worth_nothing_to_anybody(*, partitioned: 
     for number in range(5):
         made.placement.learn(made.pod(f"seen-{number}"), [wanted])
     assert made.choose(made.pod("no devices", cpu=62)) == "a free"
-    salvaged = Salvaged(uid="u", pools=((DRIVER, "z withheld"),))
-    made.cluster.poison("ResourceClaim", f"{NAMESPACE}/unreadable", "cannot be read", salvaged)
+    partial = PartialAllocation(uid="u", pools=((DRIVER, "z withheld"),))
+    made.cluster.poison("ResourceClaim", f"{NAMESPACE}/unreadable", "cannot be read", partial)
     made.placement.standing.catch_up()
     assert made.placement.standing.state("z withheld").stock.free == 0
     assert made.choose(made.pod("no devices", cpu=62)) == "z withheld"

@@ -18,8 +18,8 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
   `check_holds` after every step; none is left, and nothing is left to take back: `check`.
 - S11, L5, L6 what must hold when pods make room for others: `Preempting`.
 - S12, L7 what must hold when pods are nominated ahead of the queue: `Planning`.
-- L4 poisonous objects hinder nobody, crashes anywhere and permissions that go and come back leave nothing behind:
-  `add_poison`, `spoil_claim`, `forbid`, `kill`, `check`.
+- L4 undecodable objects hinder nobody, crashes anywhere and permissions that go and come back leave nothing behind:
+  `add_undecodable`, `spoil_claim`, `forbid`, `kill`, `check`.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Workload:
     def add_pod(self) -> None:
         name, kind = self._next(), self._dice.random()
         if kind < 0.03:
-            self._add_poison(name)
+            self._add_undecodable(name)
         elif kind < 0.2 and self._extended:
             container = {"name": "main", "resources": {"requests": {GPU: "1"}}}
             self._api.put(self._pod(f"p{name}", containers=[container]))
@@ -94,7 +94,7 @@ class Workload:
         claims = [claim.metadata for claim in self._api.all(ResourceClaim)]
         return [meta.name for meta in claims if not meta.controller and meta.name.startswith("c")]
 
-    def _add_poison(self, name: str) -> None:
+    def _add_undecodable(self, name: str) -> None:
         """A claim that nobody can allocate, of a pod that asks for it again and again."""
         request = self._hardware.request() | {"selectors": [{"cel": {"expression": BROKEN}}]}
         claim = make_claim(f"c{name}", requests=[{"name": "r", "exactly": request}], pod=f"p{name}")

@@ -1,7 +1,7 @@
 """A device as selectors see it, and what they read of it.
 
 A `DeviceView` is built once when a device becomes known: names are split into domain and id, versions parsed. A device
-with a value that cannot be used poisons its view: every evaluation on it fails, as upstream's do, but building never
+with a value that cannot be used has an error: every evaluation on it fails, as upstream's do, but building never
 raises.
 """
 
@@ -25,7 +25,7 @@ Read = tuple[str, str, str]
 
 _LONG: Final = 1024
 _MANY: Final = 256
-_POISON_HINT: Final = "the device cannot be used until it is fixed"
+_UNUSABLE_HINT: Final = "the device cannot be used until it is fixed"
 
 
 class ReadSet(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class Entries(dict[str, Any]):
 class DeviceView:
     """A device at run time.
 
-    `attribute_values` and `capacity_values` map "domain/id" to value. `poison` is the error of every evaluation, if the
+    `attribute_values` and `capacity_values` map "domain/id" to value. `error` is the error of every evaluation, if the
     device has a value that cannot be used. `modest` is true when there is none and the device has no more and no
     longer values than the API allows, so that the cost of simple expressions is bounded.
     """
@@ -66,15 +66,15 @@ class DeviceView:
         "attribute_values",
         "capacity_values",
         "driver",
+        "error",
         "modest",
-        "poison",
     )
 
     driver: str
     allow_multiple: bool
     attribute_values: Entries
     capacity_values: Entries
-    poison: CelRuntimeError | None
+    error: CelRuntimeError | None
     modest: bool
     _attributes: Domains | None
     _capacity: Domains | None
@@ -98,20 +98,20 @@ class DeviceView:
         self = cls()
         self.driver = driver
         self.allow_multiple = allow_multiple
-        self.poison = None
+        self.error = None
         self._attributes = self._capacity = self._everything = None
         self.attribute_values = values = Entries()
         for name, raw in sorted(attributes.items(), key=_qualified_first):
             try:
                 values[name if "/" in name else f"{driver}/{name}"] = _value(raw, gates)
-            except ValueError as error:
-                self.poison = CelRuntimeError(f"attribute {name}: {error}", _POISON_HINT)
+            except ValueError as problem:
+                self.error = CelRuntimeError(f"attribute {name}: {problem}", _UNUSABLE_HINT)
                 break
         self.capacity_values = Entries(
             (name if "/" in name else f"{driver}/{name}", quantity)
             for name, quantity in sorted(capacity.items(), key=_qualified_first)
         )
-        self.modest = self.poison is None and self._is_modest()
+        self.modest = self.error is None and self._is_modest()
         return self
 
     def _is_modest(self) -> bool:
@@ -153,9 +153,9 @@ class DeviceView:
 
     def read_key(self, reads: ReadSet) -> Hashable:
         """The values an expression reads, with their types: equal keys get equal answers."""
-        poison = self.poison
-        if poison is not None:
-            return poison.message
+        error = self.error
+        if error is not None:
+            return error.message
         if reads.everything:
             return self._all_values()
         key: list[Hashable] = []
@@ -238,5 +238,5 @@ def _element(raw: Any) -> Any:
 def _version(text: VersionText) -> Semver:
     try:
         return Semver.parse(text)
-    except ValueError as error:
-        raise ValueError(f"parse semantic version: {error}") from None
+    except ValueError as problem:
+        raise ValueError(f"parse semantic version: {problem}") from None

@@ -82,8 +82,8 @@ class Program:
 
     def evaluate_exactly(self, view: DeviceView, work: Work | None = None) -> tuple[bool, int]:
         """True when the device matches, and the cost of finding out. Raises CelRuntimeError and TooMuch."""
-        if view.poison is not None:
-            raise view.poison.again()
+        if view.error is not None:
+            raise view.error.again()
         try:
             value, cost = self._interpreter.evaluate(view, unlimited() if work is None else work)
             while value.__class__ is Option and value is not NONE:  # of dynamic type, counts as what is in it

@@ -16,9 +16,9 @@ import msgspec
 
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceSlice
-from dra_extender.api.salvage import Salvaged
 from dra_extender.cli.snapshotfile import ClusterFile, Recording, load
 from dra_extender.cli.source import Source
 from dra_extender.devices.cluster import Cluster
@@ -142,7 +142,7 @@ def _restored(file: ClusterFile, features: FeatureGates) -> Snapshot:
         mirror.listed(file.objects.get(kind.plural, []))
         mirror.report()
     for found in file.unreadable:
-        cluster.poison(found.kind, found.name, found.problem, found.salvaged)
+        cluster.poison(found.kind, found.name, found.problem, found.partial)
     return Snapshot(cluster, pods, tuple(map(BUDGETS.decode, file.objects.get(BUDGETS.plural, ()))))
 
 
@@ -155,10 +155,10 @@ def _mirror(kind: Resource[Any], cluster: Cluster, pods: Pods, recording: Record
             recording.add(kind.plural, item)
         (pods if is_pod else cluster).apply(item)
 
-    def poisoned(name: str, problem: str, salvaged: Salvaged | None = None) -> None:
+    def undecodable(name: str, problem: str, partial: PartialAllocation | None = None) -> None:
         if recording is not None:
-            recording.poisoned(kind.kind, name, problem, salvaged)
-        cluster.poison(kind.kind, name, problem, salvaged)
+            recording.undecodable(kind.kind, name, problem, partial)
+        cluster.poison(kind.kind, name, problem, partial)
 
     removed = pods.remove if is_pod else cluster.remove
-    return Mirror(kind, Callbacks(applied, removed, poisoned, on_salvaged=poisoned))
+    return Mirror(kind, Callbacks(applied, removed, undecodable, on_partial=undecodable))

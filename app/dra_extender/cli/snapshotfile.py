@@ -15,7 +15,7 @@ import msgspec
 
 from dra_extender.api.decoding import DecodeError, decode, encode, to_builtins
 from dra_extender.api.meta import Object
-from dra_extender.api.salvage import Salvaged
+from dra_extender.api.partial import PartialAllocation
 
 FORMAT: Final = 1
 _GZIP: Final = b"\x1f\x8b"
@@ -30,7 +30,7 @@ class Unreadable(Object, frozen=True):
     kind: str
     name: str
     problem: str
-    salvaged: Salvaged | None = None
+    partial: PartialAllocation | None = None
 
 
 class ClusterFile(Object, frozen=True, kw_only=True):
@@ -58,8 +58,8 @@ class Recording:
     def add(self, plural: str, item: object) -> None:
         self.objects.setdefault(plural, []).append(item)
 
-    def poisoned(self, kind: str, name: str, problem: str, salvaged: Salvaged | None = None) -> None:
-        self.unreadable.append(Unreadable(kind, name, problem, salvaged))
+    def undecodable(self, kind: str, name: str, problem: str, partial: PartialAllocation | None = None) -> None:
+        self.unreadable.append(Unreadable(kind, name, problem, partial))
 
 
 def dump(recording: Recording, *, made_by: str, taken: str, without_parameters: bool, compressed: bool) -> bytes:

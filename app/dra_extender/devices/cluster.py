@@ -13,12 +13,12 @@ from itertools import chain
 from dra_extender.api.core import Node
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.meta import ObjectKey
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from dra_extender.api.salvage import Salvaged
 from dra_extender.devices.inventory import Inventory
 from dra_extender.devices.ledger import Ledger
+from dra_extender.devices.placeholders import Placeholders, is_placeholder
 from dra_extender.devices.problems import Problem, unreadable
-from dra_extender.devices.standins import StandIns, is_stand_in
 
 Watched = Node | ResourceSlice | DeviceClass | DeviceTaintRule | ResourceClaim
 
@@ -31,7 +31,7 @@ class Cluster:
         self.inventory = Inventory(features)
         self.ledger = Ledger(features, self.inventory, self.inventory.nodes.use_changed)
         self._unreadable: dict[ObjectKey, str] = {}
-        self._stand_ins = StandIns(self.ledger, self.inventory.pools_of)
+        self._placeholders = Placeholders(self.ledger, self.inventory.pools_of)
 
     @property
     def classes(self) -> Mapping[str, DeviceClass]:
@@ -50,15 +50,15 @@ class Cluster:
         """An object as the watch shows it. True when a pod that was refused may fit now. `after_gap`: versions of the
         object before this one may have been missed.
         """
-        healed = self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None) is not None
+        recovered = self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None) is not None
         match obj:
             case ResourceClaim():
                 improved = self._observe(obj, watched=True, after_gap=after_gap)
-                return self._stand_ins.drop(obj.metadata.key) or improved or healed
+                return self._placeholders.drop(obj.metadata.key) or improved or recovered
             case ResourceSlice():
                 improved = self.inventory.put_slice(obj)
                 if obj.spec.node_name:
-                    self._stand_ins.published(obj.spec.node_name)
+                    self._placeholders.published(obj.spec.node_name)
                 return improved
             case Node():
                 return self.inventory.put_node(obj)
@@ -76,15 +76,15 @@ class Cluster:
         self._unreadable.pop(ObjectKey(type(obj).__name__, obj.metadata.key), None)
         return self._remove(type(obj), obj.metadata.namespace, obj.metadata.name, obj.metadata.uid)
 
-    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> bool:
+    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> bool:
         """An object (`namespace/name` or `name`) that cannot be read. True when a refused pod may fit without it.
-        `salvaged`: what it holds, if it is a claim.
+        `partial`: what it holds, if it is a claim.
         """
-        if salvaged is not None:
-            problem += _untold(salvaged)
+        if partial is not None:
+            problem += _withheld(partial)
         self._unreadable[ObjectKey(kind, key)] = problem
-        if salvaged is not None:
-            return self._stand_ins.put(key, salvaged)
+        if partial is not None:
+            return self._placeholders.put(key, partial)
         for known in (Node, ResourceSlice, DeviceClass, DeviceTaintRule):
             if known.__name__ == kind:
                 return self._remove(known, "", key, "")
@@ -95,11 +95,11 @@ class Cluster:
         when a pod that was refused may fit now.
         """
         known = self._unreadable.pop(ObjectKey(kind, key), None) is not None
-        return kind == ResourceClaim.__name__ and (self._stand_ins.drop(key) or known)
+        return kind == ResourceClaim.__name__ and (self._placeholders.drop(key) or known)
 
     def claim(self, key: str) -> ResourceClaim | None:
         """A claim that somebody made, by `namespace/name`, as it could be read last."""
-        return None if is_stand_in(key) else self.ledger.by_key(key)
+        return None if is_placeholder(key) else self.ledger.by_key(key)
 
     def _remove(self, kind: type[Watched], namespace: str, name: str, uid: str) -> bool:
         if kind is ResourceClaim:
@@ -133,9 +133,9 @@ class Cluster:
         return self._unreadable
 
     @property
-    def stand_ins(self) -> StandIns:
+    def placeholders(self) -> Placeholders:
         """Who holds the devices of claims that cannot be read."""
-        return self._stand_ins
+        return self._placeholders
 
     @property
     def problems(self) -> Sequence[Problem]:
@@ -144,12 +144,12 @@ class Cluster:
         return sorted(chain(found, self.inventory.problems()))
 
 
-def _untold(salvaged: Salvaged) -> str:
+def _withheld(partial: PartialAllocation) -> str:
     """What has to be said of devices that cannot be told."""
-    if salvaged.whole:
+    if partial.complete:
         return ""
-    pools = (f"pool {'/'.join(pool)}" for pool in salvaged.pools)
-    kept = ", ".join(chain(pools, (f"the pools of node {name}" for name in salvaged.nodes)))
+    pools = (f"pool {'/'.join(pool)}" for pool in partial.pools)
+    kept = ", ".join(chain(pools, (f"the pools of node {name}" for name in partial.nodes)))
     if kept:
         return f"; it may hold devices that cannot be told, so nothing is offered of {kept}"
     return "; it may hold devices that cannot be told, and that others are given"

@@ -119,7 +119,7 @@ SPECS: tuple[Spec, ...] = (
     _read("undecodable_objects", "gauge", "objects that cannot be understood and are left out", "kind"),
     _read("unreadable_claims_holding", "gauge", "claims that cannot be decoded and whose devices are known and in use"),
     _read(
-        "unreadable_claims_untold",
+        "unreadable_claims_incomplete",
         "gauge",
         "claims that cannot be decoded and may have devices that cannot be told; nothing is offered of their pools",
     ),

@@ -17,7 +17,7 @@ from dra_extender.api.decoding import UNDECODABLE, DecodeError
 from dra_extender.api.errors import ApiError, GoneError, error_from_status
 from dra_extender.api.meta import Object, ObjectMeta
 from dra_extender.api.outline import Outline, OutlineError
-from dra_extender.api.salvage import Salvaged
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.kube.resources import Identity, Resource, identify
 from dra_extender.unexpected import unexpected
 
@@ -49,7 +49,7 @@ class _Unreadable(msgspec.Struct, frozen=True):
     """Why an object cannot be used, and what it holds all the same."""
 
     problem: str
-    salvaged: Salvaged | None = None
+    partial: PartialAllocation | None = None
 
 
 def _ignore(_name: str) -> None:
@@ -60,8 +60,8 @@ class Callbacks(Generic[T]):
     """Where changes go. `on_poisoned(name, problem)`: an object cannot be used; `on_healed(name)`: it can again.
 
     `on_jump` is called instead of `on_apply` when versions of the object before this one may have been missed: it comes
-    from a list, or after a version that could not be used. `on_salvaged` is called instead of `on_poisoned` for a kind
-    of which something can be salvaged, whenever that changes.
+    from a list, or after a version that could not be used. `on_partial` is called instead of `on_poisoned` for a kind
+    of which something can be partial, whenever that changes.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class Callbacks(Generic[T]):
         on_poisoned: Callable[[str, str], object],
         on_healed: Callable[[str], object] = _ignore,
         on_jump: Callable[[T], object] | None = None,
-        on_salvaged: Callable[[str, str, Salvaged], object] | None = None,
+        on_partial: Callable[[str, str, PartialAllocation], object] | None = None,
     ) -> None:
         self.on_apply = on_apply
         self.on_jump = on_jump or on_apply
         self.on_remove = on_remove
         self.on_poisoned = on_poisoned
-        self.on_salvaged = on_salvaged or (lambda name, problem, _: on_poisoned(name, problem))
+        self.on_partial = on_partial or (lambda name, problem, _: on_poisoned(name, problem))
         self.on_healed = on_healed
 
 
@@ -93,7 +93,7 @@ class Mirror(Generic[T]):
         self._callbacks = callbacks
         self._keep = keep
         self._known: dict[str, T] = {}
-        self._poisoned: dict[str, tuple[str, Salvaged | None]] = {}
+        self._undecodable: dict[str, tuple[str, PartialAllocation | None]] = {}
         self._listed: set[str] = set()
         self._changed: list[tuple[Identity, T | _Unreadable]] = []
 
@@ -101,9 +101,9 @@ class Mirror(Generic[T]):
         return len(self._known)
 
     @property
-    def poisoned(self) -> int:
+    def undecodable(self) -> int:
         """How many objects cannot be used now."""
-        return len(self._poisoned)
+        return len(self._undecodable)
 
     def begin_list(self) -> None:
         self._listed, self._changed = set(), []
@@ -116,7 +116,7 @@ class Mirror(Generic[T]):
             identity = identify(raw)
             self._listed.add(identity.key)
             known = self._known.get(identity.key)
-            if known is None or not _same_version(known.metadata, identity) or identity.key in self._poisoned:
+            if known is None or not _same_version(known.metadata, identity) or identity.key in self._undecodable:
                 self._changed.append((identity, self._read(raw, identity)))
 
     def report(self) -> None:
@@ -128,7 +128,7 @@ class Mirror(Generic[T]):
     def end_list(self, version: str) -> None:
         """The list is complete: report what has changed and what is gone, in one step."""
         self.report()
-        for key in [key for key in self._poisoned if key not in self._listed]:
+        for key in [key for key in self._undecodable if key not in self._listed]:
             self._heal(key)
         for key in [key for key in self._known if key not in self._listed]:
             self._remove(key)
@@ -156,8 +156,8 @@ class Mirror(Generic[T]):
         try:
             return self._resource.decode(raw)
         except DecodeError as problem:
-            salvage = self._resource.salvage
-            return _Unreadable(problem.problem, salvage(raw) if salvage is not None else None)
+            partial = self._resource.partial
+            return _Unreadable(problem.problem, partial(raw) if partial is not None else None)
         except Exception as problem:  # one object must never stop the others
             unexpected("object", problem, kind=self._resource.kind, name=identity.key)
             return _Unreadable(f"{type(problem).__name__}: {problem}")
@@ -165,14 +165,14 @@ class Mirror(Generic[T]):
     def _take(self, found: T | _Unreadable, identity: Identity, *, listed: bool = False) -> None:
         key = identity.key
         if isinstance(found, _Unreadable):
-            self._poison(key, found.problem, found.salvaged)
+            self._poison(key, found.problem, found.partial)
             return
         try:
             known = self._known.get(key)
             if known is not None and known.metadata.uid != found.metadata.uid:
                 self._remove(key)  # deleted and created again between two watches
             self._known[key] = self._keep(found)
-            (self._callbacks.on_jump if listed or key in self._poisoned else self._callbacks.on_apply)(found)
+            (self._callbacks.on_jump if listed or key in self._undecodable else self._callbacks.on_apply)(found)
         except Exception as problem:  # as above
             unexpected("object", problem, kind=self._resource.kind, name=key)
             self._poison(key, f"{type(problem).__name__}: {problem}")
@@ -188,17 +188,17 @@ class Mirror(Generic[T]):
         except Exception as problem:  # as above
             unexpected("object", problem, kind=self._resource.kind, name=key)
 
-    def _poison(self, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
-        if self._poisoned.get(key) == (problem, salvaged):
+    def _poison(self, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
+        if self._undecodable.get(key) == (problem, partial):
             return
-        self._poisoned[key] = problem, salvaged
-        if salvaged is None:
+        self._undecodable[key] = problem, partial
+        if partial is None:
             self._callbacks.on_poisoned(key, problem)
         else:
-            self._callbacks.on_salvaged(key, problem, salvaged)
+            self._callbacks.on_partial(key, problem, partial)
 
     def _heal(self, key: str) -> None:
-        if self._poisoned.pop(key, None) is not None:
+        if self._undecodable.pop(key, None) is not None:
             self._callbacks.on_healed(key)
 
 

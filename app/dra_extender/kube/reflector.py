@@ -52,7 +52,7 @@ class Progress(msgspec.Struct, frozen=True):
     kind: str
     synced: bool
     objects: int
-    poisoned: int
+    undecodable: int
     version: str
     behind: float
     lists: int
@@ -122,7 +122,7 @@ class Reflector(Generic[T]):
             kind=self.resource.kind,
             synced=self._synced,
             objects=len(self._mirror),
-            poisoned=self._mirror.poisoned,
+            undecodable=self._mirror.undecodable,
             version=self._mirror.version,
             behind=self.behind,
             lists=self._lists,

@@ -17,8 +17,8 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import UNDECODABLE, decode
 from dra_extender.api.errors import NOT_FOUND, NotFoundError
 from dra_extender.api.meta import Object
+from dra_extender.api.partial import PartialAllocation, partial_allocation
 from dra_extender.api.policy import PodDisruptionBudget
-from dra_extender.api.salvage import Salvaged, salvage
 from dra_extender.kube.discovery import Served
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     kind: str
     decode: Callable[[bytes | msgspec.Raw], T]
     namespaced: bool = False
-    salvage: Callable[[bytes | msgspec.Raw], Salvaged] | None = None
+    partial: Callable[[bytes | msgspec.Raw], PartialAllocation] | None = None
     """Reads what an object that cannot be decoded holds."""
 
     @property
@@ -150,7 +150,9 @@ BUDGETS: Resource[PodDisruptionBudget] = Resource(
 def resource_claims(version: str) -> Resource[v1.ResourceClaim]:
     """Claims in `v1`, `v1beta2` (same layout) or `v1beta1` (requests are flat)."""
     read = _claim_v1beta1 if version == "v1beta1" else _claim
-    return Resource(v1.GROUP, version, "resourceclaims", "ResourceClaim", read, namespaced=True, salvage=salvage)
+    return Resource(
+        v1.GROUP, version, "resourceclaims", "ResourceClaim", read, namespaced=True, partial=partial_allocation
+    )
 
 
 def resource_slices(version: str) -> Resource[v1.ResourceSlice]:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from dra_extender.api.core import Pod
 from dra_extender.api.meta import ObjectMeta
-from dra_extender.api.salvage import Salvaged
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.discovery import Served
 from dra_extender.kube.mirror import Callbacks
@@ -32,8 +32,8 @@ class Sink(Protocol):
 
     def remove(self, obj: Any) -> object: ...
 
-    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> object:
-        """An object that exists and cannot be used. `salvaged`: what it holds, if it is a claim."""
+    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> object:
+        """An object that exists and cannot be used. `partial`: what it holds, if it is a claim."""
 
     def heal(self, kind: str, key: str) -> object:
         """It can be used again, or is gone."""
@@ -92,7 +92,7 @@ class Watches:
             lambda name, problem: sink.poison(kind, name, problem),
             lambda name: sink.heal(kind, name),
             lambda obj: sink.apply(obj, after_gap=True),
-            lambda name, problem, salvaged: sink.poison(kind, name, problem, salvaged),
+            lambda name, problem, partial: sink.poison(kind, name, problem, partial),
         )
         pods = resource is PODS
         return Reflector(

@@ -23,8 +23,8 @@ from dra_extender.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.api.salvage import Salvaged
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.problems import Problem
 from dra_extender.placement.placement import Placement
@@ -247,9 +247,9 @@ class Extender:
             self._planner.gone(obj.metadata.uid)
             self._settle(obj.metadata.uid)
 
-    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
-        """An object (`namespace/name` or `name`) that cannot be read. `salvaged`: what it holds, if it is a claim."""
-        self._intake.poison(kind, key, problem, salvaged)
+    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
+        """An object (`namespace/name` or `name`) that cannot be read. `partial`: what it holds, if it is a claim."""
+        self._intake.poison(kind, key, problem, partial)
 
     def heal(self, kind: str, key: str) -> None:
         """An object that could not be read can be again, or is gone."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from dra_extender.api.core import Node, Pod
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import DeviceClass, ResourceClaim
-from dra_extender.api.salvage import Salvaged
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.cluster import Watched as ClusterWatched
 from dra_extender.placement.placement import Placement
@@ -89,9 +89,9 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         if improved:
             self.wakeups.improved()
 
-    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
-        """An object (`namespace/name` or `name`) that cannot be read. `salvaged`: what it holds, if it is a claim."""
-        improved = self.cluster.poison(kind, key, problem, salvaged)
+    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
+        """An object (`namespace/name` or `name`) that cannot be read. `partial`: what it holds, if it is a claim."""
+        improved = self.cluster.poison(kind, key, problem, partial)
         if kind == DeviceClass.__name__:
             self.resources.classes_changed()
         if improved:

@@ -55,7 +55,7 @@ class Following:
         """The metrics that say how well each kind is followed."""
         for kind in self._progress():
             yield Reading("objects", kind.objects, kind.kind)
-            yield Reading("undecodable_objects", kind.poisoned, kind.kind)
+            yield Reading("undecodable_objects", kind.undecodable, kind.kind)
             yield Reading("watch_gap_seconds", kind.behind, kind.kind)
             yield Reading("lists_total", kind.lists, kind.kind)
             yield Reading("stuck_watches_total", kind.stuck, kind.kind)

@@ -24,9 +24,9 @@ def readings(status: Status, gate: Gate) -> Iterator[Reading]:
 
 def _of_engine(engine: Engine) -> Iterator[Reading]:
     yield Reading("binds_in_flight", engine.extender.binds_under_way)
-    stand_ins = engine.cluster.stand_ins
-    yield Reading("unreadable_claims_holding", stand_ins.told)
-    yield Reading("unreadable_claims_untold", stand_ins.untold)
+    placeholders = engine.cluster.placeholders
+    yield Reading("unreadable_claims_holding", placeholders.complete)
+    yield Reading("unreadable_claims_incomplete", placeholders.incomplete)
     yield Reading("binds_unfinished", len(engine.extender.unfinished))
     yield Reading("preemption_nominations", len(engine.extender.nominations))
     yield Reading("preemption_victims_stuck", engine.extender.stuck_victims)

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from dra_extender.api.salvage import Salvaged
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.devices.cluster import Cluster
 from dra_extender.scheduling.extender import Extender
 from dra_extender.service.audit import Audit
@@ -37,10 +37,10 @@ class ClusterSink:
     def remove(self, obj: Any) -> None:
         self._extender.remove(obj)
 
-    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
-        known = {} if salvaged is None else {"devices": len(salvaged.results), "all_devices_known": salvaged.whole}
+    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
+        known = {} if partial is None else {"devices": len(partial.results), "all_devices_known": partial.complete}
         log.warning("object left out", kind=kind, name=key, problem=problem, **known)
-        self._extender.poison(kind, key, problem, salvaged)
+        self._extender.poison(kind, key, problem, partial)
 
     def heal(self, kind: str, key: str) -> None:
         log.info("object usable again", kind=kind, name=key)

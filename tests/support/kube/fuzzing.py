@@ -54,7 +54,7 @@ class Kind:
 
     def __init__(self, resource: Resource[Any], extender: Extender) -> None:
         self.applied: dict[str, str] = {}
-        self.poisoned: dict[str, str] = {}
+        self.undecodable: dict[str, str] = {}
         self._kind = resource.kind
         self._extender = extender
         self.mirror: Mirror[Any] = Mirror(
@@ -77,17 +77,17 @@ class Kind:
         self.applied.pop(obj.metadata.key, None)
         self._extender.remove(obj)
 
-    def _poison(self, key: str, problem: str, salvaged: Any = None) -> None:
-        self.poisoned[key] = problem
-        self._extender.poison(self._kind, key, problem, salvaged)
+    def _poison(self, key: str, problem: str, partial: Any = None) -> None:
+        self.undecodable[key] = problem
+        self._extender.poison(self._kind, key, problem, partial)
 
     def _heal(self, key: str) -> None:
-        self.poisoned.pop(key, None)
+        self.undecodable.pop(key, None)
         self._extender.heal(self._kind, key)
 
     def accounts_for(self, key: str, version: str) -> bool:
         """True when this version of the object is known, or is reported as left out."""
-        return key in self.poisoned or self.applied.get(key) == version
+        return key in self.undecodable or self.applied.get(key) == version
 
 
 class Fuzzing:
@@ -141,19 +141,19 @@ class Fuzzing:
         metadata = body["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else metadata["name"]
         if line.startswith(b'{"type":"DELETED"'):
-            assert key not in kind.poisoned and key not in kind.applied, "deleted, and still there"
+            assert key not in kind.undecodable and key not in kind.applied, "deleted, and still there"
             self.seen[f"{resource.plural} deleted"] += 1
             return
         assert kind.accounts_for(key, metadata["resourceVersion"]), "neither known nor reported"
-        self.seen[f"{resource.plural} {'left out' if key in kind.poisoned else 'known'}"] += 1
+        self.seen[f"{resource.plural} {'left out' if key in kind.undecodable else 'known'}"] += 1
 
     def _good(self, resource: Resource[Any], kind: Kind) -> None:
         body = self._body(resource.plural, "good")
         kind.mirror.watched(event(body))
         key = f"{body['metadata']['namespace']}/good" if "namespace" in body["metadata"] else "good"
         # A sample in the layout of v1 is not one of v1beta1: it is left out, which is as good.
-        assert key in kind.poisoned or kind.applied[key] == body["metadata"]["resourceVersion"]
-        assert resource.version == "v1beta1" or key not in kind.poisoned, kind.poisoned[key]
+        assert key in kind.undecodable or kind.applied[key] == body["metadata"]["resourceVersion"]
+        assert resource.version == "v1beta1" or key not in kind.undecodable, kind.undecodable[key]
 
     def _list(self, resource: Resource[Any], kind: Kind) -> None:
         """Some objects, damaged and not, and all others are gone."""
@@ -162,7 +162,7 @@ class Fuzzing:
         kind.mirror.begin_list()
         kind.mirror.listed([msgspec.Raw(event(body)[len(b'{"type":"MODIFIED","object":') : -2]) for body in made])
         kind.mirror.end_list(str(self._version))
-        assert len(kind.mirror) + kind.mirror.poisoned >= len(made), "an item of a list is missing"
+        assert len(kind.mirror) + kind.mirror.undecodable >= len(made), "an item of a list is missing"
 
     async def _ask(self) -> None:
         """Whatever is known now, the verbs decide on it."""

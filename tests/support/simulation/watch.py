@@ -9,8 +9,8 @@ from typing import Any
 
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.meta import ObjectMeta
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import DeviceClass, ResourceClaim, ResourceSlice
-from dra_extender.api.salvage import Salvaged
 from dra_extender.scheduling.extender import Extender
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
@@ -128,7 +128,7 @@ class Watch:
         if spoiled:
             self._spoiled.add(key)
             self.hit["undecodable object"] += 1
-            self.sink.poison(type(obj).__name__, obj.metadata.key, "cannot be decoded", _salvaged(obj))
+            self.sink.poison(type(obj).__name__, obj.metadata.key, "cannot be decoded", _partial(obj))
         else:
             self.sink.apply(obj, after_gap=after_gap)
             self.sink.heal(type(obj).__name__, obj.metadata.key)
@@ -139,15 +139,15 @@ def _is_over(obj: KubernetesObject) -> bool:
     return isinstance(obj, Pod) and obj.status.phase in ("Succeeded", "Failed")
 
 
-def _salvaged(obj: KubernetesObject) -> Salvaged | None:
+def _partial(obj: KubernetesObject) -> PartialAllocation | None:
     """What can be read of a claim that cannot be decoded: its devices, or in every other version only their pools."""
     if not isinstance(obj, ResourceClaim):
         return None
     results = obj.allocation.devices.results if obj.allocation is not None else ()
     if obj.metadata.version % 2 or not results:
-        return Salvaged(obj.metadata.uid, results)
+        return PartialAllocation(obj.metadata.uid, results)
     pools = {(result.driver, result.pool): None for result in results}
-    return Salvaged(obj.metadata.uid, whole=False, pools=tuple(pools))
+    return PartialAllocation(obj.metadata.uid, complete=False, pools=tuple(pools))
 
 
 def _identity(obj: KubernetesObject) -> Any:

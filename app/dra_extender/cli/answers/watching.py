@@ -20,8 +20,8 @@ import typer
 
 from dra_extender.api.core import Pod
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.policy import PodDisruptionBudget
-from dra_extender.api.salvage import Salvaged
 from dra_extender.cli.answers.answer import Answer, Answering, UnanswerableError, judging
 from dra_extender.cli.cluster import Snapshot, connected
 from dra_extender.cli.colours import is_coloured
@@ -70,8 +70,8 @@ class Live:
             self._cluster.remove(obj)
         self.changed.set()
 
-    def poison(self, kind: str, key: str, problem: str, salvaged: Salvaged | None = None) -> None:
-        self._cluster.poison(kind, key, problem, salvaged)
+    def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
+        self._cluster.poison(kind, key, problem, partial)
         self.changed.set()
 
     def heal(self, kind: str, key: str) -> None:

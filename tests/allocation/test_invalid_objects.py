@@ -1,4 +1,4 @@
-"""A poisonous object is named in the answer where it matters, and nothing else notices it."""
+"""A undecodable object is named in the answer where it matters, and nothing else notices it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def case(content: Json, item: Json) -> Json:
         (NO_SETS, "true", "unschedulable", INVALID),
     ],
 )
-def test_a_poisonous_object_is_named_and_leaves_other_pods_alone(
+def test_an_invalid_object_is_named_and_leaves_other_pods_alone(
     content: Json, selector: str, kind: str, told: str
 ) -> None:
     found = answer(case(content, request("r", 1, selector)))

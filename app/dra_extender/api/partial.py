@@ -20,20 +20,20 @@ from dra_extender.api.resource import DeviceRequestAllocationResult
 _NAMED: Final = ("metadata.name", "In")
 
 
-class Salvaged(msgspec.Struct, frozen=True):
-    """`results` of the allocation as far as they can be read; `whole` is true when these are all there are. `pools`
+class PartialAllocation(msgspec.Struct, frozen=True):
+    """`results` of the allocation as far as they can be read; `complete` is true when these are all there are. `pools`
     (driver, pool) are those of which it has devices that cannot be told; `nodes` are where it is, when there are
     results of which not even the pool can be told.
     """
 
     uid: str = ""
     results: tuple[DeviceRequestAllocationResult, ...] = ()
-    whole: bool = True
+    complete: bool = True
     pools: tuple[tuple[str, str], ...] = ()
     nodes: tuple[str, ...] = ()
 
 
-def salvage(data: bytes | msgspec.Raw) -> Salvaged:
+def partial_allocation(data: bytes | msgspec.Raw) -> PartialAllocation:
     """The devices that the claim in `data` holds."""
     outline = Outline(data)
     results: list[DeviceRequestAllocationResult] = []
@@ -52,7 +52,7 @@ def salvage(data: bytes | msgspec.Raw) -> Salvaged:
         placed = False
     uid = identity(data).get("uid", "")
     nodes = () if placed else _nodes(data)
-    return Salvaged(uid, tuple(results), placed and not pools, tuple(pools), nodes)
+    return PartialAllocation(uid, tuple(results), placed and not pools, tuple(pools), nodes)
 
 
 def _results(outline: Outline) -> Iterator[int]:

@@ -12,7 +12,7 @@ from tests.support.allocation.manynodes import World, exactly, selector, units, 
 
 Json = dict[str, Any]
 
-POISON: dict[str, Json] = {
+INVALID: dict[str, Json] = {
     "a selector on a missing attribute": selector("device.attributes['gpu'].missing == 1"),
     "a selector that does not compile": selector("device.attributes["),
     "a selector that is no condition": selector("1 + 1"),
@@ -26,25 +26,25 @@ SLICES: dict[str, Sequence[Json]] = {
 }
 
 
-class TestPoison:
+class TestInvalidObjects:
     """A pod meets an error only when it reaches the object that is no good; all other pods go on."""
 
-    @pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
-    def test_a_bad_selector_concerns_its_own_pod_only(self, poison: Json) -> None:
+    @pytest.mark.parametrize("invalid", INVALID.values(), ids=INVALID)
+    def test_a_bad_selector_concerns_its_own_pod_only(self, invalid: Json) -> None:
         world = World()
         world.add_node({})
         before = world.ask(wanted(exactly()))
-        found = world.decisions.verdicts([wanted(exactly(1, **poison), name="bad")], world.names)
+        found = world.decisions.verdicts([wanted(exactly(1, **invalid), name="bad")], world.names)
         assert found.error.startswith(("claim ns/bad: selector #0: CEL",))
-        assert isinstance(world.decisions.plan([wanted(exactly(1, **poison))], "n0"), Failure)
+        assert isinstance(world.decisions.plan([wanted(exactly(1, **invalid))], "n0"), Failure)
         assert world.ask(wanted(exactly())) == before
 
-    @pytest.mark.parametrize("poison", POISON.values(), ids=POISON)
-    def test_a_bad_class_concerns_its_own_users_only(self, poison: Json) -> None:
+    @pytest.mark.parametrize("invalid", INVALID.values(), ids=INVALID)
+    def test_a_bad_class_concerns_its_own_users_only(self, invalid: Json) -> None:
         world = World()
         world.add_node({})
         before = world.ask(wanted(exactly()))
-        world.put_class("bad", poison["selectors"][0]["cel"]["expression"])
+        world.put_class("bad", invalid["selectors"][0]["cel"]["expression"])
         claim = wanted({"name": "r", "exactly": exactly()["exactly"] | {"deviceClassName": "bad"}})
         found = world.decisions.verdicts([claim], world.names)
         assert found.error.startswith("class bad: selector #0: CEL")

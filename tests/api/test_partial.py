@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.api.salvage import Salvaged, salvage
+from dra_extender.api.partial import PartialAllocation, partial_allocation
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 X = b'{"request":"r","driver":"d","pool":"p","device":"x"}'
@@ -21,7 +21,7 @@ def claim(results: bytes, *, spec: bytes = DEEP, config: bytes = DEEP) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "devices", "whole"),
+    ("data", "devices", "complete"),
     [
         (claim(b"[%s]" % X), ["x"], True),
         (claim(b"[%s,%s]" % (X, Y)), ["x", "y"], True),
@@ -40,14 +40,14 @@ def claim(results: bytes, *, spec: bytes = DEEP, config: bytes = DEEP) -> bytes:
     ],
 )
 def test_what_can_be_read_of_an_allocation_is_told_and_what_cannot_is_said(
-    data: bytes, devices: list[str], whole: bool
+    data: bytes, devices: list[str], complete: bool
 ) -> None:
-    found = salvage(data)
-    assert ([result.device for result in found.results], found.whole) == (devices, whole)
+    found = partial_allocation(data)
+    assert ([result.device for result in found.results], found.complete) == (devices, complete)
 
 
 def test_a_result_of_which_only_the_device_can_be_read_is_the_whole_device() -> None:
-    (result,) = salvage(claim(b"[%s]" % Y)).results
+    (result,) = partial_allocation(claim(b"[%s]" % Y)).results
     assert (result.id, result.share_id, result.admin_access) == (("d", "p", "y"), None, None)
 
 
@@ -72,11 +72,11 @@ def test_where_a_device_cannot_be_told_its_pool_is_or_the_node(
     results: bytes, selector: bytes, pools: list[tuple[str, str]], nodes: list[str]
 ) -> None:
     data = claim(results).replace(b'"allocation":{', b'"allocation":{"nodeSelector":%s,' % selector)
-    found = salvage(data)
+    found = partial_allocation(data)
     assert (list(found.pools), list(found.nodes)) == (pools, nodes)
-    assert found.whole == (results == b"[%s]" % X)
+    assert found.complete == (results == b"[%s]" % X)
 
 
 @given(st.binary() | st.binary().map(lambda data: claim(data)[:-3]))
 def test_whatever_the_bytes_are_there_is_an_answer(data: bytes) -> None:
-    assert isinstance(salvage(data), Salvaged)
+    assert isinstance(partial_allocation(data), PartialAllocation)

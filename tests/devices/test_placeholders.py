@@ -10,8 +10,8 @@ import pytest
 from dra_extender.api.core import Node
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
+from dra_extender.api.partial import PartialAllocation
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceSlice
-from dra_extender.api.salvage import Salvaged
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.ledger import HeldError
@@ -36,10 +36,10 @@ def owned(cluster: Cluster, node: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("salvaged", "said"),
+    ("partial", "said"),
     [
-        (Salvaged("u", whole=False, pools=(("gpu", "p"),)), "nothing is offered of pool gpu/p"),
-        (Salvaged("u", whole=False, nodes=("n",)), "nothing is offered of the pools of node n"),
+        (PartialAllocation("u", complete=False, pools=(("gpu", "p"),)), "nothing is offered of pool gpu/p"),
+        (PartialAllocation("u", complete=False, nodes=("n",)), "nothing is offered of the pools of node n"),
     ],
     ids=["pool", "node"],
 )
@@ -49,7 +49,7 @@ def test_nothing_is_offered_where_a_device_that_cannot_be_told_may_be(
     make_claim: Callable[..., ResourceClaim],
     make_slice: Callable[..., ResourceSlice],
     make_allocation: Callable[..., AllocationResult],
-    salvaged: Salvaged,
+    partial: PartialAllocation,
     said: str,
     published_first: bool,
 ) -> None:
@@ -58,7 +58,7 @@ def test_nothing_is_offered_where_a_device_that_cannot_be_told_may_be(
     slices = [make_slice("s", "p", ["d0", "d1"], nodeName="n"), make_slice("t", "q", ["d0"], nodeName="m")]
     for item in slices if published_first else ():
         cluster.apply(item)
-    cluster.poison("ResourceClaim", "default/c", "too deep", salvaged)
+    cluster.poison("ResourceClaim", "default/c", "too deep", partial)
     for item in slices if not published_first else ():
         cluster.apply(item)
     free = make_claim("free", 1)
@@ -75,10 +75,10 @@ def test_nothing_is_offered_where_a_device_that_cannot_be_told_may_be(
     assert not cluster.ledger.is_unverifiable(elsewhere)
     for ours in (written, elsewhere):
         cluster.remove(ours)
-    cluster.poison("ResourceClaim", "default/e", "too deep", msgspec.structs.replace(salvaged, uid="v"))
+    cluster.poison("ResourceClaim", "default/e", "too deep", msgspec.structs.replace(partial, uid="v"))
     assert cluster.ledger.violations() == (), "two claims that may have any device are no conflict"
     assert said in next(iter(cluster.problems)).what
-    assert (cluster.stand_ins.told, cluster.stand_ins.untold) == (0, 2)
+    assert (cluster.placeholders.complete, cluster.placeholders.incomplete) == (0, 2)
     cluster.heal("ResourceClaim", "default/e")
     assert cluster.heal("ResourceClaim", "default/c")
     assert owned(cluster, "n") == set()
