@@ -78,7 +78,7 @@ class Found(msgspec.Struct, frozen=True):
     attempt: float
     answer: float
     searches: float
-    rings: float
+    requeues: float
     waking: list[float]
     left: int
     flushed: float
@@ -140,7 +140,7 @@ class Bench:
             attempt=attempts.mean("scheduler_scheduling_attempt_duration_seconds", result="unschedulable"),
             answer=grown.mean("dra_extender_verb_duration_seconds", verb="filter"),
             searches=grown.of("dra_extender_allocation_searches_total"),
-            rings=grown.of("dra_extender_doorbell_rings_total", result="rung"),
+            requeues=grown.of("dra_extender_requeues_total", result="triggered"),
             waking=waking,
             left=plan.refused - backlog.served,
             flushed=metric(scheduler.metrics(trust), "scheduler_pod_scheduled_after_flush_total"),
@@ -148,7 +148,7 @@ class Bench:
         )
 
     async def _relieve(self, extender: Extender, backlog: Backlog) -> list[float]:
-        """Every portion begins when kube-scheduler rests: only the doorbell can wake a pod."""
+        """Every portion begins when kube-scheduler rests: only a requeue can wake a pod."""
         waking: list[float] = []
         for number in range(_PORTIONS):
             await _until_quiet(extender)
@@ -237,7 +237,7 @@ def rows(found: Found) -> list[tuple[str, str, str]]:
             "",
         ),
         ("searches for devices", f"{found.searches:.0f}", ""),
-        ("rings of the doorbell", f"{found.rings:.0f}", ""),
+        ("requeues", f"{found.requeues:.0f}", ""),
         (f"seconds until {plan.refused // _PORTIONS} were bound", _list(found.waking), f"< {MOST_WAKING:g} s"),
         ("refused pods never bound", str(found.left), "0"),
         ("bound only after kube-scheduler's own retry", f"{found.flushed:.0f}", "0"),

@@ -25,8 +25,8 @@ from dra_extender.api.decoding import convert, decode, encode
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.placement.placement import Placement
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
-from dra_extender.scheduling.limits import Limits
 from dra_extender.scheduling.ports import Ports
 from dra_extender.service.memory import Memory
 
@@ -82,11 +82,11 @@ def measure(size: Size) -> Row:
     for node in range(size.claims):
         cluster.apply(allocated(node, [0], 1 + node))
     decisions = Decisions(cluster, share_ids=lambda: "share")
-    limits, nobody = Limits(offered_percent=0), cast(Ports, Mock())  # nothing is read or written
+    config, nobody = SchedulingConfig(offered_percent=0), cast(Ports, Mock())  # nothing is read or written
     with asyncio.Runner() as runner:
 
         async def make() -> Extender:
-            return Extender(cluster, decisions, nobody, limits=limits, placement=Placement(cluster))
+            return Extender(cluster, decisions, nobody, config=config, placement=Placement(cluster))
 
         extender = runner.run(make())
         numbers, random = count(), Random(7)

@@ -34,7 +34,7 @@ from dra_extender.http.page.feed import Feed
 from dra_extender.http.page.routes import page_router
 from dra_extender.http.reports import Problem
 from dra_extender.http.server import HttpServer
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.preemption.terms import Terms
 from dra_extender.scheduling.resourcenames import ResourceNames
@@ -101,14 +101,14 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def view_of(cluster: Cluster) -> View:
-    clock, limits = Stopped(), Limits()
+    clock, config = Stopped(), SchedulingConfig()
     return View(
         cluster=cluster,
         decisions=Decisions(cluster, share_ids=lambda: "00000000-0000-4000-8000-000000000000"),
         pods=Pods(),
         clock=clock,
-        limits=limits,
-        resources=ResourceNames(cluster.classes, clock, limits),
+        config=config,
+        resources=ResourceNames(cluster.classes, clock, config),
     )
 
 

@@ -29,16 +29,16 @@ BREACHES = {
         ("app/dra_extender/newpackage.py", "import dra_extender.api.core"),
     ],
     "scheduling": [
-        ("app/dra_extender/scheduling/view.py", "import dra_extender.scheduling.wakeups"),
+        ("app/dra_extender/scheduling/view.py", "import dra_extender.scheduling.requeue"),
         ("app/dra_extender/scheduling/bind/attempt.py", "import dra_extender.scheduling.verbs.filter"),
         ("app/dra_extender/scheduling/newmodule.py", "import dra_extender.scheduling.view"),
         ("app/dra_extender/scheduling/warmup.py", "import dra_extender.scheduling.extender"),
     ],
     "questions": [
-        ("app/dra_extender/scheduling/judgement.py", "import dra_extender.scheduling.wakeups"),
+        ("app/dra_extender/scheduling/feasibility.py", "import dra_extender.scheduling.requeue"),
         ("app/dra_extender/scheduling/verbs/preempt.py", "import dra_extender.scheduling.intake"),
-        ("app/dra_extender/scheduling/verbs/explain.py", "import dra_extender.scheduling.inquiries"),
-        ("app/dra_extender/insight/why/ground.py", "import dra_extender.scheduling.inquiries"),
+        ("app/dra_extender/scheduling/verbs/explain.py", "import dra_extender.scheduling.deferred"),
+        ("app/dra_extender/insight/why/ground.py", "import dra_extender.scheduling.deferred"),
     ],
     "ports": [
         ("app/dra_extender/scheduling/bind/claimwrite.py", "import dra_extender.kube.writer"),

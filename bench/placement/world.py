@@ -27,7 +27,7 @@ from dra_extender.placement.placement import Placement
 from dra_extender.placement.podshape import PodShape
 from dra_extender.placement.strategy import Strategy
 from dra_extender.scheduling.extender import Extender
-from dra_extender.scheduling.judgement import Decision, decide, subject_of
+from dra_extender.scheduling.feasibility import NodeAllocation, allocate, pre_filter
 from dra_extender.scheduling.ports import Ports
 
 DRIVER = "gpu.example.com"
@@ -125,8 +125,8 @@ class World:
     def bind(self, pod: Pod, node: int) -> None:
         """The pod runs there from now on."""
         view, name = self.extender.view, self.names[node]
-        decision = decide(view, subject_of(view, pod), name)
-        if not isinstance(decision, Decision):
+        decision = allocate(view, pre_filter(view, pod), name)
+        if not isinstance(decision, NodeAllocation):
             raise RuntimeError(f"{pod.metadata.name} does not fit on {name}: {decision}")
         reserved = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}]
         for claim, allocation in zip(decision.pending, decision.allocations, strict=True):

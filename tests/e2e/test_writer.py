@@ -38,7 +38,7 @@ from dra_extender.kube.lease import LeaderElection, LeaseSettings
 from dra_extender.kube.mirror import Callbacks
 from dra_extender.kube.reflector import Reflector
 from dra_extender.kube.resources import NODES
-from dra_extender.kube.writer import Doorbell, Writer
+from dra_extender.kube.writer import RequeueClaim, Writer
 from tests.e2e.controlplane import ControlPlane
 from tests.support.patience import LONGEST, until
 
@@ -67,7 +67,7 @@ class Bench:
         self.unique = uuid.uuid4().hex[:8]
         self.namespace = self.node = self.device_class = f"writer-{self.unique}"
         self.recorder = EventRecorder(client, "e2e")
-        self.writer = Writer(client, Served(version), self.recorder, Doorbell(self.namespace, "bell"))
+        self.writer = Writer(client, Served(version), self.recorder, RequeueClaim(self.namespace, "requeue"))
 
     async def create(self, path: str, body: dict[str, Any]) -> Any:
         return msgspec.json.decode(await self.client.create(path, msgspec.json.encode(body)))
@@ -198,13 +198,13 @@ async def test_a_pod_is_bound_once_and_only_under_its_uid(bench: Bench) -> None:
     assert bound.spec.node_name == bench.node
 
 
-async def test_the_doorbell_is_made_and_rung(bench: Bench) -> None:
+async def test_the_requeue_claim_is_made_and_annotated(bench: Bench) -> None:
     versions = []
     for _ in range(3):
-        await bench.writer.ring()
-        bell = await bench.writer.read_claim(bench.namespace, "bell")
-        assert bell is not None
-        versions.append(bell.metadata.version)
+        await bench.writer.requeue()
+        requeue = await bench.writer.read_claim(bench.namespace, "requeue")
+        assert requeue is not None
+        versions.append(requeue.metadata.version)
     assert versions == sorted(set(versions))
 
 

@@ -64,7 +64,7 @@ async def test_the_tutorial_of_kubernetes_goes_as_it_says(flow: Flow, kubectl: K
     for plural in ("deviceclasses", "resourceslices", "resourceclaimtemplates -A"):
         assert await shell(f"kubectl get {plural}") == "No resources found\n"
     own = rows(await shell("kubectl get resourceclaims -A"))[1:]
-    assert [row[:2] for row in own] == [["dra-system", "dra-extender-doorbell"]], "that of the service itself"
+    assert [row[:2] for row in own] == [["dra-system", "dra-extender-requeue"]], "that of the service itself"
 
     await install(kubectl)
     title, *pods = rows(await shell("kubectl get pod -l app.kubernetes.io/name=dra-example-driver -n dra-tutorial"))

@@ -24,7 +24,7 @@ from dra_extender.http.metrics import (
 )
 from dra_extender.http.server import HttpServer
 from dra_extender.scheduling import outcomes
-from dra_extender.scheduling.outcomes import Outcome
+from dra_extender.scheduling.outcomes import LabelledCounter
 from dra_extender.service.readings import of_process
 from dra_extender.unexpected import PLACES, Place, counts
 from dra_extender.version import VERSION
@@ -109,14 +109,14 @@ async def test_metrics_are_exposed_with_what_is_read_at_that_moment(
 
 
 @pytest.mark.parametrize("outcome", outcomes.OUTCOMES, ids=lambda outcome: outcome.name)
-def test_every_outcome_is_a_metric_that_begins_with_zero(outcome: Outcome[Any]) -> None:
+def test_every_outcome_is_a_metric_that_begins_with_zero(outcome: LabelledCounter[Any]) -> None:
     text = Metrics().exposition().decode()
     for value in outcome.values:
         assert f'dra_extender_{outcome.name}{{{outcome.label}="{value}"}} 0.0' in text
 
 
 def test_no_outcome_is_left_out() -> None:
-    declared = [value for value in vars(outcomes).values() if isinstance(value, Outcome)]
+    declared = [value for value in vars(outcomes).values() if isinstance(value, LabelledCounter)]
     assert [outcome.name for outcome in outcomes.OUTCOMES] == [outcome.name for outcome in declared]
 
 
@@ -151,7 +151,7 @@ def test_what_is_not_declared_raises_in_tests() -> None:
     metrics = Metrics()
     wrong: list[Callable[[], None]] = [
         lambda: metrics.count(outcomes.CONFLICTS, "rival"),  # type: ignore[misc]
-        lambda: metrics.count(Outcome("unheard_of_total", "", "result", {"a": ""}), "a"),
+        lambda: metrics.count(LabelledCounter("unheard_of_total", "", "result", {"a": ""}), "a"),
         lambda: metrics.took("lunch", 1.0),  # type: ignore[arg-type]
         lambda: metrics.answered("bind", "great", 1.0),  # type: ignore[arg-type]
     ]

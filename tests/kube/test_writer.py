@@ -32,7 +32,7 @@ from dra_extender.api.resource import (
 from dra_extender.kube.client import JSON_PATCH, MERGE_PATCH, KubeClient
 from dra_extender.kube.discovery import Served
 from dra_extender.kube.events import EventRecorder
-from dra_extender.kube.writer import NOMINATOR, RING_ANNOTATION, Doorbell, Writer
+from dra_extender.kube.writer import NOMINATOR, REQUEUE_ANNOTATION, RequeueClaim, Writer
 from dra_extender.scheduling.ports import Ports
 from tests.support.kube.scripted import ScriptedServer
 from tests.support.patience import until
@@ -61,7 +61,7 @@ ALLOCATION = AllocationResult(
 
 @pytest.fixture
 def writer(client: KubeClient) -> Writer:
-    return Writer(client, Served("v1"), EventRecorder(client, "i"), Doorbell("dra-system", "bell"))
+    return Writer(client, Served("v1"), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
 
 
 async def test_the_finalizer_is_added_to_the_others_at_the_version_that_was_read(
@@ -190,7 +190,7 @@ async def test_reads_give_typed_objects(server: ScriptedServer, writer: Writer) 
 async def test_claims_of_an_older_api_version_are_written_and_read_there(
     server: ScriptedServer, client: KubeClient
 ) -> None:
-    writer = Writer(client, Served("v1beta1"), EventRecorder(client, "i"), Doorbell("dra-system", "bell"))
+    writer = Writer(client, Served("v1beta1"), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
     path = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims/c"
     flat = STORED | {"spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}}
     server.on("GET", path, (200, flat))
@@ -205,23 +205,23 @@ async def test_deleting_a_claim_needs_its_uid_and_forgives_its_absence(server: S
     assert server.asked[0].json["preconditions"] == {"uid": "cu", "resourceVersion": CLAIM.metadata.resource_version}
 
 
-async def test_the_doorbell_is_rung_by_an_annotation(server: ScriptedServer, writer: Writer) -> None:
-    path = "/apis/resource.k8s.io/v1/namespaces/dra-system/resourceclaims/bell"
+async def test_a_requeue_annotates_the_requeue_claim(server: ScriptedServer, writer: Writer) -> None:
+    path = "/apis/resource.k8s.io/v1/namespaces/dra-system/resourceclaims/requeue"
     server.on("PATCH", path, (200, STORED))
-    await writer.ring()
-    await writer.ring()
-    stamps = [asked.json["metadata"]["annotations"][RING_ANNOTATION] for asked in server.asked]
+    await writer.requeue()
+    await writer.requeue()
+    stamps = [asked.json["metadata"]["annotations"][REQUEUE_ANNOTATION] for asked in server.asked]
     assert len(set(stamps)) == 2
 
 
-async def test_a_missing_doorbell_is_made(server: ScriptedServer, writer: Writer) -> None:
+async def test_a_missing_requeue_claim_is_created(server: ScriptedServer, writer: Writer) -> None:
     server.on("POST", "/apis/resource.k8s.io/v1/namespaces/dra-system/resourceclaims", (201, STORED))
-    await writer.ring()
+    await writer.requeue()
     made = server.asked[-1].json
     assert (made["kind"], made["apiVersion"], made["metadata"]["name"]) == (
         "ResourceClaim",
         "resource.k8s.io/v1",
-        "bell",
+        "requeue",
     )
 
 
@@ -310,7 +310,7 @@ async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(
     server: ScriptedServer, client: KubeClient
 ) -> None:
     recorder = EventRecorder(client, "i")
-    writer = Writer(client, Served("v1beta2"), recorder, Doorbell("dra-system", "bell"))
+    writer = Writer(client, Served("v1beta2"), recorder, RequeueClaim("dra-system", "requeue"))
     server.on("POST", "/apis/events.k8s.io/v1/namespaces/default/events", (201, {}))
     writer.record_event(CLAIM, "Warning", "Conflict", "device taken", action="Bind")
     sending = asyncio.create_task(recorder.run())
@@ -333,6 +333,6 @@ async def test_an_event_about_a_claim_refers_to_it_in_the_served_version(
 
 
 async def test_the_writer_fulfils_what_scheduling_asks_for(client: KubeClient) -> None:
-    writer = Writer(client, Served("v1"), EventRecorder(client, "i"), Doorbell("dra-system", "bell"))
+    writer = Writer(client, Served("v1"), EventRecorder(client, "i"), RequeueClaim("dra-system", "requeue"))
     ports: Ports = writer
     assert ports is writer

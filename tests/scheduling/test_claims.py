@@ -13,7 +13,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim
-from dra_extender.scheduling.claims import MOST_CLAIMS, TOO_MANY, PodClaims, Refusal, consumer, examine, find
+from dra_extender.scheduling.claims import MOST_CLAIMS, TOO_MANY, PodClaims, Unschedulable, consumer, examine, find
 
 Json = dict[str, Any]
 
@@ -77,7 +77,7 @@ def test_a_pod_waits_with_the_reason_of_its_first_entry_that_fails(
     pod: Pod, claims: list[ResourceClaim], reason: str
 ) -> None:
     found = find_in(pod, *claims)
-    assert isinstance(found, Refusal)
+    assert isinstance(found, Unschedulable)
     assert found.reason == reason
 
 
@@ -96,7 +96,7 @@ def test_an_entry_that_needs_no_claim_is_skipped() -> None:
 def test_a_pod_names_so_many_claims_and_no_more(count: int, refused: bool) -> None:
     pod = pod_with(*({"name": f"c{number}", "resourceClaimName": "shared"} for number in range(count)))
     found = find_in(pod, claim_with("shared"))
-    assert (found == Refusal(TOO_MANY)) is refused
+    assert (found == Unschedulable(TOO_MANY)) is refused
 
 
 def test_a_claim_named_twice_is_used_once() -> None:
@@ -111,7 +111,7 @@ def test_a_claim_of_the_pods_group_is_accepted_and_reserved_for_the_group() -> N
     assert find_in(pod, claim, features=GROUPS) == (claim,)
     assert consumer(claim, pod, GROUPS).uid == "group-uid"
     assert consumer(claim, pod, GROUPS).api_group == "scheduling.k8s.io"
-    assert isinstance(find_in(pod, claim), Refusal)
+    assert isinstance(find_in(pod, claim), Unschedulable)
     assert consumer(claim, pod, FeatureGates()).uid == "pod-uid"
 
 
@@ -126,7 +126,7 @@ def test_a_claim_that_is_reserved_for_the_pods_group_stays_so() -> None:
 
 def test_a_claim_of_another_group_is_refused() -> None:
     pod = pod_with(MADE, statuses=[{"name": "e", "resourceClaimName": "c"}], group="other")
-    assert isinstance(find_in(pod, claim_with("c", ownerReferences=[GROUP]), features=GROUPS), Refusal)
+    assert isinstance(find_in(pod, claim_with("c", ownerReferences=[GROUP]), features=GROUPS), Unschedulable)
 
 
 # --- examining --------------------------------------------------------------------------------------------------------
@@ -164,15 +164,17 @@ def examined(claim: ResourceClaim, *, busy: bool = False, features: FeatureGates
         (
             {"name": "r", "exactly": {"deviceClassName": "none"}},
             FeatureGates(),
-            Refusal("request r: device class none does not exist"),
+            Unschedulable("request r: device class none does not exist"),
         ),
-        (PREFERRED, FeatureGates(), Refusal("request r/b: device class none does not exist")),
+        (PREFERRED, FeatureGates(), Unschedulable("request r/b: device class none does not exist")),
         (
             PREFERRED,
             FeatureGates(DRAPrioritizedList=False),
-            Refusal("resource claim ns/c, request r: has subrequests, but the DRAPrioritizedList feature is disabled"),
+            Unschedulable(
+                "resource claim ns/c, request r: has subrequests, but the DRAPrioritizedList feature is disabled"
+            ),
         ),
-        ({"name": "r"}, FeatureGates(), Refusal("resource claim ns/c, request r: unknown request type")),
+        ({"name": "r"}, FeatureGates(), Unschedulable("resource claim ns/c, request r: unknown request type")),
         ({"name": "r", "exactly": {}}, FeatureGates(), Failure("request r: unsupported request type")),
     ],
 )
@@ -183,7 +185,7 @@ def test_what_a_request_asks_for_must_be_known(request_: Json, features: Feature
 def test_a_claim_that_somebody_is_allocating_is_waited_for() -> None:
     claim = asking({"name": "r", "exactly": {"deviceClassName": "gpu"}})
     assert isinstance(examined(claim), PodClaims)
-    refusal = Refusal("resource claim ns/c is in the process of being allocated", awaiting="uid-c")
+    refusal = Unschedulable("resource claim ns/c is in the process of being allocated", awaiting="uid-c")
     assert examined(claim, busy=True) == refusal
 
 
@@ -199,5 +201,7 @@ def test_a_claim_takes_no_more_than_256_consumers() -> None:
         )
 
     assert isinstance(examined(shared_by(255)), PodClaims)
-    assert examined(shared_by(256)) == Refusal("resource claim ns/c is used by 256 consumers, which is the maximum")
+    assert examined(shared_by(256)) == Unschedulable(
+        "resource claim ns/c is used by 256 consumers, which is the maximum"
+    )
     assert isinstance(examined(shared_by(255, "pod-uid")), PodClaims)

@@ -12,8 +12,8 @@ from dra_extender.api.resource import DeviceClass
 from dra_extender.scheduling.extended import (
     MOST_CONTAINERS,
     MOST_REQUESTS,
+    ExtendedResources,
     Requests,
-    Wanted,
     claim_body,
     claim_name,
     class_names,
@@ -53,7 +53,7 @@ def table(made: Requests) -> tuple[list[tuple[str, int]], list[tuple[str, str]]]
     return requests, [(mapping.container_name, mapping.request_name) for mapping in made.mappings]
 
 
-BOTH = Wanted(classes={GPU: "gpu", NIC: "nic"}, others=frozenset())
+BOTH = ExtendedResources(classes={GPU: "gpu", NIC: "nic"}, others=frozenset())
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_node_that_offers_the_resource_itself_needs_no_devices(allocatable: Js
 
 
 def test_a_resource_that_nobody_offers_cannot_fit() -> None:
-    asked = Wanted(classes={GPU: "gpu"}, others=frozenset({"other.example.com/x"}))
+    asked = ExtendedResources(classes={GPU: "gpu"}, others=frozenset({"other.example.com/x"}))
     assert through_devices(asked, convert(Node, {"metadata": {"name": "n"}})) is None
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from dra_extender.api.errors import OutcomeUnknownError
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.simulation.objects import (
     Objects,
     make_allocated,
@@ -19,7 +19,7 @@ from tests.support.simulation.objects import (
 )
 from tests.support.simulation.world import World
 
-LIMITS = Limits(bind_seconds=20.0, scheduler_names=frozenset({"dra-scheduler"}))
+LIMITS = SchedulingConfig(bind_seconds=20.0, scheduler_names=frozenset({"dra-scheduler"}))
 
 
 def tiny() -> Objects:
@@ -93,7 +93,7 @@ async def test_an_allocation_made_anew_in_a_gap_of_the_watch_is_not_long_settled
     """
     api = world.api
     world.add(*tiny(), make_allocated("c", "p"), make_pod("p", "c"))
-    sweeping, other = world.service(lag=0.0, limits=LIMITS), world.service(lag=0.0, limits=LIMITS)
+    sweeping, other = world.service(lag=0.0, config=LIMITS), world.service(lag=0.0, config=LIMITS)
     sweeping.start()
     await world.settle(84.0 - 10.0)
     sweeping.watch.disconnect((ResourceClaim,))
@@ -117,7 +117,7 @@ async def test_what_a_reply_shows_is_not_settled_by_what_the_watch_showed(world:
     """
     api = world.api
     world.add(*tiny(), make_allocated("c"), make_pod("p", "c"))
-    sweeping, other = world.service(lag=0.0, limits=LIMITS), world.service(lag=0.0, limits=LIMITS)
+    sweeping, other = world.service(lag=0.0, config=LIMITS), world.service(lag=0.0, config=LIMITS)
     sweeping.start()
     await world.settle(24.0)
     sweeping.watch.disconnect((ResourceClaim,))
@@ -148,9 +148,9 @@ async def test_a_pod_that_was_refused_for_a_doubt_is_woken_when_the_doubt_ends(w
     await world.settle(5.0)
     assert (await service.filter(api.pod("q"))).NodeNames == []
     await world.settle(5.0)
-    service.client.rings = 0
+    service.client.requeues = 0
     bound = msgspec.structs.replace(api.pod("p").spec, node_name="n1")
     api.put(msgspec.structs.replace(api.pod("p"), spec=bound))
     await world.settle(5.0)
-    assert service.client.rings == 1
+    assert service.client.requeues == 1
     assert (await service.filter(api.pod("q"))).NodeNames == ["n1"]

@@ -11,7 +11,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.errors import ConflictError, OutcomeUnknownError, RejectedError
 from dra_extender.api.resource import ResourceClaim, ResourceSlice
 from dra_extender.scheduling.bind.failure import DEPOSED, TAKEN, VANISHED
-from dra_extender.scheduling.judgement import NOT_AVAILABLE
+from dra_extender.scheduling.feasibility import NOT_AVAILABLE
 from dra_extender.scheduling.outcomes import CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import DRIVER, Json, Objects, make_claim, make_class, make_node, make_pod

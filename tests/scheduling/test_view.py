@@ -21,7 +21,7 @@ async def during_a_bind(world: World, small: Objects) -> tuple[Service, asyncio.
     await world.settle(10.0)
     assert (await service.filter(world.api.pod("big"))).NodeNames == []
     await world.settle(5.0)
-    service.client.rings = 0
+    service.client.requeues = 0
     bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
     await world.settle(1.0)
     assert service.extender.view.binding == {"uid-p": "n1"}
@@ -36,13 +36,13 @@ def explain(service: Service, pod: str) -> str:
 
 async def test_explaining_a_pod_during_a_bind_rings_no_bell(world: World, small: Objects) -> None:
     service, bind = await during_a_bind(world, small)
-    generation = service.extender.wakeups.generation
+    generation = service.extender.requeue.generation
     for pod in ("p", "q", "big"):
         assert explain(service, pod)
     assert await bind == ""
     await world.settle(10.0)
-    assert service.extender.wakeups.generation == generation
-    assert service.client.rings == 0
+    assert service.extender.requeue.generation == generation
+    assert service.client.requeues == 0
 
 
 async def test_a_claim_in_flight_is_explained_and_not_waited_for(world: World, small: Objects) -> None:
@@ -55,12 +55,12 @@ async def test_a_claim_in_flight_is_explained_and_not_waited_for(world: World, s
     decided = service.decisions.plan([claim], "n1")
     hold = service.cluster.ledger.hold(claim, decided.allocations[0], owner="uid-p")  # type: ignore[union-attr]
     assert "in the process of being allocated" in explain(service, "q")
-    generation = service.extender.wakeups.generation
-    service.extender.wakeups.ended("uid-c")
-    assert service.extender.wakeups.generation == generation
+    generation = service.extender.requeue.generation
+    service.extender.requeue.ended("uid-c")
+    assert service.extender.requeue.generation == generation
     assert (await service.filter(world.api.pod("q"))).NodeNames == []
-    service.extender.wakeups.ended("uid-c")
-    assert service.extender.wakeups.generation == generation + 1
+    service.extender.requeue.ended("uid-c")
+    assert service.extender.requeue.generation == generation + 1
     service.cluster.ledger.release(hold)
 
 

@@ -9,7 +9,7 @@ import pytest
 from dra_extender.allocation.cache.verdicts import Table
 from dra_extender.devices.nodes import Nodes
 from dra_extender.scheduling import warmup
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.allocation.heavy import LOOPS, selecting
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.workers import VirtualWorkers
@@ -52,7 +52,7 @@ async def started(world: World, turn_work: int = 10_000) -> Service:
     world.add(make_class(), *map(make_node, NODES))
     for name in NODES:
         world.add(make_slice(name, [{"name": "d", "attributes": {"serial": {"string": name}}}]))
-    service = world.service(workers=VirtualWorkers(), limits=Limits(turn_work=turn_work))
+    service = world.service(workers=VirtualWorkers(), config=SchedulingConfig(turn_work=turn_work))
     await world.settle()
     return service
 

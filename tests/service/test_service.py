@@ -93,15 +93,15 @@ async def test_a_slice_that_cannot_be_read_is_reported_and_the_others_serve(worl
 # --- what must not be overlooked
 
 
-async def test_a_doorbell_that_breaks_ends_the_service_instead_of_leaving_pods_asleep(
+async def test_a_requeue_that_breaks_ends_the_service_instead_of_leaving_pods_asleep(
     world: World, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken() -> None:
         raise RuntimeError("boom")
 
     assert service.status.engine is not None
-    monkeypatch.setattr(service.status.engine.extender.wakeups, "_ring", broken)
-    service.status.engine.extender.wakeups.wake_everybody()
+    monkeypatch.setattr(service.status.engine.extender.requeue, "_requeue", broken)
+    service.status.engine.extender.requeue.requeue_all()
     async with asyncio.timeout(LONGEST):
         await service.wait()
     assert service.gate.unavailable() == "failed: RuntimeError: boom"

@@ -180,12 +180,12 @@ def test_settings_reach_the_parts_they_are_for() -> None:
         }
     )
     assert (settings.lease(1).namespace, settings.lease(1).identity) == ("ns", "me")
-    assert settings.limits.scheduler_names == {"a", "b"}
+    assert settings.config.scheduler_names == {"a", "b"}
     assert settings.client_names == {"s", "spiffe://x/s"}
-    assert settings.limits.bind_seconds == 7
+    assert settings.config.bind_seconds == 7
     assert not settings.features.DRAExtendedResource
     assert settings.client.server == "http://127.0.0.1:1"
-    assert (settings.bell.namespace, settings.bell.name) == ("ns", "dra-extender-doorbell")
+    assert (settings.requeue_target.namespace, settings.requeue_target.name) == ("ns", "dra-extender-requeue")
     assert flag("bind_timeout") == "--bind-timeout"
 
 

@@ -13,7 +13,7 @@ A `Chaos` is one run: steps drawn from the seed, then peace, then the question w
 - S9 two replicas act at the same time, are deposed and killed; late writes of dead ones arrive: `Chaos.depose`, `kill`.
 - S10 the audit of each replica finds what strangers have doubled, and nothing else: `check_audit`.
 - L1 what fits is bound: `check`, by the answer of the verbs and by counting free devices independently.
-- L2 no refused pod waits for ever: in `end` a refused pod is tried again only after the doorbell rang.
+- L2 no refused pod waits for ever: in `end` a refused pod is tried again only after a requeue.
 - L3 no hold outlives its bind or the sight of its write, unless what was written cannot be taken back yet:
   `check_holds` after every step; none is left, and nothing is left to take back: `check`.
 - S11, L5, L6 what must hold when pods make room for others: `Preempting`.
@@ -37,7 +37,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderArgs, ExtenderPreemptionArgs, MetaVictims
 from dra_extender.api.meta import Condition
 from dra_extender.api.resource import DeviceClass, ResourceClaim
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import BIND_RESULTS
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World, replay
@@ -49,7 +49,7 @@ from tools.chaos.rules import Rules
 from tools.chaos.strangers import Strangers
 from tools.chaos.workload import Workload
 
-LIMITS = Limits(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
+LIMITS = SchedulingConfig(bind_seconds=20.0, binding_seconds=120.0, scheduler_names=frozenset({"dra-scheduler"}))
 NARROW = msgspec.structs.replace(LIMITS, turn_work=20, question_work=20, call_work=400, worker_claim_seconds=1e9)
 WORKING = [0.0, 0.01, 0.5, 1.9]
 """Seconds that workers take."""
@@ -103,14 +103,14 @@ class Chaos:
         """How many binds are called twice, in any replicas."""
         self.mishaps = Mishaps(world, self.dice, self.services, self.replace, self.strangers)
         self.refused: dict[str, tuple[int, Pod]] = {}
-        """Pods that were refused, with the rings heard before that and the version that was refused."""
+        """Pods that were refused, with the requeues seen before that and the version that was refused."""
 
     def new_service(self, index: int) -> Service:
         """The replica of this number; the first one is the leader, as far as making room for pods is concerned."""
         workers = VirtualWorkers(lambda _: self.lots.choice(WORKING)) if self.narrow else None
-        limits = NARROW if self.narrow else LIMITS
-        limits = limits if index else self.planning.limits(self.preempting.limits(limits))
-        service = self.world.service(lag=self.dice.choice(LAGS), limits=limits, workers=workers)
+        config = NARROW if self.narrow else LIMITS
+        config = config if index else self.planning.config(self.preempting.config(config))
+        service = self.world.service(lag=self.dice.choice(LAGS), config=config, workers=workers)
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
         service.watch.repeat = self.dice.choice([0, 0, 1])
@@ -122,8 +122,8 @@ class Chaos:
         await self.services[index].kill()
         self.services[index] = self.new_service(index)
 
-    def rings(self) -> int:
-        return sum(service.client.rings for service in self.world.services)
+    def requeues(self) -> int:
+        return sum(service.client.requeues for service in self.world.services)
 
     @property
     def trace(self) -> str:
@@ -138,7 +138,7 @@ class Chaos:
             return  # the plugin NodeResourcesFit sees that nobody has the resource
         if service.watch.behind() > WATCH_GAP:
             return  # the service says that it is not ready
-        rung, nodes = self.rings(), self.hardware.nodes()
+        requeued, nodes = self.requeues(), self.hardware.nodes()
         names = [node for node in nodes if self.dice.random() < 0.95]
         if self.dice.random() < 0.05:
             names.append("gone")
@@ -164,7 +164,7 @@ class Chaos:
                 other = self.dice.choice(self.services)
                 other.spawn(other.bind(pod, self.dice.choice(answer.NodeNames)))
         elif not answer.Error and set(nodes) <= set(names):
-            self.refuse(pod, rung)
+            self.refuse(pod, requeued)
 
     async def rank(self, service: Service, args: ExtenderArgs) -> None:
         names = args.NodeNames or ()
@@ -175,8 +175,8 @@ class Chaos:
         if wrong or set(kept.NodeNameToMetaVictims) - set(names):
             self.world.api.violations.append(f"{args.Pod.metadata.name}: scores {wrong}, victims {kept}")
 
-    def refuse(self, pod: Pod, rung: int) -> None:
-        """What a scheduler does with a pod that fits nowhere: it says so and waits for the bell."""
+    def refuse(self, pod: Pod, requeued: int) -> None:
+        """What a scheduler does with a pod that fits nowhere: it says so and waits for a requeue."""
         if not self.exists(pod):
             return
         named = "" if self.planning.on and not self.preempting.on else pod.status.nominated_node_name
@@ -184,12 +184,12 @@ class Chaos:
             condition = Condition(type="PodScheduled", status="False", reason="Unschedulable")
             status = msgspec.structs.replace(pod.status, conditions=(condition,), nominated_node_name=named)
             pod = self.world.api.put(msgspec.structs.replace(pod, status=status))
-        self.refused[pod.metadata.uid] = (rung, pod)
+        self.refused[pod.metadata.uid] = (requeued, pod)
 
     def waits(self, pod: Pod) -> bool:
         """Whether the pod was refused, and nothing has told the scheduler since then to try again."""
-        rung, version = self.refused.get(pod.metadata.uid, (-1, None))
-        return version is pod and rung == self.rings()
+        requeued, version = self.refused.get(pod.metadata.uid, (-1, None))
+        return version is pod and requeued == self.requeues()
 
     # --- a run ------------------------------------------------------------------------------------------------------
 
@@ -243,8 +243,9 @@ class Chaos:
                     self.world.api.violations.append(f"a hold of {hold.owner} has outlived its bind")
 
     async def end(self) -> None:
-        """Peace: everybody gets a chance again and again, refused pods only after the bell. Where room is made for pods
-        the first replica leads from now on, and everybody is woken as at its start: it knows of no refusals by others.
+        """Peace: everybody gets a chance again and again, refused pods only after a requeue. Where room is made for
+        pods the first replica leads from now on, and requeues all pods as at its start: it knows of no refusals by
+        others.
         """
         asked = self.services
         if self.preempting.on:

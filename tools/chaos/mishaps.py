@@ -79,7 +79,7 @@ class Mishaps:
         """Some of the next calls of an operation fail; a write may be carried out up to most of a minute later."""
         error, times = self._dice.choice(FAULTS)
         writes = (*FORWARD, *BACKWARD, *EVICTIONS)
-        operations: tuple[str, ...] = writes if isinstance(error, ConflictError) else (*writes, *READS, "ring")
+        operations: tuple[str, ...] = writes if isinstance(error, ConflictError) else (*writes, *READS, "requeue")
         if isinstance(error, UndecodableError):
             operations = tuple(name for name in (*writes, *READS) if name not in WITHOUT_REPLY)
         delay = self._dice.random() * (50.0 if self._dice.random() < 0.2 else 5.0)

@@ -13,7 +13,7 @@ from collections import Counter
 import msgspec
 
 from dra_extender.api.core import Pod
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service
@@ -27,8 +27,8 @@ class Planning:
         self.on = random.Random(f"planning {seed}").random() < 0.5
         api.judges.append(self.judge)
 
-    def limits(self, limits: Limits) -> Limits:
-        return msgspec.structs.replace(limits, nominate="always") if self.on else limits
+    def config(self, config: SchedulingConfig) -> SchedulingConfig:
+        return msgspec.structs.replace(config, nominate="always") if self.on else config
 
     def judge(self, operation: str, before: KubernetesObject | None, after: KubernetesObject) -> str:
         """What is wrong with a write."""

@@ -15,7 +15,7 @@ import random
 import msgspec
 
 from dra_extender.api.core import Node, Pod
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.nomination.nominations import MARK, mark_of
 from dra_extender.scheduling.preemption.outcome import Preemption
 from dra_extender.scheduling.preemption.search import find_preemption
@@ -69,12 +69,12 @@ class Preempting:
         """Node and priority of each binding, and how many had been evicted before."""
         api.judges.append(self.judge)
 
-    def limits(self, limits: Limits) -> Limits:
+    def config(self, config: SchedulingConfig) -> SchedulingConfig:
         """Where nothing goes wrong a pod is not given up because nobody has tried it for a minute."""
         if not self.on:
-            return limits
-        margin = 600.0 if self.calm else limits.preemption_margin_seconds
-        return msgspec.structs.replace(limits, preemption="on", preemption_margin_seconds=margin)
+            return config
+        margin = 600.0 if self.calm else config.preemption_margin_seconds
+        return msgspec.structs.replace(config, preemption="on", preemption_margin_seconds=margin)
 
     def weights(self, weights: dict[str, float]) -> dict[str, float]:
         """How often what happens."""
@@ -128,10 +128,10 @@ class Preempting:
         if (
             not view.uses_devices(pod)
             or pod.metadata.deletion_timestamp
-            or not view.limits.may_clear_for(pod.spec.scheduler_name)
+            or not view.config.may_clear_for(pod.spec.scheduler_name)
         ):
             return []
-        rules = Rules(scheduler_names=view.limits.scheduler_names, violate_budgets=False)
+        rules = Rules(scheduler_names=view.config.scheduler_names, violate_budgets=False)
         names = sorted(node.metadata.name for node in self._api.all(Node))
         found = find_preemption(view.with_pod(pod), pod, names, rules=rules)
         if isinstance(found, Preemption):

@@ -26,8 +26,8 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.devices.cluster import Cluster
 from dra_extender.scheduling.bind import claimwrite
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
-from dra_extender.scheduling.limits import Limits
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.virtualtime import START
 from tools.exploration.likeness import Likeness, Tokens
@@ -122,8 +122,8 @@ class Ports:
     def record_event(self, *args: Any, **named: Any) -> None:
         """For people."""
 
-    async def ring(self) -> None:
-        raise AssertionError("no bell is rung here")
+    async def requeue(self) -> None:
+        raise AssertionError("no requeue is triggered here")
 
 
 class _Clock:
@@ -175,7 +175,7 @@ class Replica:
     """`take` an input: `show`, `list`, `reply`, `bind`, `fire` or `chores_due`. Each runs on until everything waits."""
 
     def __init__(
-        self, name: str, objects: Sequence[KubernetesObject], limits: Limits, tokens: Tokens, aged: float
+        self, name: str, objects: Sequence[KubernetesObject], config: SchedulingConfig, tokens: Tokens, aged: float
     ) -> None:
         self.answers: dict[str, str] = {}
         """What binds have answered, by the name they were started under."""
@@ -191,7 +191,7 @@ class Replica:
         self._decisions = Decisions(cluster, share_ids=lambda: "no shares here")
         with self.loop.running():
             self.extender = Extender(
-                cluster, self._decisions, self.ports, limits=limits, clock=self._clock, observer=self._observer
+                cluster, self._decisions, self.ports, config=config, clock=self._clock, observer=self._observer
             )
             self._act = self.extender._binder._act
             self.extender._sweeper.start()
@@ -257,7 +257,7 @@ class Replica:
 
     def _unfinished_due(self) -> None:
         """A round with the binds that could not take everything back, when none of them has to wait any longer."""
-        self.loop.now += self.extender.view.limits.again_most_seconds
+        self.loop.now += self.extender.view.config.again_most_seconds
         self._chores = self.loop.create_task(self._go_on(), name="unfinished")
 
     async def _go_on(self) -> None:
@@ -314,13 +314,13 @@ class Replica:
             "holds": act.holds,
             "intake": act.intake,
             "signals": act.signals,
-            "wakeups": act.wakeups,
+            "requeue": act.requeue,
             "reservations": act.reservations,
             "clearer": act.clearer,
             "resources": act.resources,
             "observer": self._observer,
             "clock": self._clock,
-            "limits": view.limits,
+            "config": view.config,
             "cluster": view.cluster,
             "ledger": view.cluster.ledger,
             "pods": view.pods,

@@ -8,11 +8,11 @@ from typing import Final, Literal
 import msgspec
 
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 
-LIMITS: Final = Limits(
+LIMITS: Final = SchedulingConfig(
     bind_seconds=5.0,
     doubt_seconds=2.0,
     watch_seconds=100.0,

@@ -33,9 +33,9 @@ from dra_extender.kube.watches import UNFINISHED_PODS
 from dra_extender.placement.placement import Placement
 from dra_extender.placement.policies import PolicyName
 from dra_extender.placement.strategy import Strategy
-from dra_extender.scheduling.claims import Refusal, find
+from dra_extender.scheduling.claims import Unschedulable, find
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import SystemClock
-from dra_extender.scheduling.limits import Limits
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
@@ -53,14 +53,14 @@ class Snapshot(msgspec.Struct, frozen=True):
         """For questions, on the running event loop: nobody binds, nobody clears. `policy`: that of a service which has
         seen the pods that run, and no others. `schedulers`: those that call the service; none: not known.
         """
-        clock, limits = SystemClock(), Limits(scheduler_names=schedulers)
+        clock, config = SystemClock(), SchedulingConfig(scheduler_names=schedulers)
         return View(
             cluster=self.cluster,
             decisions=Decisions(self.cluster, share_ids=lambda: str(uuid.uuid4())),
             pods=self.pods,
             clock=clock,
-            limits=limits,
-            resources=ResourceNames(self.cluster.classes, clock, limits),
+            config=config,
+            resources=ResourceNames(self.cluster.classes, clock, config),
             placement=self._placement(policy),
         )
 
@@ -69,7 +69,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         for pod in self.pods:
             placement.put(pod)
             claims = find(pod, self.cluster.ledger.get, self.cluster.features) if pod.spec.node_name else ()
-            if claims and not isinstance(claims, Refusal):
+            if claims and not isinstance(claims, Unschedulable):
                 placement.learn(pod, claims)
         return placement
 

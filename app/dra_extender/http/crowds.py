@@ -12,14 +12,14 @@ from typing import Final, Literal
 
 import structlog
 
-from dra_extender.scheduling.outcomes import Outcome
+from dra_extender.scheduling.outcomes import LabelledCounter
 from dra_extender.scheduling.ports import Observer
 
 log = structlog.get_logger(__name__)
 
 CrowdResult = Literal["idle_closed", "probes_only", "refused"]
 
-CROWDED_CONNECTIONS: Final = Outcome[CrowdResult](
+CROWDED_CONNECTIONS: Final = LabelledCounter[CrowdResult](
     "crowded_connections_total",
     "new connections to an address that had --max-connections already",
     "result",

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 from dra_extender.cel.fallbacks import CAUSES
 from dra_extender.http.crowds import CROWDED_CONNECTIONS
 from dra_extender.scheduling import outcomes
-from dra_extender.scheduling.outcomes import L, Outcome, Step
+from dra_extender.scheduling.outcomes import L, LabelledCounter, Step
 from dra_extender.unexpected import PLACES, unexpected
 
 PREFIX = "dra_extender_"
@@ -85,7 +85,7 @@ def _read(name: str, type_: Literal["counter", "gauge"], help_: str, label: str 
     return Spec(name, type_, help_, (label,) if label else (), read=True)
 
 
-_OUTCOMES: tuple[Outcome[Any], ...] = (*outcomes.OUTCOMES, CROWDED_CONNECTIONS)
+_OUTCOMES: tuple[LabelledCounter[Any], ...] = (*outcomes.OUTCOMES, CROWDED_CONNECTIONS)
 
 _STATES: tuple[tuple[str, str], ...] = (
     ("free", ""),
@@ -274,7 +274,7 @@ class Metrics:
         """Where the values of `read` metrics come from."""
         self._registry.register(_Readings(read))
 
-    def count(self, outcome: Outcome[L], value: L) -> None:
+    def count(self, outcome: LabelledCounter[L], value: L) -> None:
         """An outcome of scheduling came about once more."""
         series = self._outcomes.get((outcome.name, value))
         if series is None:

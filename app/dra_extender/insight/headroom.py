@@ -20,7 +20,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceClaim, DeviceRequest, ExactDeviceRequest, ResourceClaim, ResourceClaimSpec
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.plurals import counted
-from dra_extender.scheduling.pace import PORTION, Pace, Steps, at_once
+from dra_extender.scheduling.slices import PORTION, QueryBudget, Steps, at_once
 from dra_extender.scheduling.view import View
 
 DECISIONS: Final = 2_000
@@ -134,7 +134,7 @@ class _Filling:
         self.decisions = 0
         self._enough = True
         self._view = replace(view, decisions=view.decisions.apart())
-        self._pace = Pace(self._view)
+        self._budget = QueryBudget(self._view)
         self._claims = claims
         self._state = state
         self._most = most
@@ -144,11 +144,11 @@ class _Filling:
     @property
     def complete(self) -> bool:
         """Everything was decided so far."""
-        return self._enough and self._pace.complete
+        return self._enough and self._budget.complete
 
     def keys(self, names: Sequence[str]) -> Steps[Mapping[str, Hashable]]:
         """The same for nodes that devices do not tell apart."""
-        found = yield from self._pace.turn(lambda view: dict(view.decisions.alike(self._claims, names)))
+        found = yield from self._budget.turn(lambda view: dict(view.decisions.alike(self._claims, names)))
         return found or {}
 
     def node(self, name: str, key: Hashable) -> Steps[int]:
@@ -184,7 +184,7 @@ class _Filling:
             replace(claim, metadata=replace(claim.metadata, uid=f"{claim.metadata.uid} ({number})"))
             for claim in self._claims
         ]
-        found = yield from self._pace.turn(lambda view: view.decisions.with_state(state).plan(claims, name))
+        found = yield from self._budget.turn(lambda view: view.decisions.with_state(state).plan(claims, name))
         return list(zip(claims, found.allocations, strict=True)) if isinstance(found, Plan) else None
 
     def _reaches_others(self, plans: Iterable[Planned]) -> bool:

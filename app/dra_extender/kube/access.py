@@ -98,7 +98,7 @@ def permissions_for_nominating() -> tuple[Permission, ...]:
 
 
 def permissions_for_waking(namespace: str) -> tuple[Permission, ...]:
-    """What the doorbell claim needs."""
+    """What the requeue claim needs."""
     why = "wake pods that were refused"
     return tuple(Permission(verb, GROUP, "resourceclaims", why, namespace=namespace) for verb in ("create", "patch"))
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 NOMINATOR = "dra-extender-nominator"
 """Field manager of nominations ahead of the queue."""
 
-RING_ANNOTATION = "dra-extender.dev/rung"
+REQUEUE_ANNOTATION = "dra-extender.dev/requeued"
 
 
 class _Managed(Object, frozen=True):
@@ -52,7 +52,7 @@ class _NominatedPod(Object, frozen=True):
 _nominated = msgspec.json.Decoder(_NominatedPod)
 
 
-class Doorbell(msgspec.Struct, frozen=True):
+class RequeueClaim(msgspec.Struct, frozen=True):
     """The claim that no pod uses and whose changes wake refused pods in kube-scheduler."""
 
     namespace: str
@@ -67,14 +67,14 @@ class Writer:
         client: KubeClient,
         served: Served,
         events: EventRecorder,
-        doorbell: Doorbell,
+        requeue_claim: RequeueClaim,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
         self._claims = resource_claims(served.version)
         self._events = events
-        self._doorbell = doorbell
+        self._requeue_claim = requeue_claim
         self._now = now
 
     # --- claims
@@ -252,18 +252,18 @@ class Writer:
         )
         self._events.record(Occurrence(reference, reason, action, note, kind))
 
-    async def ring(self) -> None:
-        """Change the doorbell claim, making it first where it does not exist."""
+    async def requeue(self) -> None:
+        """Annotate the requeue claim; create it if it does not exist."""
         stamp = self._now().isoformat(timespec="microseconds")
-        annotations = {RING_ANNOTATION: stamp}
+        annotations = {REQUEUE_ANNOTATION: stamp}
         body = msgspec.json.encode({"metadata": {"annotations": annotations}})
         try:
-            await self._client.patch(self._claims.path(self._doorbell.namespace, self._doorbell.name), body)
+            await self._client.patch(self._claims.path(self._requeue_claim.namespace, self._requeue_claim.name), body)
         except NotFoundError:
             await self.create_claim(
-                self._doorbell.namespace,
+                self._requeue_claim.namespace,
                 {
-                    "metadata": {"name": self._doorbell.name, "annotations": annotations},
+                    "metadata": {"name": self._requeue_claim.name, "annotations": annotations},
                     "spec": {"devices": {}},
                 },
             )

@@ -38,7 +38,7 @@ Lookup = Callable[[str, str], ResourceClaim | None]
 """(namespace, name) to the newest known version of the claim."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Unschedulable(msgspec.Struct, frozen=True):
     """The pod cannot run anywhere now: the reason for all nodes."""
 
     reason: str
@@ -57,7 +57,7 @@ class PodClaims(msgspec.Struct, frozen=True):
     pending: tuple[ResourceClaim, ...]
 
 
-def named_claims(pod: Pod) -> list[tuple[str, bool]] | Refusal:
+def named_claims(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:
     """The names of the pod's claims in its namespace; True marks those that must be owned by the pod."""
     created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     names: list[tuple[str, bool]] = []
@@ -66,23 +66,23 @@ def named_claims(pod: Pod) -> list[tuple[str, bool]] | Refusal:
             names.append((entry.resource_claim_name, False))
         elif entry.resource_claim_template_name:
             if entry.name not in created:
-                return Refusal(f'pod "{pod.metadata.key}": ResourceClaim not created yet', behind=True)
+                return Unschedulable(f'pod "{pod.metadata.key}": ResourceClaim not created yet', behind=True)
             name = created[entry.name]
             if name:
                 names.append((name, True))
         else:
-            return Refusal(
+            return Unschedulable(
                 f'pod "{pod.metadata.key}", spec.resourceClaim "{entry.name}": none of the supported fields are set'
             )
     return names
 
 
-def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClaim, ...] | Refusal:
+def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClaim, ...] | Unschedulable:
     """The pod's claims, each once."""
     if len(pod.spec.resource_claims) > MOST_CLAIMS:
-        return Refusal(TOO_MANY)
+        return Unschedulable(TOO_MANY)
     names = named_claims(pod)
-    if isinstance(names, Refusal):
+    if isinstance(names, Unschedulable):
         return names
     namespace = pod.metadata.namespace
     claims: dict[str, ResourceClaim] = {}
@@ -105,7 +105,7 @@ def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClai
         else:
             claims[claim.metadata.uid or claim.metadata.key] = claim
     if refusal:
-        return Refusal(refusal, behind=behind, leaving=tuple(leaving))
+        return Unschedulable(refusal, behind=behind, leaving=tuple(leaving))
     return tuple(claims.values())
 
 
@@ -142,11 +142,11 @@ def examine(
     in_flight: Callable[[ResourceClaim], bool],
     classes: Mapping[str, DeviceClass],
     features: FeatureGates,
-) -> PodClaims | Refusal | Failure:
+) -> PodClaims | Unschedulable | Failure:
     """Whether the claims may be decided on. `in_flight`: the claim is about to be allocated (or deallocated)."""
     for claim in claims:
         if in_flight(claim):
-            found: Refusal | Failure | None = Refusal(in_flight_reason(claim), awaiting=claim.metadata.uid)
+            found: Unschedulable | Failure | None = Unschedulable(in_flight_reason(claim), awaiting=claim.metadata.uid)
         elif claim.allocation is not None:
             found = _full(claim, pod, features)
         else:
@@ -179,16 +179,16 @@ def full_reason(claim: ResourceClaim) -> str:
     return f"resource claim {claim.metadata.key} is used by {MAX_CONSUMERS} consumers, which is the maximum"
 
 
-def _full(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> Refusal | Failure | None:
+def _full(claim: ResourceClaim, pod: Pod, features: FeatureGates) -> Unschedulable | Failure | None:
     consumers = claim.status.reserved_for
     if len(consumers) < MAX_CONSUMERS or claim.reserved_for(consumer(claim, pod, features).uid):
         return None
-    return Refusal(full_reason(claim))
+    return Unschedulable(full_reason(claim))
 
 
 def _unusable(
     claim: ResourceClaim, classes: Mapping[str, DeviceClass], features: FeatureGates
-) -> Refusal | Failure | None:
+) -> Unschedulable | Failure | None:
     for request in claim.spec.devices.requests:
         found = _unusable_request(claim, request, classes, features)
         if found is not None:
@@ -198,20 +198,20 @@ def _unusable(
 
 def _unusable_request(
     claim: ResourceClaim, request: DeviceRequest, classes: Mapping[str, DeviceClass], features: FeatureGates
-) -> Refusal | Failure | None:
+) -> Unschedulable | Failure | None:
     """Every class must exist, also those of alternatives that would not be needed."""
     where = f"resource claim {claim.metadata.key}, request {request.name}"
     if request.exactly is not None:
         named = [(request.name, request.exactly.device_class_name)]
     elif not request.first_available:
-        return Refusal(f"{where}: unknown request type")
+        return Unschedulable(f"{where}: unknown request type")
     elif not features.DRAPrioritizedList:
-        return Refusal(f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled")
+        return Unschedulable(f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled")
     else:
         named = [(f"{request.name}/{sub.name}", sub.device_class_name) for sub in request.first_available]
     for name, device_class in named:
         if not device_class:
             return Failure(f"request {name}: unsupported request type")
         if device_class not in classes:
-            return Refusal(f"request {name}: device class {device_class} does not exist")
+            return Unschedulable(f"request {name}: device class {device_class} does not exist")
     return None

@@ -44,7 +44,7 @@ _NAME_PREFIX = 58
 """The API server cuts prefixes of generated names there; five characters follow."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ExtendedResources(msgspec.Struct, frozen=True):
     """What a pod asks for by name: `classes` maps resources to classes, `others` are extended resources without one."""
 
     classes: Mapping[str, str]
@@ -67,7 +67,7 @@ def class_names(classes: Iterable[DeviceClass]) -> dict[str, str]:
     }
 
 
-def wanted(pod: Pod, names: Mapping[str, str], classes: Mapping[str, DeviceClass]) -> Wanted | None:
+def wanted(pod: Pod, names: Mapping[str, str], classes: Mapping[str, DeviceClass]) -> ExtendedResources | None:
     """What the pod asks for; None when no device class is concerned. `names`: of `class_names`."""
     found: dict[str, str] = {}
     others: set[str] = set()
@@ -80,7 +80,7 @@ def wanted(pod: Pod, names: Mapping[str, str], classes: Mapping[str, DeviceClass
             found[resource] = device_class
         elif _is_extended(resource):
             others.add(resource)
-    return Wanted(classes=found, others=frozenset(others)) if found else None
+    return ExtendedResources(classes=found, others=frozenset(others)) if found else None
 
 
 def unprovided(pod: Pod, node: Node | None) -> frozenset[str]:
@@ -102,7 +102,7 @@ def _is_extended(resource: str) -> bool:
     return domain != "kubernetes.io" and not domain.endswith(".kubernetes.io") and not domain.startswith("requests.")
 
 
-def through_devices(wanted: Wanted, node: Node) -> frozenset[str] | None:
+def through_devices(wanted: ExtendedResources, node: Node) -> frozenset[str] | None:
     """The resources that devices provide on this node, the others come from its device plugins; None: cannot fit."""
     allocatable = node.status.allocatable
     if any(resource not in allocatable for resource in wanted.others):
@@ -117,7 +117,7 @@ def is_oversized(pod: Pod) -> bool:
     return len(pod.spec.init_containers) + len(pod.spec.containers) > MOST_CONTAINERS
 
 
-def requests_of(pod: Pod, wanted: Wanted, resources: frozenset[str]) -> Requests:
+def requests_of(pod: Pod, wanted: ExtendedResources, resources: frozenset[str]) -> Requests:
     """Requests and mappings for these resources."""
     requests: list[DeviceRequest] = []
     mappings: list[ContainerExtendedResourceRequest] = []

@@ -2,7 +2,7 @@
 
 `Extender` promises: the state of the cluster changes only through `apply`, `remove`, `poison` and `heal` (what the
 watches bring) and through its own writes; the verbs never raise for what a caller or the cluster sends. `run` does what
-must be done without a caller: ringing the doorbell and clearing allocations nobody uses; without it nothing is wrong,
+must be done without a caller: requeueing refused pods and clearing unused allocations; without it nothing is wrong,
 only slower to recover.
 """
 
@@ -32,11 +32,11 @@ from dra_extender.scheduling.bind.actions import Actions
 from dra_extender.scheduling.bind.binder import Binder
 from dra_extender.scheduling.bind.holds import Holds
 from dra_extender.scheduling.bind.unfinished import Unfinished
-from dra_extender.scheduling.claims import Refusal, find, named_claims
+from dra_extender.scheduling.claims import Unschedulable, find, named_claims
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.extended import existing_claim
-from dra_extender.scheduling.inquiries import Inquiries
 from dra_extender.scheduling.intake import Watched
-from dra_extender.scheduling.limits import Limits
 from dra_extender.scheduling.nomination.nominator import Nominator
 from dra_extender.scheduling.outcomes import Silent
 from dra_extender.scheduling.planning.hints import Hint
@@ -47,10 +47,10 @@ from dra_extender.scheduling.records import Records
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.release.sweep import Sweeper
 from dra_extender.scheduling.release.unblock import Unblocker
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.verbs.filter import Filter, Memory
 from dra_extender.scheduling.verbs.preempt import Preempt
 from dra_extender.scheduling.verbs.prioritize import prioritize
-from dra_extender.scheduling.wakeups import Wakeups
 from dra_extender.scheduling.warmup import warm_up
 from dra_extender.unexpected import unexpected
 
@@ -82,27 +82,27 @@ class Extender:
         decisions: Decisions,
         ports: Ports,
         *,
-        limits: Limits | None = None,
+        config: SchedulingConfig | None = None,
         clock: Clock | None = None,
         observer: Observer | None = None,
         placement: Placement | None = None,
         workers: Workers | None = None,
     ) -> None:
-        limits, clock, observer = limits or Limits(), clock or SystemClock(), observer or Silent()
-        records = Records(cluster, limits, clock)
+        config, clock, observer = config or SchedulingConfig(), clock or SystemClock(), observer or Silent()
+        records = Records(cluster, config, clock)
         self._leading: Callable[[], bool] = lambda: True
-        self.wakeups = wakeups = Wakeups(ports.ring, limits, observer)
+        self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.reservations, self.nominations = records.reservations, records.nominations
-        self.view = view = records.view(decisions, placement, budgets=lambda: self._inquiries.budgets())
-        self._intake = intake = records.intake(wakeups, placement)
-        self._inquiries = Inquiries(view, workers, wakeups, observer)
-        self._clearer = clearer = Clearer(view, ports, intake, wakeups, observer, records.clearing)
+        self.view = view = records.view(decisions, placement, budgets=lambda: self._deferred.budgets())
+        self._intake = intake = records.intake(requeue, placement)
+        self._deferred = DeferredWork(view, workers, requeue, observer)
+        self._clearer = clearer = Clearer(view, ports, intake, requeue, observer, records.clearing)
         self._unblocker = Unblocker(view, clearer)
         self._sweeper = Sweeper(view, ports, intake, clearer, records.idle, records.unseen, observer)
         self._nominator = self._new_nominator(ports, records, observer)
         self._planner = self._new_planner(ports, observer)
-        self._filter = Filter(view, ports, intake, self._memory(), self._inquiries, observer)
-        self.unfinished = Unfinished(records.pods, ports, clock, limits, observer)
+        self._filter = Filter(view, ports, intake, self._memory(), self._deferred, observer)
+        self.unfinished = Unfinished(records.pods, ports, clock, config, observer)
         self._binder = Binder(self._actions(cluster, ports, records, observer), self.unfinished, records.binding)
 
     # --- its parts --------------------------------------------------------------------------------------------------
@@ -114,9 +114,9 @@ class Extender:
             ports,
             self.nominations,
             records.budgets,
-            self._inquiries,
+            self._deferred,
             self._clearer,
-            self.wakeups,
+            self.requeue,
             observer,
             lambda: self._leading(),
         )
@@ -127,8 +127,8 @@ class Extender:
             self.view,
             ports,
             self.reservations,
-            self._inquiries,
-            self.wakeups,
+            self._deferred,
+            self.requeue,
             observer,
             lambda: self._leading(),
             self.nominations.__contains__,
@@ -137,11 +137,11 @@ class Extender:
     def _memory(self) -> Memory:
         """What filter may leave behind."""
         return Memory(
-            wakeups=self.wakeups,
+            requeue=self.requeue,
             reservations=self.reservations,
             unblocker=self._unblocker,
             sweeper=self._sweeper,
-            nominator=self._nominator if self.view.limits.preemption != "off" else None,
+            nominator=self._nominator if self.view.config.preemption != "off" else None,
             nominations=self.nominations,
         )
 
@@ -150,15 +150,15 @@ class Extender:
         return Actions(
             view=self.view,
             ports=ports,
-            holds=Holds(cluster.ledger, self.wakeups, records.signals),
+            holds=Holds(cluster.ledger, self.requeue, records.signals),
             intake=self._intake,
             signals=records.signals,
-            wakeups=self.wakeups,
+            requeue=self.requeue,
             reservations=self.reservations,
             clearer=self._clearer,
             resources=records.resources,
             observer=observer,
-            inquiries=self._inquiries,
+            deferred=self._deferred,
             leading=lambda: self._leading(),
         )
 
@@ -178,7 +178,7 @@ class Extender:
 
     def terms(self, pod: Pod) -> Terms | None:
         """On what terms the pod may preempt others at this moment; None: preemption is off."""
-        return self._nominator.terms(pod) if self.view.limits.preemption != "off" else None
+        return self._nominator.terms(pod) if self.view.config.preemption != "off" else None
 
     @property
     def stuck_victims(self) -> int:
@@ -188,7 +188,7 @@ class Extender:
     @property
     def open_questions(self) -> int:
         """How many workers have not answered yet."""
-        return len(self._inquiries)
+        return len(self._deferred)
 
     def fence(self, leading: Callable[[], bool]) -> None:
         """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
@@ -206,12 +206,12 @@ class Extender:
 
     async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
         """Scores from 0 to 10 for nodes that filter let pass."""
-        found, _ = await self._inquiries.decide(args.Pod, lambda view: prioritize(view, args, self.reservations))
+        found, _ = await self._deferred.decide(args.Pod, lambda view: prioritize(view, args, self.reservations))
         return found
 
     async def advise(self, args: ExtenderArgs) -> list[HostPriority]:
         """The same for a scheduler that allocates by itself; nothing is remembered."""
-        found, _ = await self._inquiries.decide(args.Pod, lambda view: prioritize(view, args, None))
+        found, _ = await self._deferred.decide(args.Pod, lambda view: prioritize(view, args, None))
         return found
 
     async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
@@ -219,8 +219,8 @@ class Extender:
         pod = args.Pod
         if pod.metadata.uid in self.nominations:  # room is being made for it
             return ExtenderPreemptionResult()
-        terms = self._nominator.terms(pod) if self.view.limits.preemption == "on" else None
-        found, _ = await self._inquiries.decide(pod, Preempt(args, terms).answer)
+        terms = self._nominator.terms(pod) if self.view.config.preemption == "on" else None
+        found, _ = await self._deferred.decide(pod, Preempt(args, terms).answer)
         if found.NodeNameToMetaVictims:
             self._nominator.left(pod.metadata.uid)
         return found
@@ -257,7 +257,7 @@ class Extender:
 
     def _settle(self, pod_uid: str) -> None:
         """The pod does not wait any more."""
-        self.wakeups.settled(pod_uid)
+        self.requeue.settled(pod_uid)
         self.reservations.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)
         self._nominator.withdraw(pod_uid)
@@ -269,7 +269,7 @@ class Extender:
         for pod in view.pods if view.placement is not None and view.placement.learns else ():
             if pod.spec.node_name and pod.spec.resource_claims and view.placement is not None:
                 claims = find(pod, view.ledger.get, view.features)
-                if not isinstance(claims, Refusal):
+                if not isinstance(claims, Unschedulable):
                     view.placement.learn(pod, claims)
                 yield
 
@@ -285,7 +285,7 @@ class Extender:
         elif isinstance(obj, Pod) and obj.spec.node_name:
             ledger, meta = self.view.ledger, obj.metadata
             names = named_claims(obj)
-            if not isinstance(names, Refusal):
+            if not isinstance(names, Unschedulable):
                 known.extend(ledger.get(meta.namespace, name) for name, _ in names)
             known.append(existing_claim(obj, ledger.owned_by(meta.uid)))
         yield from (claim for claim in known if claim is not None and claim.allocation is not None)
@@ -294,16 +294,16 @@ class Extender:
 
     async def run(self) -> None:
         """Until cancelled. Call it when the watches have brought everything."""
-        self.wakeups.wake_everybody()
+        self.requeue.requeue_all()
         self._sweeper.start()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.wakeups.run(), name="doorbell")
+            group.create_task(self.requeue.run(), name="requeue")
             group.create_task(self._do_chores(self._unblocker.work, CHORES_SECONDS), name="unblocker")
             group.create_task(self._do_chores(self._sweeper.work, 5 * CHORES_SECONDS), name="sweeper")
             group.create_task(self._do_chores(self.unfinished.work, CHORES_SECONDS), name="unfinished binds")
-            if self.view.limits.preemption == "on":
+            if self.view.config.preemption == "on":
                 await self._nominator.restore()
-            if self.view.limits.preemption != "off":
+            if self.view.config.preemption != "off":
                 group.create_task(self._do_chores(self._nominator.work, CHORES_SECONDS), name="nominator")
             group.create_task(self._planner.run(), name="planner")
 
@@ -322,5 +322,5 @@ class Extender:
     async def drain(self, seconds: float) -> int:
         """Let binds that are under way end, for at most this long. How many did not."""
         left = await self._binder.drain(seconds)
-        await self._inquiries.drain()
+        await self._deferred.drain()
         return left

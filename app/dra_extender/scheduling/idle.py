@@ -13,7 +13,7 @@ import msgspec
 
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import ADOPTED
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 
 
@@ -31,9 +31,9 @@ class Idle(msgspec.Struct, frozen=True):
 class IdleAllocations:
     """By claim UID."""
 
-    def __init__(self, clock: Clock, limits: Limits) -> None:
+    def __init__(self, clock: Clock, config: SchedulingConfig) -> None:
         self._clock = clock
-        self._limits = limits
+        self._config = config
         self._idle: dict[str, Idle] = {}
 
     def observe(self, claim: ResourceClaim, *, after_gap: bool = False) -> None:
@@ -64,4 +64,4 @@ class IdleAllocations:
         known = self._idle.get(claim.metadata.uid)
         if known is None or known.version != claim.metadata.resource_version:
             return False
-        return not known.consumers or self._clock.monotonic() - known.since >= self._limits.settled_seconds
+        return not known.consumers or self._clock.monotonic() - known.since >= self._config.settled_seconds

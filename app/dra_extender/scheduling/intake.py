@@ -16,14 +16,14 @@ from dra_extender.api.resource import DeviceClass, ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.cluster import Watched as ClusterWatched
 from dra_extender.placement.placement import Placement
-from dra_extender.scheduling.claims import Refusal, named_claims
+from dra_extender.scheduling.claims import Unschedulable, named_claims
 from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.pods import Pods
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.signals import Signals
 from dra_extender.scheduling.unseen import Unseen
-from dra_extender.scheduling.wakeups import Wakeups
 
 Watched = ClusterWatched | Pod | PodDisruptionBudget
 
@@ -33,7 +33,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: Cluster
     pods: Pods
-    wakeups: Wakeups
+    requeue: RequeueTrigger
     signals: Signals
     idle: IdleAllocations
     unseen: Unseen
@@ -51,7 +51,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             self._place(obj)
             self.signals.notify(obj.metadata.uid)
             if obj.spec.node_name and (before is None or not before.spec.node_name) and self._ends_doubt(obj):
-                self.wakeups.improved()
+                self.requeue.improved()
             return
         if isinstance(obj, ResourceClaim):
             self._observe(obj, watched=True, after_gap=after_gap)
@@ -66,7 +66,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         if isinstance(obj, DeviceClass):
             self.resources.class_seen(obj)
         if improved:
-            self.wakeups.improved()
+            self.requeue.improved()
 
     def remove(self, obj: Watched) -> None:
         """A deleted object."""
@@ -87,7 +87,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             self.unseen.forget(obj.metadata.uid)
             self.signals.notify(obj.metadata.uid)
         if improved:
-            self.wakeups.improved()
+            self.requeue.improved()
 
     def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
         """An object (`namespace/name` or `name`) that cannot be read. `partial`: what it holds, if it is a claim."""
@@ -95,19 +95,19 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         if kind == DeviceClass.__name__:
             self.resources.classes_changed()
         if improved:
-            self.wakeups.improved()
+            self.requeue.improved()
 
     def heal(self, kind: str, key: str) -> None:
         """An object that could not be read can be again, or is gone."""
         if self.cluster.heal(kind, key):
-            self.wakeups.improved()
+            self.requeue.improved()
 
     def _ends_doubt(self, pod: Pod) -> bool:
         """True when the pod, which is bound now, shares a claim of which it cannot be told whether it gives something
         away twice: a pod runs with it, so that was verified, and others may join it.
         """
         names = named_claims(pod)
-        if isinstance(names, Refusal):
+        if isinstance(names, Unschedulable):
             return False
         claims = (self.cluster.ledger.get(pod.metadata.namespace, name) for name, _ in names)
         return any(claim is not None and self.cluster.ledger.is_unverifiable(claim) for claim in claims)
@@ -133,7 +133,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         meta = claim.metadata
         self.unseen.forget(meta.uid)
         if self.cluster.ledger.forget(meta.namespace, meta.name, meta.uid):
-            self.wakeups.improved()
+            self.requeue.improved()
         self.signals.notify(meta.uid)
 
     def _observe(self, claim: ResourceClaim, *, watched: bool = False, after_gap: bool = False) -> None:
@@ -145,7 +145,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
             self.unseen.forget(meta.uid)
         else:
             self.unseen.replied(meta.uid)
-        missed = self.wakeups.appeared(meta.key)
+        missed = self.requeue.appeared(meta.key)
         if missed or (improved and not new):
-            self.wakeups.improved()
+            self.requeue.improved()
         self.signals.notify(meta.uid)

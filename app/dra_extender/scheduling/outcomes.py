@@ -13,7 +13,7 @@ import msgspec
 L = TypeVar("L", bound=str)
 
 
-class Outcome(msgspec.Struct, Generic[L], frozen=True):
+class LabelledCounter(msgspec.Struct, Generic[L], frozen=True):
     """A counter with one label. `values` has all values of the label with their meaning ("" where that is plain)."""
 
     name: str
@@ -24,7 +24,7 @@ class Outcome(msgspec.Struct, Generic[L], frozen=True):
 
 FilterResult = Literal["untouched", "fits", "refused", "repeated", "error"]
 
-FILTER_RESULTS: Final = Outcome[FilterResult](
+FILTER_RESULTS: Final = LabelledCounter[FilterResult](
     "filter_results_total",
     "answers of filter",
     "result",
@@ -51,7 +51,7 @@ BindResult = Literal[
     "broken",
 ]
 
-BIND_RESULTS: Final = Outcome[BindResult](
+BIND_RESULTS: Final = LabelledCounter[BindResult](
     "bind_results_total",
     "answers of bind",
     "result",
@@ -72,7 +72,7 @@ BIND_RESULTS: Final = Outcome[BindResult](
 
 ConflictReason = Literal["claim_changed", "device_taken", "pod_bound"]
 
-CONFLICTS: Final = Outcome[ConflictReason](
+CONFLICTS: Final = LabelledCounter[ConflictReason](
     "conflicts_total",
     "binds in which another writer was first",
     "reason",
@@ -85,7 +85,7 @@ CONFLICTS: Final = Outcome[ConflictReason](
 
 Write = Literal["claim", "claim_creation", "binding"]
 
-UNANSWERED_WRITES: Final = Outcome[Write](
+UNANSWERED_WRITES: Final = LabelledCounter[Write](
     "unanswered_writes_total",
     "writes to the API server whose answer was lost",
     "write",
@@ -94,7 +94,7 @@ UNANSWERED_WRITES: Final = Outcome[Write](
 
 UndoResult = Literal["deallocated", "unreserved", "fenced", "left", "gone"]
 
-CLAIM_WRITES_UNDONE: Final = Outcome[UndoResult](
+CLAIM_WRITES_UNDONE: Final = LabelledCounter[UndoResult](
     "claim_writes_undone_total",
     "attempts to take back what a failed bind wrote to a claim",
     "result",
@@ -109,7 +109,7 @@ CLAIM_WRITES_UNDONE: Final = Outcome[UndoResult](
 
 UndecidedReason = Literal["refused", "undecodable", "unanswered"]
 
-UNDOS_PUT_OFF: Final = Outcome[UndecidedReason](
+UNDOS_PUT_OFF: Final = LabelledCounter[UndecidedReason](
     "undos_put_off_total",
     "failed binds that could not take back what they wrote; it is tried again, and the devices stay held meanwhile",
     "reason",
@@ -120,10 +120,10 @@ UNDOS_PUT_OFF: Final = Outcome[UndecidedReason](
     },
 )
 
-RingResult = Literal["rung", "failed"]
+RequeueResult = Literal["triggered", "failed"]
 
-DOORBELL_RINGS: Final = Outcome[RingResult](
-    "doorbell_rings_total", "attempts to make kube-scheduler retry refused pods", "result", {"rung": "", "failed": ""}
+REQUEUES: Final = LabelledCounter[RequeueResult](
+    "requeues_total", "attempts to make kube-scheduler retry refused pods", "result", {"triggered": "", "failed": ""}
 )
 
 ClearReason = Literal["in_the_way", "idle", "abandoned", "leftover", "preempted"]
@@ -136,17 +136,17 @@ _CLEAR_REASONS: Final[dict[ClearReason, str]] = {
     "preempted": "the pods that used the claim were evicted for another one",
 }
 
-ALLOCATIONS_CLEARED: Final = Outcome[ClearReason](
+ALLOCATIONS_CLEARED: Final = LabelledCounter[ClearReason](
     "allocations_cleared_total", "unused allocations cleared", "reason", _CLEAR_REASONS
 )
 
-CLEAR_ERRORS: Final = Outcome[ClearReason](
+CLEAR_ERRORS: Final = LabelledCounter[ClearReason](
     "allocation_clear_errors_total", "unused allocations that the API server did not clear", "reason", _CLEAR_REASONS
 )
 
 PreemptionResult = Literal["nominated", "advised", "hopeless", "needless", "forbidden", "waiting", "failed"]
 
-PREEMPTIONS: Final = Outcome[PreemptionResult](
+PREEMPTIONS: Final = LabelledCounter[PreemptionResult](
     "preemptions_total",
     "pods refused for want of devices that were looked at for preemption",
     "result",
@@ -163,7 +163,7 @@ PREEMPTIONS: Final = Outcome[PreemptionResult](
 
 NominationEnd = Literal["bound", "elsewhere", "gone", "fits", "forbidden", "lost", "expired", "stuck"]
 
-NOMINATIONS_ENDED: Final = Outcome[NominationEnd](
+NOMINATIONS_ENDED: Final = LabelledCounter[NominationEnd](
     "preemption_nominations_ended_total",
     "ends of nominations for which victims were chosen",
     "result",
@@ -181,7 +181,7 @@ NOMINATIONS_ENDED: Final = Outcome[NominationEnd](
 
 VictimResult = Literal["evicted", "forbidden", "failed"]
 
-PREEMPTION_VICTIMS: Final = Outcome[VictimResult](
+PREEMPTION_VICTIMS: Final = LabelledCounter[VictimResult](
     "preemption_victims_total",
     "evictions of pods for pods of higher priority",
     "result",
@@ -192,7 +192,7 @@ HintResult = Literal[
     "made", "adopted", "failed", "bound", "elsewhere", "cleared", "withdrawn", "expired", "displaced", "gone"
 ]
 
-HINTS: Final = Outcome[HintResult](
+HINTS: Final = LabelledCounter[HintResult](
     "nominations_ahead_total",
     "nominations of pods ahead of the queue, and what became of them",
     "result",
@@ -212,7 +212,7 @@ HINTS: Final = Outcome[HintResult](
 
 ClaimReader = Literal["filter", "sweep"]
 
-CLAIM_READ_ERRORS: Final = Outcome[ClaimReader](
+CLAIM_READ_ERRORS: Final = LabelledCounter[ClaimReader](
     "claim_read_errors_total",
     "claims known from no watch that the API server did not show either",
     "reader",
@@ -224,7 +224,7 @@ CLAIM_READ_ERRORS: Final = Outcome[ClaimReader](
 
 WorkerAnswer = Literal["compile", "evaluate", "search", "time", "memory", "crash", "start"]
 
-WORKER_ANSWERS: Final = Outcome[WorkerAnswer](
+WORKER_ANSWERS: Final = LabelledCounter[WorkerAnswer](
     "worker_answers_total",
     "questions that were too large for the event loop and went to a worker process",
     "result",
@@ -239,14 +239,14 @@ WORKER_ANSWERS: Final = Outcome[WorkerAnswer](
     },
 )
 
-OUTCOMES: Final[tuple[Outcome[Any], ...]] = (
+OUTCOMES: Final[tuple[LabelledCounter[Any], ...]] = (
     FILTER_RESULTS,
     BIND_RESULTS,
     CONFLICTS,
     UNANSWERED_WRITES,
     CLAIM_WRITES_UNDONE,
     UNDOS_PUT_OFF,
-    DOORBELL_RINGS,
+    REQUEUES,
     ALLOCATIONS_CLEARED,
     CLEAR_ERRORS,
     PREEMPTIONS,
@@ -273,7 +273,7 @@ STEPS: Final[dict[Step, str]] = {
 class Silent:
     """An observer that does not count."""
 
-    def count(self, outcome: Outcome[L], value: L) -> None:
+    def count(self, outcome: LabelledCounter[L], value: L) -> None:
         """Nothing."""
 
     def took(self, step: Step, seconds: float) -> None:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from cachetools import LRUCache
 
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 
 K = TypeVar("K", bound=Hashable)
@@ -22,15 +22,15 @@ class Pauses(Generic[K]):
 
     MOST = 10_000
 
-    def __init__(self, clock: Clock, limits: Limits) -> None:
+    def __init__(self, clock: Clock, config: SchedulingConfig) -> None:
         self._clock = clock
-        self._limits = limits
+        self._config = config
         self._known: LRUCache[K, tuple[float, float]] = LRUCache(self.MOST)
 
     def failed(self, key: K) -> None:
         """It has failed once more."""
-        pause, _ = self._known.get(key, (self._limits.again_seconds / 2, 0.0))
-        pause = min(2 * pause, self._limits.again_most_seconds)
+        pause, _ = self._known.get(key, (self._config.again_seconds / 2, 0.0))
+        pause = min(2 * pause, self._config.again_most_seconds)
         self._known[key] = pause, self._clock.monotonic() + pause
 
     def over(self, key: K) -> bool:

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from dra_extender.allocation.questions import Answer, Question
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim, ResourceClaimConsumerReference
-from dra_extender.scheduling.outcomes import L, Outcome, Step
+from dra_extender.scheduling.outcomes import L, LabelledCounter, Step
 
 
 class ClaimWriter(Protocol):
@@ -103,8 +103,8 @@ class Messenger(Protocol):
     ) -> None:
         """Report an event. Returns at once and never raises; events may be dropped when there are too many."""
 
-    async def ring(self) -> None:
-        """Touch the doorbell claim, which makes kube-scheduler try all refused pods again."""
+    async def requeue(self) -> None:
+        """Annotate the requeue claim: kube-scheduler then retries all unschedulable pods."""
 
 
 class Ports(ClaimWriter, PodWriter, Messenger, Protocol):
@@ -145,7 +145,7 @@ class Clock(Protocol):
 class Observer(Protocol):
     """Counts and times what `dra_extender.scheduling.outcomes` defines."""
 
-    def count(self, outcome: Outcome[L], value: L) -> None:
+    def count(self, outcome: LabelledCounter[L], value: L) -> None:
         """The outcome came about once more, with this value of its label."""
 
     def took(self, step: Step, seconds: float) -> None:

@@ -13,33 +13,33 @@ from dra_extender.allocation.budget import WorkBudget
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.placement import Placement
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.intake import Intake
-from dra_extender.scheduling.limits import Limits
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.ports import Clock
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Reservations
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.signals import Signals
 from dra_extender.scheduling.unseen import Unseen
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
 
 
 class Records:
     """`binding` and `clearing` are what the view shows under these names; who binds and who clears writes to them."""
 
-    def __init__(self, cluster: Cluster, limits: Limits, clock: Clock) -> None:
-        self._cluster, self._limits, self._clock = cluster, limits, clock
+    def __init__(self, cluster: Cluster, config: SchedulingConfig, clock: Clock) -> None:
+        self._cluster, self._config, self._clock = cluster, config, clock
         self.pods = Pods()
         self.signals = Signals()
-        self.idle = IdleAllocations(clock, limits)
+        self.idle = IdleAllocations(clock, config)
         self.unseen = Unseen(clock)
-        self.resources = ResourceNames(cluster.classes, clock, limits)
+        self.resources = ResourceNames(cluster.classes, clock, config)
         self.budgets = DisruptionBudgets()
-        self.reservations = Reservations(limits.tentative_seconds, clock)
+        self.reservations = Reservations(config.tentative_seconds, clock)
         self.nominations = Nominations()
         self.binding: dict[str, str] = {}
         self.clearing: set[str] = set()
@@ -53,7 +53,7 @@ class Records:
             decisions=decisions,
             pods=self.pods,
             clock=self._clock,
-            limits=self._limits,
+            config=self._config,
             resources=self.resources,
             binding=MappingProxyType(self.binding),
             clearing=self.clearing,
@@ -64,12 +64,12 @@ class Records:
             promised=self.nominations.promises,
         )
 
-    def intake(self, wakeups: Wakeups, placement: Placement | None) -> Intake:
+    def intake(self, requeue: RequeueTrigger, placement: Placement | None) -> Intake:
         """For what the watches bring."""
         return Intake(
             cluster=self._cluster,
             pods=self.pods,
-            wakeups=wakeups,
+            requeue=requeue,
             signals=self.signals,
             idle=self.idle,
             unseen=self.unseen,

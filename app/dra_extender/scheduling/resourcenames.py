@@ -13,7 +13,7 @@ from cachetools import LRUCache
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceClass
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 
 REMEMBERED_NAMES = 10_000
@@ -22,10 +22,10 @@ REMEMBERED_NAMES = 10_000
 class ResourceNames:
     """`classes` is the live mapping of device classes by name."""
 
-    def __init__(self, classes: Mapping[str, DeviceClass], clock: Clock, limits: Limits) -> None:
+    def __init__(self, classes: Mapping[str, DeviceClass], clock: Clock, config: SchedulingConfig) -> None:
         self._classes = classes
         self._clock = clock
-        self._limits = limits
+        self._config = config
         self._class_names: dict[str, str] | None = None
         self._provided: set[str] = set()
         """Names that classes stand or once stood behind."""
@@ -53,7 +53,7 @@ class ResourceNames:
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def wanted(self, pod: Pod) -> extended.Wanted | None:
+    def wanted(self, pod: Pod) -> extended.ExtendedResources | None:
         """The extended resources of the pod that devices may provide; None for almost all pods."""
         if self._class_names is None:
             self._class_names = extended.class_names(self._classes.values())
@@ -63,5 +63,5 @@ class ResourceNames:
         """True when a class may stand behind one of the names: it has gone, or has not come yet. A name that no class
         was ever seen for belongs to somebody else once it has been asked for longer than we go on without a watch.
         """
-        now, doubt = self._clock.monotonic(), self._limits.doubt_seconds
+        now, doubt = self._clock.monotonic(), self._config.doubt_seconds
         return any(name in self._provided or now - self._asked.get(name, now) < doubt for name in names)

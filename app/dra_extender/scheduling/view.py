@@ -23,7 +23,7 @@ from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import consumer
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 
 _NOT_BINDING: Mapping[str, str] = {}
@@ -50,7 +50,7 @@ class KnownPods(Protocol):
 class KnownResourceNames(Protocol):
     """Which extended resources device classes stand behind. See `ResourceNames`."""
 
-    def wanted(self, pod: Pod) -> extended.Wanted | None: ...
+    def wanted(self, pod: Pod) -> extended.ExtendedResources | None: ...
 
     def is_orphaned(self, names: Iterable[str]) -> bool: ...
 
@@ -62,7 +62,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     decisions: Decisions
     pods: KnownPods
     clock: Clock
-    limits: Limits
+    config: SchedulingConfig
     resources: KnownResourceNames
     binding: Mapping[str, str] = _NOT_BINDING
     """By pod UID: the node of a bind that is under way."""
@@ -140,7 +140,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
                 return True
         return False
 
-    def wanted(self, pod: Pod) -> extended.Wanted | None:
+    def wanted(self, pod: Pod) -> extended.ExtendedResources | None:
         """The extended resources of the pod that devices may provide; None for almost all pods."""
         if not self.features.DRAExtendedResource:
             return None

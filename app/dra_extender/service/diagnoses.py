@@ -135,7 +135,7 @@ class Diagnoses:
         """What kube-scheduler says of a pod that is none of others; empty for most."""
         if pod.spec.node_name or pod.finished or pod.metadata.deletion_timestamp:
             return ""
-        if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) not in self._view.limits.scheduler_names:
+        if (pod.spec.scheduler_name or DEFAULT_SCHEDULER) not in self._view.config.scheduler_names:
             return ""
         if not pod.spec.resource_claims and not any(map(_asks_for_extended, pod.spec.containers)):
             return ""

@@ -53,21 +53,21 @@ class Engine:
     ) -> None:
         self.cluster = Cluster(settings.features)
         self.events = EventRecorder(client, settings.replica)
-        self.writer = Writer(client, served, self.events, settings.bell)
+        self.writer = Writer(client, served, self.events, settings.requeue_target)
         self.decisions = Decisions(self.cluster, step_budget=settings.step_budget, share_ids=lambda: str(uuid.uuid4()))
         self.workers = WorkerPool(settings.worker_limits)
         self.extender = Extender(
             self.cluster,
             self.decisions,
             self.writer,
-            limits=settings.limits,
+            config=settings.config,
             observer=metrics,
             placement=Placement(self.cluster, settings.strategy, settings.expected),
             workers=self.workers,
         )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
         self.audit = Audit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
-        self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.wakeups.pods, self._report_waiting)
+        self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.requeue.pods, self._report_waiting)
         self.stock = StockReadings(self.extender.view, self.diagnoses.waiting, self.diagnoses.rule)
         self._diagnose = settings.diagnose and not settings.advise_only
         self._known = asyncio.Event()

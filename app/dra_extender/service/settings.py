@@ -27,11 +27,11 @@ from dra_extender.allocation.plan import STEP_BUDGET
 from dra_extender.api.features import FeatureGates
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.lease import LeaseSettings
-from dra_extender.kube.writer import Doorbell
+from dra_extender.kube.writer import RequeueClaim
 from dra_extender.placement.expected import NOBODY, Expected
 from dra_extender.placement.policies import PolicyName
 from dra_extender.placement.strategy import Strategy
-from dra_extender.scheduling.limits import Limits, NominateMode, PreemptionMode
+from dra_extender.scheduling.config import NominateMode, PreemptionMode, SchedulingConfig
 from dra_extender.service import workloadfile
 from dra_extender.service.addresses import checked_address, reachable
 from dra_extender.service.exposure import require_peers, require_protection
@@ -57,7 +57,7 @@ def _gates(value: str) -> str:
 
 Seconds = Annotated[float, Field(gt=0)]
 Address = Annotated[str, AfterValidator(checked_address)]
-_DEFAULT_LIMITS = Limits()
+_DEFAULTS = SchedulingConfig()
 _DEFAULT_WORKERS = WorkerLimits()
 
 
@@ -125,7 +125,7 @@ class Settings(BaseSettings):
     api_timeout: Seconds = Field(10.0, description="seconds for one request to the API server")
     watch_gap: Seconds = Field(30.0, description="seconds without a working watch after which the service is not ready")
 
-    namespace: str = Field("dra-system", description="namespace of the lease and the doorbell claim")
+    namespace: str = Field("dra-system", description="namespace of the lease and the requeue claim")
     identity: str = Field("", description="name of this replica; empty: host name and process id")
     leader_election: bool = Field(False, description="only the replica that holds the lease decides")
     advertise: str = Field(
@@ -142,8 +142,9 @@ class Settings(BaseSettings):
     lease_duration: Seconds = Field(15.0, description="seconds after which another replica may take an unrenewed lease")
     renew_deadline: Seconds = Field(10.0, description="seconds without renewal after which the leader stops")
     retry_period: Seconds = Field(2.0, description="seconds between attempts to acquire or renew")
-    doorbell: str = Field(
-        "dra-extender-doorbell", description="claim that is annotated to make kube-scheduler try refused pods again"
+    requeue_claim: str = Field(
+        "dra-extender-requeue",
+        description="ResourceClaim that the service annotates to make kube-scheduler retry refused pods",
     )
 
     feature_gates: Annotated[str, AfterValidator(_gates)] = Field(
@@ -168,12 +169,12 @@ class Settings(BaseSettings):
         _DEFAULT_WORKERS.memory // 2**20, ge=192, description="MiB of address space of a worker process"
     )
     worker_claim_seconds: Seconds = Field(
-        _DEFAULT_LIMITS.worker_claim_seconds,
+        _DEFAULTS.worker_claim_seconds,
         description="seconds of CPU time of workers for claims with the same content; then they are refused for ten "
         "minutes",
     )
     offered_percent: int = Field(
-        _DEFAULT_LIMITS.offered_percent,
+        _DEFAULTS.offered_percent,
         ge=0,
         le=100,
         description="per cent of the nodes offered to the scheduler when they fit, at least 100 nodes; 0: as many as "
@@ -209,10 +210,10 @@ class Settings(BaseSettings):
         "other one: never, always, or auto: on large clusters (docs/nomination.md)",
     )
     nominate_from_nodes: int = Field(
-        _DEFAULT_LIMITS.nominate_from_nodes, ge=1, description="how many nodes make a cluster large for nominate: auto"
+        _DEFAULTS.nominate_from_nodes, ge=1, description="how many nodes make a cluster large for nominate: auto"
     )
     nominate_preferring: bool = Field(
-        _DEFAULT_LIMITS.nominate_preferring,
+        _DEFAULTS.nominate_preferring,
         description="nominate also pods with preferred affinity or soft topology spread, which have no say then",
     )
     scheduler_names: str = Field(
@@ -230,20 +231,20 @@ class Settings(BaseSettings):
         True, description="say why refused pods wait, and what would help, in an event on the pod (docs/insight.md)"
     )
     bind_timeout: Seconds = Field(
-        _DEFAULT_LIMITS.bind_seconds, description="seconds for a bind; keep below the scheduler's httpTimeout for bind"
+        _DEFAULTS.bind_seconds, description="seconds for a bind; keep below the scheduler's httpTimeout for bind"
     )
     binding_conditions_timeout: Seconds = Field(
-        _DEFAULT_LIMITS.binding_seconds, description="seconds that devices may take to become ready for a pod"
+        _DEFAULTS.binding_seconds, description="seconds that devices may take to become ready for a pod"
     )
     tentative_ttl: Seconds = Field(
-        _DEFAULT_LIMITS.tentative_seconds,
+        _DEFAULTS.tentative_seconds,
         description="seconds that filter's plan for a pod counts for other pods",
     )
-    ring_interval: Seconds = Field(
-        _DEFAULT_LIMITS.ring_seconds, description="the doorbell rings at most once in so many seconds"
+    requeue_interval: Seconds = Field(
+        _DEFAULTS.requeue_seconds, description="minimum seconds between two requeues of refused pods"
     )
     sweep_after: float = Field(
-        _DEFAULT_LIMITS.sweep_seconds, ge=0, description="seconds after which an unused allocation is cleared; 0: never"
+        _DEFAULTS.sweep_seconds, ge=0, description="seconds after which an unused allocation is cleared; 0: never"
     )
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -321,8 +322,8 @@ class Settings(BaseSettings):
         )
 
     @property
-    def bell(self) -> Doorbell:
-        return Doorbell(self.namespace, self.doorbell)
+    def requeue_target(self) -> RequeueClaim:
+        return RequeueClaim(self.namespace, self.requeue_claim)
 
     @property
     def strategy(self) -> Strategy:
@@ -335,13 +336,13 @@ class Settings(BaseSettings):
         return self._expected
 
     @property
-    def limits(self) -> Limits:
-        return Limits(
+    def config(self) -> SchedulingConfig:
+        return SchedulingConfig(
             bind_seconds=self.bind_timeout,
             offered_percent=self.offered_percent,
             binding_seconds=self.binding_conditions_timeout,
             tentative_seconds=self.tentative_ttl,
-            ring_seconds=self.ring_interval,
+            requeue_seconds=self.requeue_interval,
             sweep_seconds=self.sweep_after,
             deallocate=self.deallocate,
             scheduler_names=_listed(self.scheduler_names),

@@ -18,7 +18,7 @@ from dra_extender.http.metrics import OTHER, UNDIAGNOSED, Reading
 from dra_extender.insight.devicereport.report import State
 from dra_extender.insight.devicereport.stocktaking import Stock, stocktaking
 from dra_extender.insight.why.report import BindingRule
-from dra_extender.scheduling.pace import Steps
+from dra_extender.scheduling.slices import Steps
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 

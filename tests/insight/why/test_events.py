@@ -12,7 +12,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.meta import Condition
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.note import LONGEST
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.service.diagnoses import AGAIN, GRACE, Diagnoses
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
@@ -27,7 +27,7 @@ class Told:
         self.now = 0.0
         self.events: list[tuple[str, str, str]] = []
         extender = service.extender
-        self.diagnoses = Diagnoses(extender.view, lambda: extender.wakeups.pods, self._report, clock=lambda: self.now)
+        self.diagnoses = Diagnoses(extender.view, lambda: extender.requeue.pods, self._report, clock=lambda: self.now)
 
     def _report(self, about: Pod | ResourceClaim, reason: str, note: str) -> None:
         assert len(note) <= LONGEST
@@ -105,7 +105,7 @@ def kept_away(name: str, *claims: str, message: str = "0/2 nodes are available",
 async def serving(world: World) -> AsyncIterator[Service]:
     """A service that knows which schedulers call it."""
     world.add(make_class(), make_node("n1", cpu="4"), make_slice("n1", ["a", "b"]))
-    made = world.service(limits=Limits(scheduler_names=frozenset({"dra-scheduler"})))
+    made = world.service(config=SchedulingConfig(scheduler_names=frozenset({"dra-scheduler"})))
     await world.settle()
     yield made
 

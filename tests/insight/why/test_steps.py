@@ -15,7 +15,7 @@ from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.nearness import LONGEST, near
 from dra_extender.insight.why.note import note_of
 from dra_extender.insight.why.report import Diagnosis
-from dra_extender.scheduling.pace import STEP, TRIALS, Pace
+from dra_extender.scheduling.slices import STEP, TRIALS, QueryBudget
 from dra_extender.scheduling.view import View
 from tests.support.counting import calls
 from tests.support.diagnosis.expensive import LARGE, SMALL, Shape, nodes
@@ -115,9 +115,9 @@ def test_neither_is_there_a_hostile_thing_of_the_catalogue_that_changes_it(thing
 
 def test_words_are_compared_a_few_at_a_time() -> None:
     """However many there are and however much they resemble each other."""
-    pace = Pace(view_of(nodes(1)))
+    budget = QueryBudget(view_of(nodes(1)))
     known = [f"{'ab' * (LONGEST // 2 - 3)}{index:04}" for index in range(2_000)]
-    steps = near("ab" * (LONGEST // 2 - 1), known, pace)
+    steps = near("ab" * (LONGEST // 2 - 1), known, budget)
     most = 0
     ended = False
 
@@ -131,4 +131,4 @@ def test_words_are_compared_a_few_at_a_time() -> None:
     while not ended:
         most = max(most, calls(step))
     assert most <= CALLS_PER_STEP
-    assert pace.work >= 10 * STEP and not pace.complete
+    assert budget.work >= 10 * STEP and not budget.complete

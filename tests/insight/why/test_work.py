@@ -11,8 +11,8 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.report import Diagnosis
-from dra_extender.scheduling import pace
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling import slices
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
@@ -38,15 +38,15 @@ def work(nodes: int, claim: Json) -> Done:
         cluster.apply(make_node(name, cpu="64", pods="110"))
         cluster.apply(make_slice(name, [_device(name, index, model) for index in range(8)]))
     cluster.apply(make_claim("c", requests=[{"name": "r", "exactly": claim}]))
-    limits, clock = Limits(), Stopped()
+    config, clock = SchedulingConfig(), Stopped()
     decisions = Decisions(cluster, share_ids=str)
     view = View(
         cluster=cluster,
         decisions=decisions,
         pods=Pods(),
         clock=clock,
-        limits=limits,
-        resources=ResourceNames(cluster.classes, clock, limits),
+        config=config,
+        resources=ResourceNames(cluster.classes, clock, config),
     )
     steps = diagnosing(view, make_pod("p", "c"))
     for count in range(10**6):
@@ -77,6 +77,6 @@ def test_five_thousand_nodes_take_as_many_decisions_as_a_hundred(claim: Json, fi
     assert len(many.found.groups) == len(few.found.groups) == groups
     assert many.found.work == few.found.work <= 20
     assert many.searches == 0, "what is remembered of claims that exist stays as it is"
-    portions = -(-5000 // pace.PORTION)
+    portions = -(-5000 // slices.PORTION)
     assert many.steps <= few.steps + 2 * portions, "a step looks at a portion of the nodes"
     assert many.found.complete

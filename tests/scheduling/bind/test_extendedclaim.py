@@ -10,7 +10,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.bind import failure
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
@@ -179,7 +179,7 @@ async def test_a_pod_is_not_bound_without_devices_when_its_class_goes_while_a_wo
     """The decision was then made on a state without the class, and came to nothing to allocate."""
     world.add(*nodes(), asking("p"))
     workers = VirtualWorkers(lambda _: 0.5)
-    service = world.service(workers=workers, limits=Limits(turn_work=20, question_work=20))
+    service = world.service(workers=workers, config=SchedulingConfig(turn_work=20, question_work=20))
     bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
     await world.settle(0.2)
     assert workers.asked
@@ -249,7 +249,7 @@ async def leave_a_claim(world: World) -> Service:
     await first.kill()
     (claim,) = made(world)
     assert {device for _, pool, device in devices(claim) if pool == "n1"} == {"a"}
-    second = world.service(limits=Limits(sweep_seconds=0.0))
+    second = world.service(config=SchedulingConfig(sweep_seconds=0.0))
     second.start()
     await world.settle()
     return second

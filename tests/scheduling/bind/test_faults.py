@@ -17,7 +17,7 @@ from dra_extender.api.errors import (
 )
 from dra_extender.api.resource import ResourceClaimConsumerReference
 from dra_extender.scheduling.bind import failure
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.client import When
@@ -93,7 +93,7 @@ async def test_a_change_by_others_in_between_is_read_and_respected(
     world: World, small: Objects, operation: str
 ) -> None:
     world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service(lag=5.0, limits=Limits(watch_seconds=20.0))
+    service = world.service(lag=5.0, config=SchedulingConfig(watch_seconds=20.0))
     world.api.hooks[operation] = lambda: world.api.touch("c")
     assert await service.bind(world.api.pod("p"), "n1") == ""
     assert service.counted(CONFLICTS, "claim_changed") == 1
@@ -118,7 +118,7 @@ async def test_a_pod_deleted_during_the_bind_leaves_its_devices_free(
 
 async def test_waiting_ends_when_the_pod_is_deleted(world: World, small: Objects) -> None:
     world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service(limits=Limits(watch_seconds=1000.0, bind_seconds=1000.0))
+    service = world.service(config=SchedulingConfig(watch_seconds=1000.0, bind_seconds=1000.0))
     bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
     world.api.hooks["write_status"] = service.watch.pause
     await world.settle(1.0)
@@ -135,7 +135,7 @@ async def test_a_pod_of_another_uid_is_not_touched(world: World, small: Objects)
     assert world.api.claim("c").allocation is None
 
 
-OURS = Limits(scheduler_names=frozenset({"dra-scheduler", "second"}))
+OURS = SchedulingConfig(scheduler_names=frozenset({"dra-scheduler", "second"}))
 
 
 @pytest.mark.parametrize("on_the_watch", [True, False])
@@ -143,7 +143,7 @@ async def test_a_pod_of_a_scheduler_that_is_not_served_is_neither_bound_nor_give
     world: World, small: Objects, on_the_watch: bool
 ) -> None:
     world.add(*small, make_claim("c"))
-    service = world.service(limits=OURS)
+    service = world.service(config=OURS)
     world.add(make_pod("p", "c", schedulerName="default-scheduler"))
     if on_the_watch:
         await world.settle()
@@ -155,12 +155,12 @@ async def test_a_pod_of_a_scheduler_that_is_not_served_is_neither_bound_nor_give
     assert service.counted(BIND_RESULTS, "refused") == 1
 
 
-@pytest.mark.parametrize(("limits", "name"), [(OURS, "second"), (Limits(), "default-scheduler")])
+@pytest.mark.parametrize(("config", "name"), [(OURS, "second"), (SchedulingConfig(), "default-scheduler")])
 async def test_a_pod_of_a_scheduler_that_is_served_is_bound(
-    world: World, small: Objects, limits: Limits, name: str
+    world: World, small: Objects, config: SchedulingConfig, name: str
 ) -> None:
     world.add(*small, make_claim("c"), make_pod("p", "c", schedulerName=name))
-    service = world.service(limits=limits)
+    service = world.service(config=config)
     assert await service.bind(world.api.pod("p"), "n1") == ""
 
 
@@ -279,7 +279,7 @@ async def test_a_bind_that_cannot_reach_the_server_answers_in_time(world: World,
     service.client.fail("*", UnreachableError(0, "Unreachable"), times=1000)
     started = world.clock.monotonic()
     assert await service.bind(world.api.pod("p"), "n1") in (failure.LATE, failure.STILL_RUNNING)
-    assert world.clock.monotonic() - started <= Limits().bind_seconds + 0.1
+    assert world.clock.monotonic() - started <= SchedulingConfig().bind_seconds + 0.1
     assert service.extender.view.ledger.holds() == ()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from dra_extender.api.errors import RejectedError
 from dra_extender.scheduling.bind import failure
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import CONFLICTS
 from tests.support.simulation.api import devices
 from tests.support.simulation.objects import Objects, make_claim, make_pod
@@ -96,7 +96,7 @@ async def test_one_device_is_given_to_one_of_many(world: World, small: Objects) 
 
 async def test_a_bind_slower_than_its_caller_goes_on_and_is_joined(world: World, small: Objects) -> None:
     world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service(limits=Limits(bind_seconds=1.0))
+    service = world.service(config=SchedulingConfig(bind_seconds=1.0))
     service.client.latency = 0.7
     assert await service.bind(world.api.pod("p"), "n1") == failure.STILL_RUNNING
     assert service.extender.binds_under_way == 1

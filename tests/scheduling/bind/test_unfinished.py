@@ -17,7 +17,7 @@ from dra_extender.api.errors import (
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.problems import Problem
 from dra_extender.scheduling.bind import failure
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import BIND_RESULTS, CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF
 from tests.support.scheduling.leftovers import NO_SWEEP
 from tests.support.simulation.api import devices
@@ -75,7 +75,7 @@ def one_device() -> Objects:
 async def blocked(world: World, block: Block, error: ApiError) -> Service:
     """A bind has failed and could not take back what it wrote."""
     world.add(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-    service = world.service(limits=NO_SWEEP)
+    service = world.service(config=NO_SWEEP)
     service.start()
     if block.operation == "remove_finalizer":  # the bind has no time to write again
         service.client.fail("read_claim", LOST, times=12)
@@ -129,7 +129,7 @@ async def test_what_could_not_be_taken_back_is_when_the_server_lets_it(
     service = await blocked(world, block, error)
     service.client.faults.clear()
     service.watch.reconnect()
-    await world.settle(2 * Limits().again_most_seconds + 5.0)
+    await world.settle(2 * SchedulingConfig().again_most_seconds + 5.0)
     assert service.extender.problems == []
     assert service.extender.view.ledger.holds() == ()
     if world.api.claim("c").allocation is not None:  # so late it may be somebody else's: a leftover
@@ -143,7 +143,7 @@ async def test_what_could_not_be_taken_back_is_when_the_server_lets_it(
 async def test_what_is_refused_is_answered_at_once(world: World, error: ApiError) -> None:
     """Asking a server that refuses for as long as a bind may take keeps the scheduler for nothing."""
     world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
-    service = world.service(limits=NO_SWEEP)
+    service = world.service(config=NO_SWEEP)
     service.client.fail("bind_pod", FORBIDDEN)
     service.client.fail("deallocate", error, times=FOREVER)
     started = world.clock.monotonic()
@@ -155,7 +155,7 @@ async def test_what_is_refused_is_answered_at_once(world: World, error: ApiError
 
 async def test_conflicts_without_end_end_the_undo_as_well(world: World) -> None:
     world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
-    service = world.service(limits=NO_SWEEP)
+    service = world.service(config=NO_SWEEP)
     service.client.fail("bind_pod", FORBIDDEN)
     service.client.fail("deallocate", ConflictError(409, "Conflict"), times=FOREVER)
     service.spawn(service.bind(world.api.pod("p"), "n1"))
@@ -174,7 +174,7 @@ async def test_what_was_stored_counts_once_the_watch_has_shown_it(world: World) 
     pod's next bind, or as a leftover, and nothing more needs to be held for it.
     """
     world.add(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-    service = world.service(limits=Limits(watch_seconds=10.0, sweep_seconds=0.0), lag=5.0)
+    service = world.service(config=SchedulingConfig(watch_seconds=10.0, sweep_seconds=0.0), lag=5.0)
     service.start()
     service.client.fail("write_status", LOST, "after")
     service.client.fail("read_claim", FORBIDDEN, times=FOREVER)
@@ -217,7 +217,7 @@ async def test_a_pod_that_turns_out_to_be_bound_keeps_its_devices(world: World) 
 
 async def test_nothing_is_taken_back_while_a_binding_may_still_arrive_and_pods_cannot_be_read(world: World) -> None:
     world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
-    service = world.service(limits=NO_SWEEP)
+    service = world.service(config=NO_SWEEP)
     service.start()
     service.client.fail("bind_pod", LOST, "late", delay=50.0)
     service.client.fail("read_pod", FORBIDDEN, times=5)
@@ -242,9 +242,9 @@ async def test_the_pods_next_bind_takes_over_what_could_not_be_taken_back(world:
 async def test_one_claim_that_cannot_be_given_back_keeps_no_other(world: World) -> None:
     world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]))
     world.add(make_claim("c"), make_claim("d"), make_pod("p", "c", "d"))
-    service = world.service(limits=NO_SWEEP)
+    service = world.service(config=NO_SWEEP)
     service.client.fail("bind_pod", FORBIDDEN)
-    service.client.fail("deallocate", FORBIDDEN, times=Limits().write_attempts)
+    service.client.fail("deallocate", FORBIDDEN, times=SchedulingConfig().write_attempts)
     assert await service.bind(world.api.pod("p"), "n1") != ""
     left = [claim.metadata.name for claim in world.api.all(ResourceClaim) if claim.allocation is not None]
     assert left == ["d"]
@@ -254,7 +254,7 @@ async def test_one_claim_that_cannot_be_given_back_keeps_no_other(world: World) 
 async def test_others_are_not_asked_for_while_the_server_is_silent(world: World, small: Objects) -> None:
     """Each question may take as long as a time-out."""
     world.add(*small)
-    service = world.service(limits=NO_SWEEP)
+    service = world.service(config=NO_SWEEP)
     service.start()
     for index in range(4):
         world.add(make_claim(f"c{index}"), make_pod(f"p{index}", f"c{index}"))
@@ -278,25 +278,25 @@ async def test_others_are_not_asked_for_while_the_server_is_silent(world: World,
 
 async def test_a_pod_is_not_bound_while_its_claim_cannot_be_read(world: World) -> None:
     world.add(*one_device(), make_claim("c"), make_pod("p", "c"))
-    service = world.service(limits=NO_SWEEP)
+    service = world.service(config=NO_SWEEP)
     service.start()
     await world.settle(1.0)
     world.api.spoil(world.api.claim("c"))
     await world.settle(1.0)
-    service.client.rings = 0
+    service.client.requeues = 0
     answer = await service.filter(world.api.pod("p"))
     assert set(answer.FailedAndUnresolvableNodes.values()) == {"resource claim default/c cannot be read"}
     assert await service.bind(world.api.pod("p"), "n1") == "resource claim default/c cannot be read"
     world.api.mend(world.api.claim("c"))
     await world.settle(2.0)
-    assert service.client.rings == 1
+    assert service.client.requeues == 1
     assert await service.bind(world.api.pod("p"), "n1") == ""
 
 
 async def test_a_claim_that_becomes_unreadable_during_its_bind_is_not_relied_upon(world: World) -> None:
     """Between the status write and the binding somebody makes the claim unreadable; later it is corrected."""
     world.add(*one_device(), make_claim("c"), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
-    service = world.service(limits=NO_SWEEP)
+    service = world.service(config=NO_SWEEP)
     service.start()
     await world.settle(1.0)
     service.watch.pause()

@@ -49,7 +49,7 @@ async def test_when_the_first_victim_must_stay_after_all_so_does_the_second_one(
     await world.settle(3.0)
     await first.kill()
     world.api.protected |= {"b"}
-    second = world.service(limits=ON)
+    second = world.service(config=ON)
     second.start()
     await world.settle(4.0)
     assert world.api.evicted == []

@@ -86,7 +86,7 @@ async def test_the_place_is_kept_when_nobody_of_lower_priority_is_left(world: Wo
     service = await full(world, small, {"a": 1, "b": 10, "c": 10, "d": 10})
     world.add(*wanting("p", 10))
     assert not await tried(world, service, "p")
-    await world.settle(3 * service.extender.view.limits.preemption_lost_seconds)
+    await world.settle(3 * service.extender.view.config.preemption_lost_seconds)
     assert (world.api.evicted, service.counted(NOMINATIONS_ENDED, "lost")) == (["a"], 0)
     assert await until_bound(world, service, "p") == "n1"
     await world.settle(2.0)
@@ -160,7 +160,7 @@ async def test_whoever_fits_needs_nobody_to_go(world: World, small: Objects) -> 
 
 async def test_all_pods_of_a_shared_claim_go_or_none(world: World, small: Objects) -> None:
     world.add(*small)
-    service = world.service(limits=ON)
+    service = world.service(config=ON)
     for node in ("n1", "n2"):
         names = [f"{letter}-{node}" for letter in "xy"]
         claim = f"shared-{node}"
@@ -248,7 +248,7 @@ async def test_another_replica_goes_on_where_the_first_one_died(world: World, sm
     assert not await tried(world, first, "p")
     await world.settle(3.0)
     await first.kill()
-    second = world.service(limits=ON)
+    second = world.service(config=ON)
     second.start()
     await world.settle(25.0)
     assert not await tried(world, second, "low")
@@ -264,7 +264,7 @@ async def test_a_replica_that_dies_before_the_eviction_has_it_done_by_the_next(w
     await world.settle(3.0)
     await first.kill()
     assert (world.api.evicted, MARK in world.api.pod("p").metadata.annotations) == ([], True)
-    second = world.service(limits=ON)
+    second = world.service(config=ON)
     second.start()
     assert await until_bound(world, second, "p") == "n1"
     assert world.api.evicted == ["a"]
@@ -283,7 +283,7 @@ async def test_a_nomination_that_was_not_stored_ends_nobody(world: World, small:
 
 async def test_only_pods_of_higher_priority_join_the_claim_of_a_victim(world: World, small: Objects) -> None:
     world.add(*small)
-    service = world.service(limits=ON)
+    service = world.service(config=ON)
     world.add(make_claim("shared", count=2), make_pod("a", "shared", priority=1))
     assert await service.bind(world.api.pod("a"), "n1") == ""
     await running(world, service, "n2", "b", 5, count=2)
@@ -312,7 +312,7 @@ async def test_an_eviction_whose_answer_is_lost_is_made_once_more(world: World, 
 async def test_a_named_claim_that_nobody_uses_any_more_is_deallocated_at_once(world: World, small: Objects) -> None:
     """The claim controller takes the reservation, and leaves the allocation, as it does without the finalizer."""
     world.add(*small)
-    service = world.service(limits=ON)
+    service = world.service(config=ON)
     world.add(make_claim("named", count=2), make_pod("a", "named", priority=1))
     assert await service.bind(world.api.pod("a"), "n1") == ""
     await running(world, service, "n2", "b", 5, count=2)

@@ -184,7 +184,7 @@ async def test_what_others_have_nominated_stays(world: World) -> None:
 
 async def test_a_new_leader_goes_on_with_what_the_old_one_has_left(world: World) -> None:
     world.add(*with_devices(n1=1, n2=1))
-    first = world.service(limits=ALWAYS)
+    first = world.service(config=ALWAYS)
     first.start()
     world.add(*waiting("a"), *waiting("b"))
     await world.settle(1.0)
@@ -193,7 +193,7 @@ async def test_a_new_leader_goes_on_with_what_the_old_one_has_left(world: World)
     await first.kill()
     gone = world.api.pod("b").status.nominated_node_name
     world.api.drop(world.api.objects[Node, gone])
-    second = world.service(limits=ALWAYS)
+    second = world.service(config=ALWAYS)
     second.start()
     await world.settle(3.0)
     assert nominated(world) == {"a": left["a"]}
@@ -205,12 +205,12 @@ async def test_a_new_leader_goes_on_with_what_the_old_one_has_left(world: World)
 
 async def test_with_the_setting_turned_off_what_is_left_is_withdrawn(world: World) -> None:
     world.add(*with_devices(n1=1))
-    first = world.service(limits=ALWAYS)
+    first = world.service(config=ALWAYS)
     first.start()
     world.add(*waiting("a"))
     await world.settle(1.0)
     await first.kill()
-    second = world.service(limits=msgspec.structs.replace(ALWAYS, nominate="never"))
+    second = world.service(config=msgspec.structs.replace(ALWAYS, nominate="never"))
     second.start()
     await world.settle(3.0)
     assert nominated(world) == {}
@@ -252,13 +252,13 @@ async def test_a_nomination_that_shows_up_when_nobody_expects_it_any_more_is_loo
 
 async def test_whose_a_nomination_is_is_asked_until_somebody_answers(world: World) -> None:
     world.add(*with_devices(n1=1))
-    first = world.service(limits=ALWAYS)
+    first = world.service(config=ALWAYS)
     first.start()
     world.add(*waiting("a"))
     await world.settle(1.0)
     await first.kill()
     world.api.drop(world.api.objects[Node, "n1"])
-    second = world.service(limits=ALWAYS)
+    second = world.service(config=ALWAYS)
     for _ in range(3):
         second.client.fail("nominated_ahead", UnreachableError(0, "Unreachable"))
     second.start()
@@ -292,7 +292,7 @@ async def test_a_claim_that_two_pods_share_is_planned_once(world: World) -> None
 @pytest.mark.parametrize(("policy", "nodes"), [("pack", {"n2": 2}), ("spread", {"n1": 1, "n3": 1})])
 async def test_the_placement_policy_chooses_the_node(world: World, policy: PolicyName, nodes: dict[str, int]) -> None:
     world.add(*with_devices(n1=4, n2=4, n3=4))
-    service = world.service(limits=ALWAYS, strategy=Strategy(policy))
+    service = world.service(config=ALWAYS, strategy=Strategy(policy))
     service.start()
     world.add(*waiting("before"))
     assert await service.bind(world.api.pod("before"), "n2") == ""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.planning.upcoming import FAILURES, QUEUED_SECONDS, TRIED_SECONDS, Upcoming
 from tests.support.scheduling.planning import ALWAYS, waiting, with_devices
 from tests.support.simulation.objects import make_pod
@@ -19,13 +19,13 @@ ANYBODYS = msgspec.structs.replace(LIMITS, scheduler_names=frozenset[str]())
 
 
 async def upcoming(
-    world: World, *names: str, limits: Limits = LIMITS, makes_room: Callable[[str], bool] = lambda uid: False
+    world: World, *names: str, config: SchedulingConfig = LIMITS, makes_room: Callable[[str], bool] = lambda uid: False
 ) -> Upcoming:
     """With these pods, which have waited for long enough."""
     world.add(*with_devices(n1=2))
-    service = world.service(limits=limits)
+    service = world.service(config=config)
     service.start()
-    made = Upcoming(service.extender.view, service.extender.wakeups, makes_room)
+    made = Upcoming(service.extender.view, service.extender.requeue, makes_room)
     for name in names:
         world.add(*waiting(name))
         await world.settle(QUEUED_SECONDS)
@@ -68,7 +68,7 @@ async def test_a_pod_that_fits_nowhere_is_left_out_until_something_is_better(wor
 
 
 async def test_without_names_of_schedulers_those_that_ask_are_ours(world: World) -> None:
-    made = await upcoming(world, "a", "b", limits=ANYBODYS)
+    made = await upcoming(world, "a", "b", config=ANYBODYS)
     assert first(made) == []
     made.tried(world.api.pod("a"))
     assert first(made) == ["b"]

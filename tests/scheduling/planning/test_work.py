@@ -123,7 +123,7 @@ def test_plans_name_no_device_twice_and_what_does_not_fit_is_withdrawn_in_time(
     moves: list[tuple[str, int, int]], seed: int
 ) -> None:
     async def story(world: World) -> None:
-        service = world.service(limits=ALWAYS)
+        service = world.service(config=ALWAYS)
         async for _ in _played(world, service, moves, random.Random(seed)):
             assert _twice(service) == []
         held = {device for claim in world.api.all(ResourceClaim) for device in _devices(claim.allocation)}

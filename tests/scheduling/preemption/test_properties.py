@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dra_extender.allocation.budget import Answers, TurnBudget, TurnSpent
-from dra_extender.scheduling.judgement import judge, subject_of
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.feasibility import node_statuses, pre_filter
 from dra_extender.scheduling.preemption.choice import loss
 from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
 from dra_extender.scheduling.preemption.search import Search
@@ -124,7 +124,7 @@ def without(told: Told, gone: Collection[str]) -> Told:
 def fits(told: Told) -> set[str]:
     """The nodes where the preemptor fits in this cluster."""
     situation = Situation(told)
-    return set(judge(situation.view, subject_of(situation.view, situation.preemptor), situation.nodes).fits)
+    return set(node_statuses(situation.view, pre_filter(situation.view, situation.preemptor), situation.nodes).fits)
 
 
 def victims(found: Preemption) -> set[str]:
@@ -194,7 +194,7 @@ def test_in_many_turns_the_answer_is_the_same(told: Told) -> None:
     situation = Situation(told)
     expected = situation.text()
     search, answers = Search(situation.terms, situation.nodes), Answers()
-    view = replace(situation.view, limits=Limits(turn_work=ALLOWANCE))
+    view = replace(situation.view, config=SchedulingConfig(turn_work=ALLOWANCE))
     for turn in range(300):
         budget = TurnBudget(answers, allowance=ALLOWANCE, ceiling=100_000)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dra_extender.allocation.budget import Answers, TurnBudget
-from dra_extender.scheduling.judgement import Subject, subject_of
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.preemption.relief import MOST_DEVICES, MOST_NODES, resolvable
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, full, wanting
 from tests.support.scheduling.preempting import Situation, Told
@@ -16,9 +16,9 @@ LOW = {"priority": 1, "node": "n1", "has": ["d0"]}
 def found(told: Told, *nodes: str, allowance: int = 10_000) -> set[str]:
     situation = Situation(told)
     view = situation.view.with_budget(TurnBudget(Answers(), allowance=allowance, ceiling=20_000))
-    subject = subject_of(view, situation.preemptor)
-    assert isinstance(subject, Subject)
-    return set(resolvable(view, subject, situation.terms, nodes or situation.nodes))
+    prefiltered = pre_filter(view, situation.preemptor)
+    assert isinstance(prefiltered, PreFilterState)
+    return set(resolvable(view, prefiltered, situation.terms, nodes or situation.nodes))
 
 
 def test_nodes_with_pods_of_lower_priority_that_have_enough_devices() -> None:
@@ -77,7 +77,7 @@ async def test_filter_calls_nothing_resolvable_for_pods_that_take_nothing_from_o
 
 async def test_filter_calls_nothing_resolvable_while_preemption_is_not_on(world: World, small: Objects) -> None:
     assert ON.preemption == "on"
-    service = await full(world, small, FOUR, limits=ADVISE)
+    service = await full(world, small, FOUR, config=ADVISE)
     world.add(*wanting("p", 10))
     await world.settle(0.5)
     assert not (await service.filter(world.api.pod("p"))).FailedNodes

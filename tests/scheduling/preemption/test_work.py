@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dra_extender.allocation.budget import Answers, TurnBudget, TurnSpent
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.preemption.occupants import occupants_of
 from dra_extender.scheduling.preemption.outcome import Preemption
 from dra_extender.scheduling.preemption.search import Search
@@ -41,7 +41,7 @@ def full(nodes: int, *, alike: bool, small: int = 0) -> Situation:
 def work(situation: Situation, turn: int = 10_000) -> tuple[int, int]:
     """Units of work until there is a preemption, and in how many turns."""
     search, answers, units = Search(situation.terms, situation.nodes), Answers(), 0
-    view = replace(situation.view, limits=Limits(turn_work=turn))
+    view = replace(situation.view, config=SchedulingConfig(turn_work=turn))
     for turns in count(1):
         budget = TurnBudget(answers, allowance=turn, ceiling=20_000)
         try:

@@ -12,7 +12,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, RejectedError, UndecodableError
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.claims import ADOPTED
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import ALLOCATIONS_CLEARED, CLAIM_READ_ERRORS, CLEAR_ERRORS
 from tests.support.scheduling.leftovers import OURS, allocated, consumer, report
 from tests.support.simulation.objects import Objects, make_claim, make_pod
@@ -63,7 +63,7 @@ async def test_a_pod_that_is_bound_in_between_keeps_its_claim(
     blind: bool,
 ) -> None:
     """In the moment before the pod is read, or before the write is looked at. `unseen`: the watches have broken."""
-    service = await allocated(world, small, *reserved, limits=OURS)
+    service = await allocated(world, small, *reserved, config=OURS)
 
     def step() -> None:
         if blind:
@@ -80,7 +80,7 @@ async def test_a_pod_that_is_bound_in_between_keeps_its_claim(
 
 async def test_what_the_watch_brings_while_the_pod_is_read_is_looked_at_once_more(world: World, small: Objects) -> None:
     """The answer that the pod is not bound is on its way when somebody binds it without a write to the claim."""
-    service = await allocated(world, small, "p", limits=OURS)
+    service = await allocated(world, small, "p", config=OURS)
     service.watch.lag = 0.0
     world.api.hooks["read_pod"] = lambda: asyncio.get_running_loop().call_later(0.0001, run, world, "p")
     await world.settle(105.0)
@@ -90,7 +90,7 @@ async def test_what_the_watch_brings_while_the_pod_is_read_is_looked_at_once_mor
 
 
 async def test_a_version_that_came_while_the_pod_was_read_is_judged_anew(world: World, small: Objects) -> None:
-    service = await allocated(world, small, "p", limits=OURS)
+    service = await allocated(world, small, "p", config=OURS)
     service.watch.lag = 0.0
     world.api.hooks["read_pod"] = lambda: asyncio.get_running_loop().call_later(0.0001, world.api.touch, "c")
     await world.settle(95.0)
@@ -102,7 +102,7 @@ async def test_a_version_that_came_while_the_pod_was_read_is_judged_anew(world: 
 
 async def test_after_a_conflict_the_claim_is_read_and_judged_anew(world: World, small: Objects) -> None:
     """The watch of claims is broken: without a look the same version would be sent again and again."""
-    service = await allocated(world, small, limits=OURS)
+    service = await allocated(world, small, config=OURS)
 
     def step() -> None:
         service.watch.disconnect((ResourceClaim,))
@@ -116,7 +116,7 @@ async def test_after_a_conflict_the_claim_is_read_and_judged_anew(world: World, 
 
 
 async def test_conflicts_without_end_are_met_after_growing_pauses(world: World, small: Objects) -> None:
-    service = await allocated(world, small, limits=OURS)
+    service = await allocated(world, small, config=OURS)
     service.client.fail("deallocate", ConflictError(409, "Conflict"), times=FOREVER)
     await world.settle(HOUR)
     assert HOUR / 75 < service.client.calls.count("deallocate") < HOUR / 55
@@ -131,7 +131,7 @@ async def test_conflicts_without_end_are_met_after_growing_pauses(world: World, 
 async def test_a_claim_that_cannot_be_cleared_is_left_alone_for_growing_pauses_and_reported(
     world: World, small: Objects, operation: str, error: ApiError, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    service = await allocated(world, small, "p", limits=OURS)
+    service = await allocated(world, small, "p", config=OURS)
     service.client.fail(operation, error, times=FOREVER)
     await world.settle(HOUR)
     assert HOUR / 75 < service.client.calls.count(operation) < HOUR / 55
@@ -147,7 +147,7 @@ async def test_a_claim_that_cannot_be_cleared_is_left_alone_for_growing_pauses_a
 
 
 async def test_a_new_version_of_the_claim_is_tried_at_once(world: World, small: Objects) -> None:
-    service = await allocated(world, small, limits=OURS)
+    service = await allocated(world, small, config=OURS)
     service.client.fail("deallocate", LASTING[0], times=FOREVER)
     await world.settle(300.0)
     service.client.faults.clear()
@@ -162,7 +162,7 @@ async def test_a_claim_in_the_way_that_cannot_be_cleared_does_not_ring_without_e
     world: World, small: Objects
 ) -> None:
     """The pod is filtered with each ring, as kube-scheduler would."""
-    service = await allocated(world, small, "p", limits=Limits(sweep_seconds=0.0))
+    service = await allocated(world, small, "p", config=SchedulingConfig(sweep_seconds=0.0))
     world.add(make_claim("d", count=2), make_pod("r", "d"))
     assert await service.bind(world.api.pod("r"), "n1") != ""
     service.client.fail("deallocate", LASTING[0], times=FOREVER)
@@ -171,7 +171,7 @@ async def test_a_claim_in_the_way_that_cannot_be_cleared_does_not_ring_without_e
         await service.filter(world.api.pod("p"), "n2")
         await world.settle(2.0)
     assert 20 < service.client.calls.count("deallocate") < 80
-    assert service.client.rings < 100
+    assert service.client.requeues < 100
 
 
 async def test_a_claim_that_cannot_be_read_keeps_no_other_from_being_looked_up(world: World, small: Objects) -> None:

@@ -33,7 +33,7 @@ async def test_a_claim_that_came_and_went_while_the_watch_was_broken_is_forgotte
 
 async def test_pods_that_are_left_with_a_broken_device_do_not_wait_for_each_other(world: World, small: Objects) -> None:
     """A crash left two pods in reservedFor; the device then failed. Each pod kept the claim for the other one."""
-    await allocated(world, small, "p", "r", limits=OURS)
+    await allocated(world, small, "p", "r", config=OURS)
     world.add(make_pod("r", "c"))
     service = world.services[-1]
     for _ in range(12):
@@ -51,7 +51,7 @@ async def test_pods_do_not_wait_for_ever_for_devices_that_never_get_ready(world:
     slow = {"name": "slow", "bindingConditions": ["ready"], "bindingFailureConditions": ["bad"]}
     world.add(make_class(), make_node("n1"), make_node("n2"), make_slice("n1", [slow]), make_slice("n2", ["a"]))
     world.add(make_claim("c"), make_pod("p", "c"), make_pod("r", "c"))
-    service = world.service(limits=OURS)
+    service = world.service(config=OURS)
     service.start()
     assert await service.bind(world.api.pod("p"), "n1") == failure.WAITING
     world.api.set_status("c", reserved_for=(consumer("p"), consumer("r")))
@@ -72,7 +72,7 @@ async def test_pods_that_have_half_of_what_they_need_do_not_wait_for_each_other(
     """
     names = "c1", "c2", "d1", "d2"
     world.add(make_class(), make_node("n1"), make_slice("n1", ["a", "b"]), *map(make_claim, names))
-    service = world.service(limits=OURS)
+    service = world.service(config=OURS)
     service.start()
     for first, claim, pod in (("x", "c1", "p"), ("y", "d1", "q")):
         world.add(make_pod(first, claim))
@@ -93,7 +93,7 @@ async def test_pods_that_have_half_of_what_they_need_do_not_wait_for_each_other(
 
 
 async def test_pods_of_other_schedulers_keep_the_claim_they_share(world: World, small: Objects) -> None:
-    await allocated(world, small, "p", "r", limits=OURS)
+    await allocated(world, small, "p", "r", config=OURS)
     world.add(make_pod("r", "c", schedulerName="another"))
     service = world.services[-1]
     report(world, "r")
@@ -109,7 +109,7 @@ async def test_a_bound_pod_keeps_its_devices_while_the_watch_of_pods_is_broken(w
     never would be, and the sweep took the devices away under it.
     """
     world.add(*small, make_claim("c"), make_pod("p", "c"))
-    service = world.service(limits=OURS)
+    service = world.service(config=OURS)
     service.start()
     service.watch.disconnect([Pod])
     assert await service.bind(world.api.pod("p"), "n1") == ""
@@ -123,8 +123,8 @@ async def test_a_reservation_that_another_replica_has_just_adopted_is_not_left_b
     """Adopting changes a mark on the claim, not its consumers. The sweep counted from the reservation, and cleared it
     while the binding of the other replica was on its way.
     """
-    await allocated(world, small, "p", limits=OURS)
-    other = world.service(limits=OURS)
+    await allocated(world, small, "p", config=OURS)
+    other = world.service(config=OURS)
     await world.settle(OURS.settled_seconds - 4.0)
     other.client.fail("bind_pod", OutcomeUnknownError(0, "Timeout"), "late", delay=15.0)
     other.client.fail("read_pod", OutcomeUnknownError(0, "Timeout"), times=1000)
@@ -142,7 +142,7 @@ async def test_a_claim_that_is_being_deleted_gives_its_devices_back(
     """A crash had left it reserved for pods that are not bound. They cannot use it any more, but the claim controller
     keeps the reservations as long as the pods exist. Asked for or not, except that several pods have to be asked for.
     """
-    service = await allocated(world, small, *consumers, limits=OURS)
+    service = await allocated(world, small, *consumers, config=OURS)
     world.add(make_pod("r", "c"))
     world.api.delete_claim(world.api.claim("c"))
     await world.settle()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.api.errors import ConflictError, OutcomeUnknownError
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, CLEAR_ERRORS
 from tests.support.scheduling.leftovers import NO_SWEEP, OURS, allocated, consumer
 from tests.support.simulation.objects import Objects, make_claim, make_pod
@@ -13,7 +13,7 @@ from tests.support.simulation.world import World
 
 
 async def test_an_idle_allocation_is_swept(world: World, small: Objects) -> None:
-    await allocated(world, small, limits=Limits())
+    await allocated(world, small, config=SchedulingConfig())
     await world.settle(20.0)
     assert world.api.claim("c").allocation is not None
     await world.settle(20.0)
@@ -21,27 +21,29 @@ async def test_an_idle_allocation_is_swept(world: World, small: Objects) -> None
 
 
 async def test_an_idle_allocation_that_a_pod_fits_with_is_kept(world: World, small: Objects) -> None:
-    service = await allocated(world, small, limits=Limits())
+    service = await allocated(world, small, config=SchedulingConfig())
     for _ in range(20):
         assert (await service.filter(world.api.pod("p"))).NodeNames == ["n1"]
         await world.settle(10.0)
     assert world.api.claim("c").allocation is not None
 
 
-@pytest.mark.parametrize(("limits", "seconds"), [(OURS, 95.0), (Limits(), 675.0)])
+@pytest.mark.parametrize(("config", "seconds"), [(OURS, 95.0), (SchedulingConfig(), 675.0)])
 async def test_an_allocation_of_a_pod_that_is_never_bound_is_swept(
-    world: World, small: Objects, limits: Limits, seconds: float
+    world: World, small: Objects, config: SchedulingConfig, seconds: float
 ) -> None:
-    await allocated(world, small, "p", limits=limits)
+    await allocated(world, small, "p", config=config)
     await world.settle(seconds - 20.0)
     assert world.api.claim("c").allocation is not None
     await world.settle(20.0)
     assert world.api.claim("c").allocation is None
 
 
-@pytest.mark.parametrize("limits", [OURS, Limits()])
-async def test_allocations_of_bound_pods_and_of_several_pods_stay(world: World, small: Objects, limits: Limits) -> None:
-    service = await allocated(world, small, limits=limits)
+@pytest.mark.parametrize("config", [OURS, SchedulingConfig()])
+async def test_allocations_of_bound_pods_and_of_several_pods_stay(
+    world: World, small: Objects, config: SchedulingConfig
+) -> None:
+    service = await allocated(world, small, config=config)
     assert await service.bind(world.api.pod("p"), "n1") == ""
     world.add(make_claim("d"), make_pod("q", "d"), make_pod("r", "d"))
     assert await service.bind(world.api.pod("q"), "n2") == ""
@@ -55,11 +57,13 @@ OTHER = {"schedulerName": "default-scheduler"}
 
 
 @pytest.mark.parametrize("reserved", [("s",), ()], ids=["reserved", "idle"])
-@pytest.mark.parametrize(("limits", "kept"), [(OURS, True), (Limits(), False)], ids=["ours known", "ours not known"])
+@pytest.mark.parametrize(
+    ("config", "kept"), [(OURS, True), (SchedulingConfig(), False)], ids=["ours known", "ours not known"]
+)
 async def test_claims_of_pods_of_other_schedulers_are_left_to_them_when_ours_are_known(
-    world: World, small: Objects, limits: Limits, kept: bool, reserved: tuple[str, ...]
+    world: World, small: Objects, config: SchedulingConfig, kept: bool, reserved: tuple[str, ...]
 ) -> None:
-    await allocated(world, small, *reserved, limits=limits)
+    await allocated(world, small, *reserved, config=config)
     world.add(make_pod("s", "c", **OTHER))
     await world.settle(2000.0)
     assert (world.api.claim("c").allocation is not None) == kept
@@ -68,7 +72,7 @@ async def test_claims_of_pods_of_other_schedulers_are_left_to_them_when_ours_are
 async def test_an_idle_allocation_is_swept_when_the_last_pod_of_another_scheduler_is_gone(
     world: World, small: Objects
 ) -> None:
-    await allocated(world, small, limits=OURS)
+    await allocated(world, small, config=OURS)
     world.add(make_pod("s", "c", **OTHER))
     await world.settle(500.0)
     assert world.api.claim("c").allocation is not None
@@ -78,7 +82,7 @@ async def test_an_idle_allocation_is_swept_when_the_last_pod_of_another_schedule
 
 
 async def test_sweeping_goes_on_after_a_conflict(world: World, small: Objects) -> None:
-    service = await allocated(world, small, limits=Limits())
+    service = await allocated(world, small, config=SchedulingConfig())
     service.client.fail("deallocate", ConflictError(409, "Conflict"), times=2)
     await world.settle(100.0)
     assert world.api.claim("c").allocation is None
@@ -87,7 +91,7 @@ async def test_sweeping_goes_on_after_a_conflict(world: World, small: Objects) -
 
 async def test_a_new_leader_hears_the_schedulers_for_a_while_before_it_sweeps(world: World, small: Objects) -> None:
     world.add(*small, make_claim("c"), make_pod("first", "c"))
-    leader, standby = world.service(limits=NO_SWEEP), world.service(limits=OURS)
+    leader, standby = world.service(config=NO_SWEEP), world.service(config=OURS)
     assert await leader.bind(world.api.pod("first"), "n1") == ""
     world.api.set_status("c", reserved_for=())
     world.api.drop(world.api.pod("first"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.scheduling.leftovers import OURS, allocated, consumer, report
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import World
@@ -25,7 +25,7 @@ async def test_an_allocation_in_the_way_of_its_only_pod_is_cleared(
     await world.settle(seconds)
     assert world.api.claim("c").allocation is None
     assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == ["n2"]
-    assert service.client.rings >= 2
+    assert service.client.requeues >= 2
 
 
 async def test_an_allocation_that_others_use_stays(world: World, small: Objects) -> None:
@@ -71,11 +71,13 @@ async def test_a_claim_that_changed_meanwhile_is_judged_anew(world: World, small
     assert [entry.name for entry in claim.status.reserved_for] == ["late"]
 
 
-@pytest.mark.parametrize(("limits", "kept"), [(OURS, True), (Limits(), False)], ids=["ours known", "ours not known"])
+@pytest.mark.parametrize(
+    ("config", "kept"), [(OURS, True), (SchedulingConfig(), False)], ids=["ours known", "ours not known"]
+)
 async def test_a_pod_of_another_scheduler_gets_no_allocation_cleared_when_ours_are_known(
-    world: World, small: Objects, limits: Limits, kept: bool
+    world: World, small: Objects, config: SchedulingConfig, kept: bool
 ) -> None:
-    service = await allocated(world, small, limits=msgspec.structs.replace(limits, sweep_seconds=0.0))
+    service = await allocated(world, small, config=msgspec.structs.replace(config, sweep_seconds=0.0))
     world.add(make_pod("s", "c", schedulerName="default-scheduler"))
     assert (await service.filter(world.api.pod("s"), "n2")).NodeNames == []
     report(world, "s")
@@ -94,7 +96,7 @@ async def test_a_claim_in_the_way_that_a_pod_of_another_scheduler_has_reserved_s
     status = msgspec.structs.replace(claim.status, reserved_for=())
     world.add(msgspec.structs.replace(rival, metadata=meta, status=status), make_pod("s", "c", schedulerName=scheduler))
     await maker.kill()
-    service = world.service(limits=msgspec.structs.replace(OURS, sweep_seconds=0.0))
+    service = world.service(config=msgspec.structs.replace(OURS, sweep_seconds=0.0))
     service.start()
     assert (await service.filter(world.api.pod("p"), "n2")).NodeNames == []
     report(world, "p")
@@ -103,7 +105,7 @@ async def test_a_claim_in_the_way_that_a_pod_of_another_scheduler_has_reserved_s
 
 
 async def test_clearing_can_be_switched_off(world: World, small: Objects) -> None:
-    service = await allocated(world, small, limits=Limits(sweep_seconds=0.0, deallocate=False))
+    service = await allocated(world, small, config=SchedulingConfig(sweep_seconds=0.0, deallocate=False))
     await service.filter(world.api.pod("p"), "n2")
     report(world, "p")
     await world.settle(200.0)

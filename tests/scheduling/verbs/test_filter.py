@@ -174,7 +174,7 @@ async def test_others_wait_for_a_shared_claim_in_flight(world: World, small: Obj
     service = world.service()
     service.start()
     await world.settle(3.0)
-    rings = service.client.rings
+    requeues = service.client.requeues
     service.client.latency = 0.1
     bind = service.spawn(service.bind(world.api.pod("p"), "n2"))
     await world.settle(0.01)
@@ -183,7 +183,7 @@ async def test_others_wait_for_a_shared_claim_in_flight(world: World, small: Obj
     assert set(answer.FailedAndUnresolvableNodes.values()) == {text}
     assert await bind == ""
     await world.settle(3.0)
-    assert service.client.rings > rings
+    assert service.client.requeues > requeues
     assert (await service.filter(world.api.pod("q"))).NodeNames == ["n2"]
 
 

@@ -10,13 +10,13 @@ from dra_extender.allocation.score import Allocated
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeview import NodeView
-from dra_extender.scheduling.judgement import subject_of
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.feasibility import pre_filter
 from dra_extender.scheduling.verbs.offers import LEAST, Offers, enough
 from tests.support.simulation.objects import make_claim, make_class, make_node, make_pod, make_slice, make_wishes
 from tests.support.simulation.world import World
 
-FEW = Limits(offered_percent=0)
+FEW = SchedulingConfig(offered_percent=0)
 MANY = [f"n{index:03}" for index in range(240)]
 
 
@@ -50,7 +50,7 @@ def test_enough_is_what_kube_scheduler_looks_for(nodes: int, percent: int, expec
 async def test_of_many_nodes_enough_are_offered_and_only_those_that_do_not_fit_have_a_reason(world: World) -> None:
     many_nodes(world)
     world.add(make_claim("c"), make_pod("p", "c"))
-    answer = await world.service(limits=FEW).filter(world.api.pod("p"), "unknown", *MANY)
+    answer = await world.service(config=FEW).filter(world.api.pod("p"), "unknown", *MANY)
     assert len(answer.NodeNames) == enough(241) == 118
     assert set(answer.NodeNames) < set(MANY)
     assert answer.FailedAndUnresolvableNodes == {"unknown": "node not synced yet"}
@@ -66,17 +66,17 @@ class Unread(list[str]):
 async def test_nodes_that_are_all_the_same_to_the_pod_are_not_looked_at_one_by_one(world: World) -> None:
     many_nodes(world)
     world.add(make_claim("c"), make_pod("p", "c"))
-    view = world.service(limits=FEW).extender.view
-    subject = subject_of(view, world.api.pod("p"))
+    view = world.service(config=FEW).extender.view
+    prefiltered = pre_filter(view, world.api.pod("p"))
     offers = Offers()
-    first, second, third = (offers.choose(view, subject, Unread(MANY), 240) for _ in range(3))
+    first, second, third = (offers.choose(view, prefiltered, Unread(MANY), 240) for _ in range(3))
     assert [first, second, third] == [MANY[:117], MANY[117:234], MANY[234:] + MANY[:111]]
 
 
 async def test_every_node_has_its_turn(world: World) -> None:
     many_nodes(world)
     world.add(make_claim("c"), make_pod("p", "c"))
-    service = world.service(limits=FEW)
+    service = world.service(config=FEW)
     seen: set[str] = set()
     for _ in range(3):
         seen.update((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
@@ -86,7 +86,7 @@ async def test_every_node_has_its_turn(world: World) -> None:
 async def test_nodes_with_a_better_alternative_are_always_offered(world: World) -> None:
     many_nodes(world)
     world.add(make_wishes("c", 2, 1), make_pod("p", "c"))
-    service = world.service(limits=FEW)
+    service = world.service(config=FEW)
     for _ in range(3):
         assert set(MANY[-3:]) < set((await service.filter(world.api.pod("p"), *MANY)).NodeNames)
 
@@ -94,7 +94,7 @@ async def test_nodes_with_a_better_alternative_are_always_offered(world: World) 
 async def test_few_nodes_that_fit_are_all_offered(world: World) -> None:
     many_nodes(world)
     world.add(make_claim("c", count=2), make_pod("p", "c"))
-    answer = await world.service(limits=FEW).filter(world.api.pod("p"), *MANY)
+    answer = await world.service(config=FEW).filter(world.api.pod("p"), *MANY)
     assert answer.NodeNames == MANY[-3:]
     assert set(answer.FailedAndUnresolvableNodes) == set(MANY[:-3])
 
@@ -126,7 +126,7 @@ class Roomy:
 async def test_nodes_that_another_scorer_rates_best_are_offered_first(world: World) -> None:
     many_nodes(world)
     world.add(make_claim("c"), make_pod("p", "c"))
-    service = world.service(limits=FEW)
+    service = world.service(config=FEW)
     service.decisions.scorer = Roomy()
     for _ in range(4):
         offered = (await service.filter(world.api.pod("p"))).NodeNames or []

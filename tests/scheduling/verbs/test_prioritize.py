@@ -66,7 +66,7 @@ async def test_guessing_changes_nothing_that_is_held(world: World) -> None:
     world.add(make_claim("c", count=2), make_claim("d"), make_pod("p", "c"), make_pod("q", "d"))
     service = world.service()
     await service.filter(world.api.pod("q"), "n2")
-    generation = service.extender.wakeups.generation
+    generation = service.extender.requeue.generation
     await scores(service, world.api.pod("p"), "n2", "n3")
     assert service.extender.view.ledger.holds() == ()
-    assert service.extender.wakeups.generation == generation
+    assert service.extender.requeue.generation == generation

@@ -35,7 +35,7 @@ class Release:
     def end(self) -> None:
         """Uninstall. Raises AssertionError when anything stays but what the programs have made."""
         self.helm.run("uninstall", NAME, WHERE, "--ignore-not-found")
-        made = ("lease/dra-extender", "lease/dra-scheduler", "resourceclaim/dra-extender-doorbell")
+        made = ("lease/dra-extender", "lease/dra-scheduler", "resourceclaim/dra-extender-requeue")
         self.site.plane.kubectl("delete", *made, WHERE, "--ignore-not-found")
         eventually(lambda: not self._left(), "the end of all objects", lambda: str(self._left()))
 

@@ -22,8 +22,8 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.why.diagnose import diagnose
 from dra_extender.insight.why.draft import defaulted
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
-from dra_extender.scheduling.judgement import Decision, decide_pod
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
@@ -53,10 +53,10 @@ class Stopped:
 class Scene:
     """Objects as JSON; claims from templates are made as a cluster would."""
 
-    def __init__(self, documents: Iterable[Json], *, gates: str = "", limits: Limits | None = None) -> None:
+    def __init__(self, documents: Iterable[Json], *, gates: str = "", config: SchedulingConfig | None = None) -> None:
         self.documents = [_placed(copy.deepcopy(document)) for document in documents]
         self.gates = gates
-        self.limits = limits or Limits()
+        self.config = config or SchedulingConfig()
 
     def view(self) -> View:
         cluster, pods, clock = Cluster(FeatureGates.parse(self.gates)), Pods(), Stopped()
@@ -74,8 +74,8 @@ class Scene:
             decisions=Decisions(cluster, share_ids=lambda: "00000000-0000-4000-8000-000000000000"),
             pods=pods,
             clock=clock,
-            limits=self.limits,
-            resources=ResourceNames(cluster.classes, clock, self.limits),
+            config=self.config,
+            resources=ResourceNames(cluster.classes, clock, self.config),
         )
 
     def diagnose(self, name: str, namespace: str = "default") -> Diagnosis:
@@ -89,14 +89,14 @@ class Scene:
         documents = copy.deepcopy(self.documents)
         for change in remedy.changes:
             apply(documents, change)
-        return Scene(documents, gates=self.gates, limits=self.limits)
+        return Scene(documents, gates=self.gates, config=self.config)
 
     def with_more(self, documents: Iterable[Json]) -> Scene:
-        return Scene([*self.documents, *documents], gates=self.gates, limits=self.limits)
+        return Scene([*self.documents, *documents], gates=self.gates, config=self.config)
 
     def settled(self) -> Scene:
         """With every pod that fits bound to the first node that it fits, one after the other."""
-        scene = Scene(self.documents, gates=self.gates, limits=self.limits)
+        scene = Scene(self.documents, gates=self.gates, config=self.config)
         for pod in [item for item in scene.documents if item["kind"] == "Pod" and not item["spec"].get("nodeName")]:
             scene._bind(pod)
         return scene
@@ -106,8 +106,8 @@ class Scene:
         pod = view.pods.named(meta["namespace"], meta["name"])
         found = self.diagnose(meta["name"], meta["namespace"])
         assert pod is not None and found.state == "fits", found.summary
-        decision = decide_pod(view, pod, found.examples[0])
-        assert isinstance(decision, Decision), decision
+        decision = allocate_pod(view, pod, found.examples[0])
+        assert isinstance(decision, NodeAllocation), decision
         document["spec"]["nodeName"] = found.examples[0]
         user = {"resource": "pods", "name": meta["name"], "uid": meta["uid"]}
         for claim, allocation in zip(decision.pending, decision.allocations, strict=True):

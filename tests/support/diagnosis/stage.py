@@ -17,7 +17,7 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.why.draft import defaulted
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
@@ -30,16 +30,16 @@ POD: Final = "p"
 
 
 def budgets() -> Iterator[WorkBudget]:
-    """What the turns of a question of the service may do (`Inquiries.budgets`)."""
-    answers, limits, waited = Answers(), Limits(), Waited()
+    """What the turns of a question of the service may do (`DeferredWork.budgets`)."""
+    answers, config, waited = Answers(), SchedulingConfig(), Waited()
     for turn in count(1):
-        last = turn * limits.turn_work >= limits.call_work
-        yield TurnBudget(answers, allowance=limits.turn_work, ceiling=limits.question_work, last=last, waited=waited)
+        last = turn * config.turn_work >= config.call_work
+        yield TurnBudget(answers, allowance=config.turn_work, ceiling=config.question_work, last=last, waited=waited)
 
 
 def view_of(objects: Iterable[KubernetesObject]) -> View:
     """The state as the service sees it."""
-    cluster, pods, clock, limits = Cluster(FeatureGates()), Pods(), Stopped(), Limits()
+    cluster, pods, clock, config = Cluster(FeatureGates()), Pods(), Stopped(), SchedulingConfig()
     for item in objects:
         if isinstance(item, Pod):
             pods.apply(item)
@@ -50,8 +50,8 @@ def view_of(objects: Iterable[KubernetesObject]) -> View:
         decisions=Decisions(cluster, share_ids=lambda: "share"),
         pods=pods,
         clock=clock,
-        limits=limits,
-        resources=ResourceNames(cluster.classes, clock, limits),
+        config=config,
+        resources=ResourceNames(cluster.classes, clock, config),
         budgets=budgets,
     )
 

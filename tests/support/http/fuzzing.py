@@ -30,8 +30,8 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
 from dra_extender.http.application import create_app
 from dra_extender.http.metrics import Metrics
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
-from dra_extender.scheduling.limits import Limits
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
@@ -125,7 +125,9 @@ def make_application() -> Any:
     """The verbs over a cluster of two nodes, as an ASGI application. Call it on a running loop."""
     api, cluster = Api(), Cluster(FeatureGates())
     client = Client(api, latency=0.0)
-    scheduling = Extender(cluster, Decisions(cluster, share_ids=lambda: "s"), client, limits=Limits(bind_seconds=1.0))
+    scheduling = Extender(
+        cluster, Decisions(cluster, share_ids=lambda: "s"), client, config=SchedulingConfig(bind_seconds=1.0)
+    )
     client.calls = _Forgetful()
     api.log = _Forgetful()
     api.watches.append(Watch(api, scheduling, 0.0))

@@ -26,7 +26,7 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.insight.compaction.advice import Advice
 from dra_extender.insight.compaction.compaction import MOST_MOVES, MOST_QUESTIONS, Compaction, Wish
 from dra_extender.insight.compaction.movable import Rules
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
@@ -64,8 +64,8 @@ class Compacting:
             decisions=self.decisions,
             pods=self.pods,
             clock=VirtualClock(),
-            limits=Limits(),
-            resources=ResourceNames(self.cluster.classes, VirtualClock(), Limits()),
+            config=SchedulingConfig(),
+            resources=ResourceNames(self.cluster.classes, VirtualClock(), SchedulingConfig()),
         )
 
     def _share(self) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaimConsumerReference
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 
-OURS = Limits(scheduler_names=frozenset({"dra-scheduler"}))
-NO_SWEEP = Limits(sweep_seconds=0.0)
+OURS = SchedulingConfig(scheduler_names=frozenset({"dra-scheduler"}))
+NO_SWEEP = SchedulingConfig(sweep_seconds=0.0)
 
 
 def report(world: World, name: str, **status: Any) -> None:
@@ -26,7 +26,7 @@ def consumer(name: str) -> ResourceClaimConsumerReference:
     return ResourceClaimConsumerReference(resource="pods", name=name, uid=f"uid-{name}")
 
 
-async def allocated(world: World, small: Objects, *consumers: str, limits: Limits = NO_SWEEP) -> Service:
+async def allocated(world: World, small: Objects, *consumers: str, config: SchedulingConfig = NO_SWEEP) -> Service:
     """The claim c is allocated on n1 and reserved for these pods; the pod p wants it."""
     world.add(*small, make_claim("c"), make_pod("first", "c"), make_pod("p", "c"))
     maker = world.service()
@@ -34,6 +34,6 @@ async def allocated(world: World, small: Objects, *consumers: str, limits: Limit
     world.api.set_status("c", reserved_for=tuple(consumer(name) for name in consumers))
     world.api.drop(world.api.pod("first"))
     await maker.kill()
-    service = world.service(limits=limits)
+    service = world.service(config=config)
     service.start()
     return service

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from dra_extender.api.core import Pod
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from tests.support.simulation.objects import Objects, make_claim, make_pod
 from tests.support.simulation.world import Service, World
 
-ON = Limits(preemption="on", scheduler_names=frozenset({"dra-scheduler"}))
+ON = SchedulingConfig(preemption="on", scheduler_names=frozenset({"dra-scheduler"}))
 FOUR = {"a": 1, "b": 2, "c": 2, "d": 2}
 """All four devices are taken."""
 
@@ -31,10 +31,10 @@ async def running(world: World, service: Service, node: str, name: str, priority
     await world.settle(0.1)
 
 
-async def full(world: World, small: Objects, priorities: Mapping[str, int], limits: Limits = ON) -> Service:
+async def full(world: World, small: Objects, priorities: Mapping[str, int], config: SchedulingConfig = ON) -> Service:
     """A service, and pods with one device each: the first two on n1, the others on n2."""
     world.add(*small)
-    service = world.service(limits=limits)
+    service = world.service(config=config)
     for number, (name, priority) in enumerate(priorities.items()):
         await running(world, service, "n1" if number < 2 else "n2", name, priority)
     service.start()
@@ -53,11 +53,11 @@ async def tried(world: World, service: Service, name: str) -> str:
 
 
 async def until_bound(world: World, service: Service, name: str, seconds: float = 60.0) -> str:
-    """Attempts whenever the bell has rung: the node that the pod gets; nothing when it gets none in that time."""
-    rings = -1
+    """Attempts after each requeue: the node that the pod gets; nothing when it gets none in that time."""
+    requeues = -1
     for _ in range(int(seconds)):
-        if service.client.rings != rings:
-            rings = service.client.rings
+        if service.client.requeues != requeues:
+            requeues = service.client.requeues
             if node := await tried(world, service, name):
                 return node
         await world.settle(1.0)

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from dra_extender.api.core import Pod
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import HINTS, HintResult
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
-ALWAYS = Limits(nominate="always", scheduler_names=frozenset({"dra-scheduler"}))
+ALWAYS = SchedulingConfig(nominate="always", scheduler_names=frozenset({"dra-scheduler"}))
 ROOM = {"cpu": "8", "memory": "32Gi", "pods": "110"}
 
 
@@ -34,10 +34,10 @@ def waiting(name: str, priority: int = 0, *, count: int = 1, cpu: str = "", **sp
     return [make_claim(f"of-{name}", count=count, pod=name), made]
 
 
-def planning(world: World, limits: Limits = ALWAYS, /, **numbers: int) -> Service:
+def planning(world: World, config: SchedulingConfig = ALWAYS, /, **numbers: int) -> Service:
     """A service that has begun, with nodes that have so many devices each."""
     world.add(*with_devices(**numbers))
-    service = world.service(limits=limits)
+    service = world.service(config=config)
     service.start()
     return service
 

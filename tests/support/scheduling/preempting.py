@@ -31,7 +31,7 @@ from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
 from dra_extender.scheduling.preemption.search import Search
@@ -81,7 +81,7 @@ class Situation:
         for name, claim in told.get("claims", {}).items():
             self._put_claim(name, claim, claim.get("of", ()))
         self.preemptor = self._preemptor(told.get("preemptor", {}))
-        resources = ResourceNames(cluster.classes, Moment(), Limits())
+        resources = ResourceNames(cluster.classes, Moment(), SchedulingConfig())
         for device_class in cluster.classes.values():
             resources.class_seen(device_class)
         kept = tuple(_planned(name, devices) for name, devices in told.get("nominated", {}).items())
@@ -90,7 +90,7 @@ class Situation:
             decisions=self.decisions,
             pods=self.pods,
             clock=Moment(),
-            limits=Limits(),
+            config=SchedulingConfig(),
             resources=resources,
             binding=self.binding,
             clearing=self.clearing,

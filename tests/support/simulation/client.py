@@ -73,7 +73,7 @@ class Client:
         self.faults: list[Fault] = []
         self.calls: list[str] = []
         self.events: list[tuple[str, str]] = []
-        self.rings = 0
+        self.requeues = 0
         self.kill_at: tuple[int, When] | None = None
         """(number of the call, when): from then on nothing this client does has any effect, and nothing returns."""
         self.kill_on: tuple[str, When] | None = None
@@ -353,6 +353,6 @@ class Client:
     def record_event(self, regarding: Object, kind: str, reason: str, note: str, *, action: str = "Scheduling") -> None:
         self.events.append((reason, note))
 
-    async def ring(self) -> None:
-        await self._call("ring", lambda: None)
-        self.rings += 1
+    async def requeue(self) -> None:
+        await self._call("requeue", lambda: None)
+        self.requeues += 1

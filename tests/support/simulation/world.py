@@ -18,9 +18,9 @@ from dra_extender.api.features import FeatureGates
 from dra_extender.devices.cluster import Cluster
 from dra_extender.placement.placement import Placement
 from dra_extender.placement.strategy import Strategy
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
-from dra_extender.scheduling.limits import Limits
-from dra_extender.scheduling.outcomes import STEPS, L, Outcome, Step
+from dra_extender.scheduling.outcomes import STEPS, L, LabelledCounter, Step
 from dra_extender.scheduling.ports import Workers
 from tests.support.simulation.api import Api
 from tests.support.simulation.client import Client
@@ -38,7 +38,7 @@ class Service:
         self,
         world: World,
         lag: float,
-        limits: Limits,
+        config: SchedulingConfig,
         features: FeatureGates,
         strategy: Strategy,
         workers: Workers | None = None,
@@ -54,7 +54,7 @@ class Service:
             cluster,
             self.decisions,
             self.client,
-            limits=limits,
+            config=config,
             clock=world.clock,
             observer=self,
             placement=self.placement,
@@ -65,7 +65,7 @@ class Service:
         self._world = world
         self._tasks: list[asyncio.Task[Any]] = []
 
-    def count(self, outcome: Outcome[L], value: L) -> None:
+    def count(self, outcome: LabelledCounter[L], value: L) -> None:
         assert value in outcome.values, (outcome.name, value)
         self.counts[outcome.name, value] += 1
 
@@ -76,7 +76,7 @@ class Service:
         assert seconds >= 0, seconds
         self.waits.append(seconds)
 
-    def counted(self, outcome: Outcome[L], value: L) -> int:
+    def counted(self, outcome: LabelledCounter[L], value: L) -> int:
         """How often this came about."""
         return self.counts[outcome.name, value]
 
@@ -125,12 +125,14 @@ class World:
         self,
         *,
         lag: float = 0.002,
-        limits: Limits | None = None,
+        config: SchedulingConfig | None = None,
         features: FeatureGates | None = None,
         strategy: Strategy | None = None,
         workers: Workers | None = None,
     ) -> Service:
-        made = Service(self, lag, limits or Limits(), features or FeatureGates(), strategy or Strategy(), workers)
+        made = Service(
+            self, lag, config or SchedulingConfig(), features or FeatureGates(), strategy or Strategy(), workers
+        )
         self.services.append(made)
         return made
 

@@ -71,7 +71,7 @@ def focus(prepared: PreparedClaims, scorer: Scorer | None = None) -> Focus:
     return Focus(filters, tuple(sorted(attributes)), every or any(ask.all or ask.admin for ask in asks), every)
 
 
-Wanted = tuple[tuple[int, int, int, bool], ...]
+ExtendedResources = tuple[tuple[int, int, int, bool], ...]
 """Devices of a shape that some request may have: index, kind, locality, True when it consumes counters."""
 
 
@@ -81,7 +81,7 @@ class _Sight:
     __slots__ = ("devices", "parts")
 
     def __init__(self) -> None:
-        self.devices: Wanted | None = None
+        self.devices: ExtendedResources | None = None
         self.parts: dict[PoolState, int] = {}
 
 
@@ -97,7 +97,7 @@ class Lens:
         self._reduction = reduction
         self._states = states
         self._numbers: dict[Hashable, int] = {}
-        self._wanted: dict[Wanted, Wanted] = {}
+        self._wanted: dict[ExtendedResources, ExtendedResources] = {}
         self._sights: Belongings[Shape, _Sight] = Belongings()
         self._remembered = 0
         self._next = count(1)
@@ -179,7 +179,7 @@ class Lens:
             return NOTHING
         return (*devices, state.left) if consuming and shape.counted else tuple(devices)
 
-    def _look(self, shape: Shape, budget: WorkBudget) -> Wanted:
+    def _look(self, shape: Shape, budget: WorkBudget) -> ExtendedResources:
         """The devices that some request may have. Raises TurnSpent, and Deferred when all that workers
         have to answer is asked.
         """

@@ -14,8 +14,8 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.compaction.compaction import Wish
 from dra_extender.insight.why.draft import defaulted
-from dra_extender.scheduling.claims import Refusal
-from dra_extender.scheduling.judgement import Subject, subject_of
+from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.view import View
 
 
@@ -24,15 +24,17 @@ def of_pod(view: View, pod: Pod) -> Wish:
     key = pod.metadata.key
     if pod.spec.node_name:
         raise ValueError(f"pod {key} is bound to node {pod.spec.node_name}: it needs no room")
-    subject = subject_of(view, pod)
-    if not isinstance(subject, Subject):
-        raise ValueError(f"pod {key}: {subject.reason if isinstance(subject, Refusal) else subject.error}")
-    if subject.claims.allocated or subject.wanted is not None or not subject.claims.pending:
+    prefiltered = pre_filter(view, pod)
+    if not isinstance(prefiltered, PreFilterState):
+        raise ValueError(
+            f"pod {key}: {prefiltered.reason if isinstance(prefiltered, Unschedulable) else prefiltered.error}"
+        )
+    if prefiltered.claims.allocated or prefiltered.wanted is not None or not prefiltered.claims.pending:
         raise ValueError(
             f"pod {key} has claims that are allocated already, extended resources, or no claims: moves are found for "
             "pods whose claims are all to be allocated"
         )
-    return Wish(f"pod {key}", subject.claims.pending, pod)
+    return Wish(f"pod {key}", prefiltered.claims.pending, pod)
 
 
 def of_file(view: View, file: str, text: str) -> Wish:

@@ -27,7 +27,7 @@ from dra_extender.insight.whatif.changes import (
     known_pod,
 )
 from dra_extender.insight.why.draft import Draft, defaulted, draft
-from dra_extender.scheduling.pace import Steps
+from dra_extender.scheduling.slices import Steps
 from dra_extender.scheduling.view import View
 
 MOST_PODS: Final = 100

@@ -13,7 +13,7 @@ from dra_extender.http.schemas import schema_of
 from dra_extender.insight.whatif.asking import asking
 from dra_extender.insight.whatif.changes import Missing, Unusable
 from dra_extender.insight.whatif.report import WhatIf
-from dra_extender.scheduling.pace import Steps
+from dra_extender.scheduling.slices import Steps
 from dra_extender.scheduling.view import View
 
 MOST_BYTES: Final = 512 * 2**10

@@ -14,7 +14,7 @@ from dra_extender.api.resource import Device, DeviceID, ResourceSlice
 from dra_extender.devices.catalogue import PublishedPool
 from dra_extender.insight.devicereport.report import CountedDevice
 from dra_extender.insight.devicereport.taking import ClassMembers, counting
-from dra_extender.scheduling.pace import Steps
+from dra_extender.scheduling.slices import Steps
 from dra_extender.scheduling.view import View
 
 

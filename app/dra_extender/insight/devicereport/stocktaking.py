@@ -15,7 +15,7 @@ import msgspec
 from dra_extender.api.quantity import Quantity
 from dra_extender.insight.devicereport.report import CountedDevice, State
 from dra_extender.insight.devicereport.taking import ClassMembers, counting
-from dra_extender.scheduling.pace import Steps
+from dra_extender.scheduling.slices import Steps
 from dra_extender.scheduling.view import View
 
 _SHARED: Final = ("free", "shared")

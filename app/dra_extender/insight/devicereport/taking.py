@@ -30,7 +30,7 @@ from dra_extender.devices.uses import EVERY_DEVICE, PoolID
 from dra_extender.devices.validity import defects, with_devices
 from dra_extender.insight.devicereport.report import Amount, Census, CountedDevice, Holding, State
 from dra_extender.insight.devicereport.totals import totals_of
-from dra_extender.scheduling.pace import Steps, at_once
+from dra_extender.scheduling.slices import Steps, at_once
 from dra_extender.scheduling.view import View
 
 MOST_DEVICES: Final = 5_000

@@ -28,10 +28,10 @@ from dra_extender.insight.whatif.tolerating import tolerant_claim, tolerant_pod
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.draft import Draft
 from dra_extender.insight.why.likeness import another
-from dra_extender.scheduling.claims import Refusal, find
+from dra_extender.scheduling.claims import Unschedulable, find
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
-from dra_extender.scheduling.pace import Steps, at_once
 from dra_extender.scheduling.preemption.occupants import MIRROR
+from dra_extender.scheduling.slices import Steps, at_once
 from dra_extender.scheduling.view import View
 
 MOST_PODS: Final = 500
@@ -220,7 +220,7 @@ def _tolerating(paper: Paper, changes: Changes, pods: Sequence[Pod]) -> Steps[li
     known: set[str] = set()
     for pod in pods:
         claims = find(pod, paper.cluster.ledger.get, paper.cluster.features)
-        for claim in () if isinstance(claims, Refusal) else claims:
+        for claim in () if isinstance(claims, Unschedulable) else claims:
             if claim.allocation is None and claim.metadata.key not in known:
                 known.add(claim.metadata.key)
                 paper.put(tolerant_claim(claim, changes.tolerations))

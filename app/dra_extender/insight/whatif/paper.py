@@ -18,11 +18,11 @@ from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, Resour
 from dra_extender.devices.cluster import Cluster, Watched
 from dra_extender.devices.ledger import HeldError
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.claims import Refusal, consumer, named_claims
-from dra_extender.scheduling.judgement import Decision
-from dra_extender.scheduling.pace import Steps
+from dra_extender.scheduling.claims import Unschedulable, consumer, named_claims
+from dra_extender.scheduling.feasibility import NodeAllocation
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.slices import Steps
 from dra_extender.scheduling.tenants import Tenants
 from dra_extender.scheduling.view import View
 
@@ -44,13 +44,13 @@ class Paper:
         self.cluster = Cluster(view.features)
         self.pods = Pods()
         self.tenants = Tenants(())
-        self._names = ResourceNames(self.cluster.classes, view.clock, view.limits)
+        self._names = ResourceNames(self.cluster.classes, view.clock, view.config)
         self.view = View(
             cluster=self.cluster,
             decisions=view.decisions.on(self.cluster),
             pods=self.pods,
             clock=view.clock,
-            limits=view.limits,
+            config=view.config,
             resources=self._names,
             binding=dict(view.binding),
             clearing=frozenset(view.clearing),
@@ -119,19 +119,23 @@ class Paper:
         self._drop_tenant(pod)
         self.pods.remove(pod)
 
-    def bind(self, decision: Decision, node: str) -> Callable[[], None]:
+    def bind(self, decision: NodeAllocation, node: str) -> Callable[[], None]:
         """The pod runs on the node, with the devices that were decided on. What takes that back."""
-        pod = decision.subject.pod
+        pod = decision.prefiltered.pod
         made: list[ResourceClaim] = []
         before: list[ResourceClaim] = []
         for claim, allocation in zip(decision.pending, decision.allocations, strict=True):
-            if claim is decision.pending[-1] and decision.requests is not None and decision.subject.existing is None:
+            if (
+                claim is decision.pending[-1]
+                and decision.requests is not None
+                and decision.prefiltered.existing is None
+            ):
                 claim = self._on_paper(claim, pod)
                 made.append(claim)
             else:
                 before.append(claim)
             self.put(self._reserved(replace(claim, status=replace(claim.status, allocation=allocation)), pod))
-        for claim in decision.subject.claims.allocated:
+        for claim in decision.prefiltered.claims.allocated:
             before.append(claim)
             self.put(self._reserved(claim, pod))
         self.put_pod(replace(pod, spec=replace(pod.spec, node_name=node)))
@@ -160,7 +164,7 @@ class Paper:
     def _claims_of(self, pod: Pod) -> Iterable[ResourceClaim]:
         ledger = self.cluster.ledger
         named = named_claims(pod)
-        if not isinstance(named, Refusal):
+        if not isinstance(named, Unschedulable):
             found = (ledger.get(pod.metadata.namespace, name) for name, _ in named)
             yield from (claim for claim in found if claim is not None)
         yield from ledger.owned_by(pod.metadata.uid)

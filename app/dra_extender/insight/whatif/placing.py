@@ -22,8 +22,8 @@ from dra_extender.insight.whatif.paper import Paper
 from dra_extender.insight.why.situation import Situation
 from dra_extender.insight.why.summary import of_pod, words
 from dra_extender.plurals import counted
-from dra_extender.scheduling.judgement import Decision, Judgement, Subject, decide, judge
-from dra_extender.scheduling.pace import PORTION, Pace, Steps
+from dra_extender.scheduling.feasibility import NodeAllocation, NodeStatuses, PreFilterState, allocate, node_statuses
+from dra_extender.scheduling.slices import PORTION, QueryBudget, Steps
 
 LOOKS: Final = 400_000
 """Nodes that are looked at for one question at most, pod by pod: some seconds of work."""
@@ -88,17 +88,17 @@ class Placing:
     def place(self, pod: Pod) -> Steps[Placed | None]:
         """Where the pod fits, which it takes; None when looking would cost more than the budget allows."""
         situation = self._paper.situation(pod)
-        subject, whole = situation.subject, of_pod(situation)
-        if whole is not None or not isinstance(subject, Subject):
+        prefiltered, whole = situation.prefiltered, of_pod(situation)
+        if whole is not None or not isinstance(prefiltered, PreFilterState):
             return Placed(reason=whole.text if whole is not None else "")
-        pace = Pace(situation.view)
-        shape = yield from pace.turn(lambda view: _shape(subject))
+        query_budget = QueryBudget(situation.view)
+        shape = yield from query_budget.turn(lambda view: _shape(prefiltered))
         progress = self._known.setdefault(shape, _Progress()) if shape is not None else _Progress()
         while progress.index < len(self._names):
             names = self._names[progress.index : progress.index + PORTION]
             if not self._budget.allows(len(names)):
                 return None
-            node = yield from self._on(situation, subject, names, progress, pace)
+            node = yield from self._on(situation, prefiltered, names, progress, query_budget)
             yield
             if node:
                 return Placed(node, shape=shape)
@@ -112,29 +112,38 @@ class Placing:
                 yield
 
     def _on(
-        self, situation: Situation, subject: Subject, names: Sequence[str], progress: _Progress, pace: Pace
+        self,
+        situation: Situation,
+        prefiltered: PreFilterState,
+        names: Sequence[str],
+        progress: _Progress,
+        query_budget: QueryBudget,
     ) -> Steps[str]:
         """The first of these nodes that fits; empty when none does. What is passed over is noted."""
         told: list[str] = []
         for name in names:
-            if pace.is_due(situation.cost_of(name)):
+            if query_budget.must_yield(situation.cost_of(name)):
                 yield
             told.append(self._obstacle(situation, name))
         free = [name for name, obstacle in zip(names, told, strict=True) if not obstacle]
-        judged = (yield from pace.turn(lambda view: judge(view, subject, free))) if free else Judgement([], {})
+        judged = (
+            (yield from query_budget.turn(lambda view: node_statuses(view, prefiltered, free)))
+            if free
+            else NodeStatuses([], {})
+        )
         fits = set(judged.fits) if judged is not None else set()
         node = next((name for name in names if name in fits), "")
-        decision = (yield from pace.turn(lambda view: decide(view, subject, node))) if node else None
-        passed = names.index(node) if isinstance(decision, Decision) else len(names)
+        decision = (yield from query_budget.turn(lambda view: allocate(view, prefiltered, node))) if node else None
+        passed = names.index(node) if isinstance(decision, NodeAllocation) else len(names)
         for obstacle in told[:passed]:
             if obstacle:
                 progress.obstacles[obstacle] += 1
-            elif judged is None or judged.waiting or (node and not isinstance(decision, Decision)):
+            elif judged is None or judged.waiting or (node and not isinstance(decision, NodeAllocation)):
                 progress.undecided += 1
             else:
                 progress.lacking += 1
         progress.index += passed
-        if not isinstance(decision, Decision):
+        if not isinstance(decision, NodeAllocation):
             return ""
         self._undo.append(self._paper.bind(decision, node))
         return node
@@ -145,9 +154,9 @@ class Placing:
         return words(found) if found is not None else ""
 
 
-def _shape(subject: Subject) -> Hashable:
+def _shape(prefiltered: PreFilterState) -> Hashable:
     """What the pod asks for. Claims that are allocated already are nobody else's."""
-    if subject.claims.allocated or subject.existing is not None:
+    if prefiltered.claims.allocated or prefiltered.existing is not None:
         return None
-    spec = replace(subject.pod.spec, resource_claims=(), node_name="", priority=0)
-    return contents(subject.claims.pending), digest(spec), subject.pod.metadata.namespace
+    spec = replace(prefiltered.pod.spec, resource_claims=(), node_name="", priority=0)
+    return contents(prefiltered.claims.pending), digest(spec), prefiltered.pod.metadata.namespace

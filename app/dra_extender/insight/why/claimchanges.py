@@ -33,7 +33,7 @@ from dra_extender.insight.why.edits import (
 from dra_extender.insight.why.nearness import near, nearest_first
 from dra_extender.insight.why.report import NodeGroup
 from dra_extender.plurals import counted
-from dra_extender.scheduling.pace import Made, Pace
+from dra_extender.scheduling.slices import Made, QueryBudget
 
 CLASSES = 8
 ATTRIBUTES = 12
@@ -63,18 +63,23 @@ def tallies(groups: Sequence[NodeGroup]) -> Tallies:
 
 
 def of_claim(
-    claim: ResourceClaim, target: Target, known: Tallies, classes: Classes, attributes: Sequence[str], pace: Pace
+    claim: ResourceClaim,
+    target: Target,
+    known: Tallies,
+    classes: Classes,
+    attributes: Sequence[str],
+    budget: QueryBudget,
 ) -> Families:
     """The families of one claim, but those of its selectors. `attributes`: full names of what devices have."""
     for place in places(claim, target):
         found = known.get((claim.metadata.key, place.name), ())
-        if pace.is_due(PLACE + len(found) + (MAX_RESULTS + len(place.source.tolerations)) * CHANGE):
+        if budget.must_yield(PLACE + len(found) + (MAX_RESULTS + len(place.source.tolerations)) * CHANGE):
             yield None
         yield from _counts(place, found)
-        yield from _capacities(place, found, pace)
-        yield from _tolerations(place, found, pace)
-        yield from _classes(place, classes, pace)
-    yield from _constraints(claim, target, attributes, pace)
+        yield from _capacities(place, found, budget)
+        yield from _tolerations(place, found, budget)
+        yield from _classes(place, classes, budget)
+    yield from _constraints(claim, target, attributes, budget)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------
@@ -107,10 +112,10 @@ def _count(place: Place, count: int, text: str) -> Candidate:
     return Candidate(said, short, change, swapped(place.claim, claim))
 
 
-def _capacities(place: Place, found: Sequence[RequestTally], pace: Pace) -> Families:
+def _capacities(place: Place, found: Sequence[RequestTally], budget: QueryBudget) -> Families:
     asked = place.source.capacity.requests if place.source.capacity is not None else {}
     for name, amount in asked.items():
-        if pace.is_due(sum(len(tally.capacities) for tally in found) + 3 * AMOUNTS * CHANGE):
+        if budget.must_yield(sum(len(tally.capacities) for tally in found) + 3 * AMOUNTS * CHANGE):
             yield None
         told = [capacity for tally in found for capacity in tally.capacities if capacity.name == name]
         texts = dict.fromkeys(text for capacity in told for text in capacity.amounts)
@@ -119,7 +124,7 @@ def _capacities(place: Place, found: Sequence[RequestTally], pace: Pace) -> Fami
         if less:
             yield Family(11, less[-AMOUNTS:], monotone=place.alternative is None)
         others = [item.name for tally in found for item in tally.capacities if item.name not in asked]
-        for other in (yield from near(name, dict.fromkeys(others), pace, 2)):
+        for other in (yield from near(name, dict.fromkeys(others), budget, 2)):
             yield Family(1, [_renamed(place, name, other)])
         yield Family(14, [_renamed(place, name, "")])
 
@@ -153,20 +158,20 @@ def _renamed(place: Place, name: str, other: str) -> Candidate:
     )
 
 
-def _tolerations(place: Place, found: Sequence[RequestTally], pace: Pace) -> Families:
+def _tolerations(place: Place, found: Sequence[RequestTally], budget: QueryBudget) -> Families:
     """Of one taint each, then of all that a node has: those that the fewest others stand beside first."""
     sets: dict[tuple[tuple[str, str, str], ...], None] = {}
     for tally in found:
         if tally.taints:
             sets[tuple((taint.key, taint.value, taint.effect) for taint in tally.taints)] = None
-        if pace.is_due(1 + len(tally.taints)):
+        if budget.must_yield(1 + len(tally.taints)):
             yield None
     room = MAX_TOLERATIONS - len(place.source.tolerations)
     several = sorted((taints for taints in sets if 1 < len(taints) <= room), key=len)
     singles = dict.fromkeys((taint,) for taints in sets for taint in taints if room > 0)
     chosen = (*islice(singles, TAINTS), *several[:TAINTS])
     if len(chosen) < len(singles) + len(several):
-        pace.complete = False
+        budget.complete = False
     if chosen:
         yield Family(20, Made(len(chosen), lambda index: _toleration(place, chosen[index])))
 
@@ -190,25 +195,25 @@ def _toleration(place: Place, taints: Sequence[tuple[str, str, str]]) -> Candida
     )
 
 
-def _classes(place: Place, known: Classes, pace: Pace) -> Families:
+def _classes(place: Place, known: Classes, budget: QueryBudget) -> Families:
     """Classes for devices of the same driver; all of them where the class has no devices."""
     now = place.source.device_class_name
     drivers = known.get(now)
     classes: list[str] = []
     for name, found in known.items():
-        if pace.is_due(1):
+        if budget.must_yield(1):
             yield None
         if name != now and (not drivers or not found or found & drivers):
             classes.append(name)
-    close, others = yield from nearest_first(now, classes, pace, CLASSES)
-    if pace.is_due(CLASSES * CHANGE + len(classes) // 4):
+    close, others = yield from nearest_first(now, classes, budget, CLASSES)
+    if budget.must_yield(CLASSES * CHANGE + len(classes) // 4):
         yield None
     misspelt = close if now not in known else []
     if misspelt:
         yield Family(0, [_class(place, name, near=True) for name in misspelt])
     rest = [name for name in others if name not in misspelt]
     if len(rest) > CLASSES:
-        pace.complete = False
+        budget.complete = False
     if rest:
         yield Family(40, [_class(place, name, near=False) for name in rest[:CLASSES]])
 
@@ -228,11 +233,11 @@ def _class(place: Place, name: str, *, near: bool) -> Candidate:
 # --- constraints ------------------------------------------------------------------------------------------------------
 
 
-def _constraints(claim: ResourceClaim, target: Target, attributes: Sequence[str], pace: Pace) -> Families:
+def _constraints(claim: ResourceClaim, target: Target, attributes: Sequence[str], budget: QueryBudget) -> Families:
     for index, constraint in enumerate(claim.spec.devices.constraints):
         now = constraint.match_attribute or constraint.distinct_attribute or ""
-        _, others = yield from nearest_first(now, attributes, pace, 3)
-        if pace.is_due(ATTRIBUTES * CHANGE):
+        _, others = yield from nearest_first(now, attributes, budget, 3)
+        if budget.must_yield(ATTRIBUTES * CHANGE):
             yield None
         candidates = [_compared(claim, target, index, constraint, name) for name in others[:ATTRIBUTES] if name != now]
         if candidates:

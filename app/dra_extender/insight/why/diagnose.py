@@ -18,7 +18,7 @@ from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis, NodeGroup
 from dra_extender.insight.why.situation import Situation, situation
 from dra_extender.scheduling.noderules import is_large, unchecked
-from dra_extender.scheduling.pace import Pace, Steps, at_once
+from dra_extender.scheduling.slices import QueryBudget, Steps, at_once
 from dra_extender.scheduling.tenants import Tenants
 from dra_extender.scheduling.view import View
 
@@ -50,18 +50,18 @@ def diagnosing(
     base = situation(view, pod, claims, living)
     if pod.spec.node_name:
         return _bound(base)
-    pace = Pace(base.view)
+    budget = QueryBudget(base.view)
     if tenants is None:
-        yield from _added(living, list(view.pods), pace)
+        yield from _added(living, list(view.pods), budget)
     known = sorted(view.cluster.nodes) if names is None else list(names)
-    ground = yield from survey(base, known, pace, _attributes(base))
+    ground = yield from survey(base, known, budget, _attributes(base))
     whole = summary.of_pod(base)
-    found = yield from node_groups(ground, pace)
+    found = yield from node_groups(ground, budget)
     fits = [] if whole is not None else [group for group in found if group.fits]
     if large := is_large(pod):
-        pace.complete = False
+        budget.complete = False
     told = whole or (summary.of_nodes(found, _entries(base)) if not fits else summary.Summary("", ""))
-    helping = () if fits or large else (yield from remedies(ground, found, pace))
+    helping = () if fits or large else (yield from remedies(ground, found, budget))
     return Diagnosis(
         pod=pod.metadata.key,
         uid=pod.metadata.uid,
@@ -77,18 +77,18 @@ def diagnosing(
         groups=tuple(found),
         remedies=helping,
         unchecked=tuple(_unchecked(base)),
-        complete=pace.complete,
-        work=pace.trials,
+        complete=budget.complete,
+        work=budget.trials,
     )
 
 
-def _added(tenants: Tenants, pods: Sequence[Pod], pace: Pace) -> Steps[None]:
+def _added(tenants: Tenants, pods: Sequence[Pod], budget: QueryBudget) -> Steps[None]:
     """Thousands of pods are too many for one step."""
     for start in range(0, len(pods), PODS):
         portion = pods[start : start + PODS]
         for pod in portion:
             tenants.put(pod)
-        if pace.is_due(1 + len(portion) // 2):
+        if budget.must_yield(1 + len(portion) // 2):
             yield
 
 
@@ -111,7 +111,7 @@ def _unchecked(base: Situation) -> Iterator[str]:
     wanted = (request.exactly for claim in base.claims.values() for request in claim.spec.devices.requests)
     if any(request is not None and request.admin_access for request in wanted):
         yield f"label {ADMIN_LABEL} of namespace {base.pod.metadata.namespace}"
-    if not base.view.limits.scheduler_names:
+    if not base.view.config.scheduler_names:
         yield f"whether scheduler {base.scheduler} runs and asks dra-extender"
 
 

@@ -1,7 +1,7 @@
 """The nodes of the cluster in groups that devices do not tell apart, so that a trial asks about one node of each.
 
 Promises: what `trial` says of a node was decided for it, or for one with the same devices of which the same is in use.
-Nodes that there was no time for are in no group, and `pace.complete` says so.
+Nodes that there was no time for are in no group, and `budget.complete` says so.
 In a small cluster every node is a group of its own. What a change concerns (nodes whose devices are freed, changed and
 added ones) is always asked about by itself.
 """
@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 
 from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import Refusal, find
-from dra_extender.scheduling.judgement import Subject
+from dra_extender.scheduling.claims import Unschedulable, find
+from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.noderules import LABELS_OF_ONE, Obstacle
-from dra_extender.scheduling.pace import PORTION, Pace, Steps
+from dra_extender.scheduling.slices import PORTION, QueryBudget, Steps
 
 SMALL: Final = 64
 """In a cluster of at most so many nodes no groups are made."""
@@ -66,55 +66,55 @@ class Ground:
         """One node of each group that nothing but devices keeps the pod from."""
         return [free[0] for free in self._free[:GROUPS] if free]
 
-    def trial(self, changed: Situation, pace: Pace, only: Sequence[str] = ()) -> Steps[Found | None]:
+    def trial(self, changed: Situation, budget: QueryBudget, only: Sequence[str] = ()) -> Steps[Found | None]:
         """Where the pod would fit; None when it would nowhere, or nobody can say. `only`: groups do not count, these
         nodes are asked about.
         """
-        pace.trials += 1
-        if pace.is_due(COST + changed.cost):
+        budget.trials += 1
+        if budget.must_yield(COST + changed.cost):
             yield
         if changed.is_gated():
             return None
         if only:
             picks = [(name, 1) for name in only[:GROUPS] if self._is_free(changed, name)]
         else:
-            picks = yield from self._picks(changed, pace)
+            picks = yield from self._picks(changed, budget)
         if not picks:
             return None
         names = [name for name, _ in picks]
-        fits = yield from pace.turn(lambda view: changed.fitting(view, names))
+        fits = yield from budget.turn(lambda view: changed.fitting(view, names))
         if not fits:
             return None
         counts = dict(picks)
         return Found(sum(counts[name] for name in fits), fits[0])
 
-    def _picks(self, changed: Situation, pace: Pace) -> Steps[list[tuple[str, int]]]:
+    def _picks(self, changed: Situation, budget: QueryBudget) -> Steps[list[tuple[str, int]]]:
         """One node of each group that nothing but devices may keep the pod from, and how many it stands for."""
         apart = dict.fromkeys(self._concerned(changed)).keys()
         concerned: list[str] = []
         for name in apart:
-            if pace.is_due(changed.cost_of(name)):
+            if budget.must_yield(changed.cost_of(name)):
                 yield
             if self._is_free(changed, name):
                 concerned.append(name)
         found = [(name, 1) for name in concerned[:GROUPS]]
         same = changed.pod is self.base.pod and _reached(changed) == self._reached
-        lots = self._lots or [[]] * len(self.groups) if same else (yield from self._in_lots(pace))
+        lots = self._lots or [[]] * len(self.groups) if same else (yield from self._in_lots(budget))
         for group, free in zip(lots, self._free, strict=True):
             if same:
                 left = [name for name in free if name not in apart] if apart else free
-                if pace.is_due(1 + len(apart) + (len(free) // FREE if apart else 0)):
+                if budget.must_yield(1 + len(apart) + (len(free) // FREE if apart else 0)):
                     yield
             else:
-                left = yield from self._free_of(changed, group, apart, pace)
+                left = yield from self._free_of(changed, group, apart, budget)
             if left and len(found) < GROUPS:
                 found.append((left[0], len(left)))
             elif left:
-                pace.complete = False
+                budget.complete = False
         return found
 
     def _free_of(
-        self, changed: Situation, group: Sequence[Sequence[str]], apart: Set[str], pace: Pace
+        self, changed: Situation, group: Sequence[Sequence[str]], apart: Set[str], budget: QueryBudget
     ) -> Steps[list[str]]:
         """The nodes of the group that nothing but devices keeps the changed pod from."""
         left: list[str] = []
@@ -124,15 +124,15 @@ class Ground:
                 names = [name for name in part if name not in apart] if apart else part
                 if not names:
                     continue
-                if pace.is_due(changed.cost_of(names[0]) + len(part) // FREE):
+                if budget.must_yield(changed.cost_of(names[0]) + len(part) // FREE):
                     yield
-                if pace.spent():
+                if budget.spent():
                     return left
                 if self._is_free(changed, names[0]):
                     left.extend(names)
         return left
 
-    def _in_lots(self, pace: Pace) -> Steps[list[list[list[str]]]]:
+    def _in_lots(self, budget: QueryBudget) -> Steps[list[list[list[str]]]]:
         """As `_lots`, found out when it is needed first."""
         if self._lots is None:
             found: list[list[list[str]]] = []
@@ -141,7 +141,7 @@ class Ground:
                 for name in group:
                     kind = self._kind(name)
                     lots.setdefault(kind, []).append(name)
-                    if pace.is_due(LOT):
+                    if budget.must_yield(LOT):
                         yield
                 found.append(list(lots.values()))
             self._lots = found
@@ -177,54 +177,58 @@ class Ground:
 
 
 def _reached(situation: Situation) -> frozenset[str]:
-    subject = situation.subject
+    prefiltered = situation.prefiltered
     return (
-        frozenset(claim.metadata.uid for claim, _ in subject.reaches) if isinstance(subject, Subject) else frozenset()
+        frozenset(claim.metadata.uid for claim, _ in prefiltered.reaches)
+        if isinstance(prefiltered, PreFilterState)
+        else frozenset()
     )
 
 
-def survey(base: Situation, names: Sequence[str], pace: Pace, attributes: Sequence[str] = ()) -> Steps[Ground]:
+def survey(base: Situation, names: Sequence[str], budget: QueryBudget, attributes: Sequence[str] = ()) -> Steps[Ground]:
     """Look at these nodes. `attributes`: what constraints that are tried may compare."""
     obstacles: dict[str, tuple[Obstacle, ...]] = {}
     groups: dict[Hashable, list[str]] = {}
     left: dict[str, set[int]] = {}
     for start in range(0, len(names), PORTION):
-        if pace.spent():
+        if budget.spent():
             break
         portion = [name for name in names[start : start + PORTION] if name in base.view.cluster.nodes]
         keys: dict[str, Hashable] = {name: name for name in portion}
         if len(names) > SMALL:
-            keys = (yield from _keys(base, portion, pace, attributes)) or keys
+            keys = (yield from _keys(base, portion, budget, attributes)) or keys
         for name in portion:
             node = base.node(name)
             if node is not None:
-                if pace.is_due(base.cost_of(name)):
+                if budget.must_yield(base.cost_of(name)):
                     yield
                 obstacles[name] = tuple(islice(base.obstacles(node), OBSTACLES))
                 for resource, amount in base.wants.left(node, base.tenants.used(name)[0]):
                     left.setdefault(resource, set()).add(amount)
                 groups.setdefault(keys.get(name, name), []).append(name)
-        pace.nodes += len(portion)
+        budget.nodes += len(portion)
         yield
     return Ground(base, sorted(groups.values(), key=len, reverse=True), obstacles, left)
 
 
 def _keys(
-    base: Situation, portion: Sequence[str], pace: Pace, attributes: Sequence[str]
+    base: Situation, portion: Sequence[str], budget: QueryBudget, attributes: Sequence[str]
 ) -> Steps[dict[str, Hashable] | None]:
-    subject = base.subject
+    prefiltered = base.prefiltered
     claims = find(base.pod, base.claim, base.view.features)
-    found = yield from pace.turn(
-        lambda view: dict(view.decisions.alike(() if isinstance(claims, Refusal) else claims, portion, attributes))
+    found = yield from budget.turn(
+        lambda view: dict(
+            view.decisions.alike(() if isinstance(claims, Unschedulable) else claims, portion, attributes)
+        )
     )
-    if found is None or not isinstance(subject, Subject) or subject.wanted is None:
+    if found is None or not isinstance(prefiltered, PreFilterState) or prefiltered.wanted is None:
         return found
     return {name: (key, _kind_of_pending(base, name)) for name, key in found.items()}
 
 
 def _kind_of_pending(base: Situation, name: str) -> Hashable:
     """What devices provide differs from node to node for extended resources."""
-    subject, node = base.subject, base.node(name)
-    if not isinstance(subject, Subject) or subject.wanted is None or node is None:
+    prefiltered, node = base.prefiltered, base.node(name)
+    if not isinstance(prefiltered, PreFilterState) or prefiltered.wanted is None or node is None:
         return None
-    return extended.through_devices(subject.wanted, node)
+    return extended.through_devices(prefiltered.wanted, node)

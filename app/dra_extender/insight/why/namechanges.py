@@ -19,16 +19,16 @@ from dra_extender.insight.why.edits import Candidate, Families, Family, becomes,
 from dra_extender.insight.why.nearness import near
 from dra_extender.insight.why.report import Change
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.pace import Pace, Steps
+from dra_extender.scheduling.slices import QueryBudget, Steps
 
 AGAIN: Final = "-again"
 
 
-def of_names(situation: Situation, pace: Pace) -> Families:
+def of_names(situation: Situation, budget: QueryBudget) -> Families:
     """All families."""
-    yield from _claims(situation, pace)
-    yield from _templates(situation, pace)
-    yield from _leaving(situation, pace)
+    yield from _claims(situation, budget)
+    yield from _templates(situation, budget)
+    yield from _leaving(situation, budget)
 
 
 def with_entry(pod: Pod, index: int, entry: PodResourceClaim) -> Pod:
@@ -37,7 +37,7 @@ def with_entry(pod: Pod, index: int, entry: PodResourceClaim) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=entries))
 
 
-def _claims(situation: Situation, pace: Pace) -> Families:
+def _claims(situation: Situation, budget: QueryBudget) -> Families:
     """A claim that does not exist may be another one that does."""
     pod = situation.pod
     namespace = pod.metadata.namespace
@@ -46,12 +46,12 @@ def _claims(situation: Situation, pace: Pace) -> Families:
         for index, entry in enumerate(pod.spec.resource_claims)
         if entry.resource_claim_name and situation.claim(namespace, entry.resource_claim_name) is None
     ]
-    if pace.is_due(len(pod.spec.resource_claims)):
+    if budget.must_yield(len(pod.spec.resource_claims)):
         yield None
-    known = (yield from _claim_names(situation, pace)) if missing else []
+    known = (yield from _claim_names(situation, budget)) if missing else []
     for index, entry, name in missing:
         found: list[Candidate] = []
-        for other in (yield from near(name, known, pace)):
+        for other in (yield from near(name, known, budget)):
             changed = msgspec.structs.replace(entry, resource_claim_name=other)
             change = pod_change(pod, "name", f"/spec/resourceClaims/{index}/resourceClaimName", other)
             text = f"claim {name} does not exist; did you mean {other}?"
@@ -61,12 +61,12 @@ def _claims(situation: Situation, pace: Pace) -> Families:
             yield Family(0, found)
 
 
-def _claim_names(situation: Situation, pace: Pace) -> Steps[list[str]]:
+def _claim_names(situation: Situation, budget: QueryBudget) -> Steps[list[str]]:
     """Of the claims in the pod's namespace that are made for nobody in particular."""
     namespace = situation.pod.metadata.namespace
     found: list[str] = []
     for claim in list(situation.view.ledger.claims()):
-        if pace.is_due(1):
+        if budget.must_yield(1):
             yield
         if claim.metadata.namespace == namespace and not claim.metadata.controller:
             found.append(claim.metadata.name)
@@ -76,7 +76,7 @@ def _claim_names(situation: Situation, pace: Pace) -> Steps[list[str]]:
 # --- templates --------------------------------------------------------------------------------------------------------
 
 
-def _templates(situation: Situation, pace: Pace) -> Families:
+def _templates(situation: Situation, budget: QueryBudget) -> Families:
     """A template of which no claim came may be another one."""
     pod = situation.pod
     created = {status.name for status in pod.status.resource_claim_statuses}
@@ -85,21 +85,21 @@ def _templates(situation: Situation, pace: Pace) -> Families:
         for index, entry in enumerate(pod.spec.resource_claims)
         if entry.resource_claim_template_name and not entry.resource_claim_name and entry.name not in created
     ]
-    if pace.is_due(len(pod.spec.resource_claims)):
+    if budget.must_yield(len(pod.spec.resource_claims)):
         yield None
-    known = (yield from _known_templates(situation, pace)) if missing else {}
+    known = (yield from _known_templates(situation, budget)) if missing else {}
     for index, entry, name in missing:
-        close = (yield from near(name, known, pace)) if name not in known else []
+        close = (yield from near(name, known, budget)) if name not in known else []
         if close:
             yield Family(0, [_template(pod, index, entry, other, known[other]) for other in close])
 
 
-def _known_templates(situation: Situation, pace: Pace) -> Steps[Mapping[str, ResourceClaimSpec]]:
+def _known_templates(situation: Situation, budget: QueryBudget) -> Steps[Mapping[str, ResourceClaimSpec]]:
     """What the templates are by which other pods of the namespace have claims."""
     namespace, ledger = situation.pod.metadata.namespace, situation.view.ledger
     found: dict[str, ResourceClaimSpec] = {}
     for pod in list(situation.view.pods):
-        if pace.is_due(1 + len(pod.spec.resource_claims)):
+        if budget.must_yield(1 + len(pod.spec.resource_claims)):
             yield
         if pod.metadata.namespace != namespace or not pod.spec.resource_claims:
             continue
@@ -132,11 +132,11 @@ def _template(pod: Pod, index: int, entry: PodResourceClaim, other: str, spec: R
 # --- claims that leave ------------------------------------------------------------------------------------------------
 
 
-def _leaving(situation: Situation, pace: Pace) -> Families:
+def _leaving(situation: Situation, budget: QueryBudget) -> Families:
     """A claim that is being deleted can be made again when it is gone."""
     namespace = situation.pod.metadata.namespace
     for entry in situation.pod.spec.resource_claims:
-        if pace.is_due(1):
+        if budget.must_yield(1):
             yield None
         name = entry.resource_claim_name
         claim = situation.claim(namespace, name) if name else None

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from heapq import nlargest
 from typing import Final
 
-from dra_extender.scheduling.pace import Pace, Steps
+from dra_extender.scheduling.slices import QueryBudget, Steps
 
 LONGEST: Final = 128
 ALIKE: Final = 0.6
@@ -22,7 +22,7 @@ PAIRS: Final = 5
 """pairs of letters that are compared in one."""
 
 
-def near(word: str, known: Iterable[str], pace: Pace, most: int = 3) -> Steps[list[str]]:
+def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) -> Steps[list[str]]:
     """The known words that resemble the word most, the nearest first; nothing when there is no more time."""
     if not word or len(word) > LONGEST:
         return []
@@ -30,18 +30,18 @@ def near(word: str, known: Iterable[str], pace: Pace, most: int = 3) -> Steps[li
     compared.set_seq2(word)
     found: list[tuple[float, str]] = []
     for other in known:
-        if pace.is_due(1):
+        if budget.must_yield(1):
             yield
         if not _lengths_are_alike(word, other):
             continue
-        if pace.spent():
+        if budget.spent():
             break
-        if pace.is_due(1 + (len(word) + len(other)) // LETTERS):
+        if budget.must_yield(1 + (len(word) + len(other)) // LETTERS):
             yield
         compared.set_seq1(other)
         if compared.quick_ratio() < ALIKE:
             continue
-        if pace.is_due(1 + len(word) * len(other) // PAIRS):
+        if budget.must_yield(1 + len(word) * len(other) // PAIRS):
             yield
         ratio = compared.ratio()
         if ratio >= ALIKE:
@@ -49,9 +49,11 @@ def near(word: str, known: Iterable[str], pace: Pace, most: int = 3) -> Steps[li
     return [other for _, other in nlargest(most, found)]
 
 
-def nearest_first(word: str, known: Sequence[str], pace: Pace, most: int) -> Steps[tuple[list[str], list[str]]]:
+def nearest_first(
+    word: str, known: Sequence[str], budget: QueryBudget, most: int
+) -> Steps[tuple[list[str], list[str]]]:
     """(those that resemble the word, all of them with these first)"""
-    close = yield from near(word, known, pace, most)
+    close = yield from near(word, known, budget, most)
     return close, [*close, *(name for name in known if name not in close)]
 
 

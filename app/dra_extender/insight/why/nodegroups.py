@@ -18,10 +18,10 @@ from dra_extender.devices.holders import holders
 from dra_extender.insight.why.ground import Ground
 from dra_extender.insight.why.report import BindingRule, Constraint, Holder, NodeGroup, Request
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.claims import Refusal
-from dra_extender.scheduling.judgement import pending_on
+from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.scheduling.feasibility import pending_claims
 from dra_extender.scheduling.noderules import NodeRule
-from dra_extender.scheduling.pace import Pace, Steps
+from dra_extender.scheduling.slices import QueryBudget, Steps
 from dra_extender.scheduling.view import View
 
 EXAMINED: Final = 48
@@ -41,18 +41,18 @@ class _Account(msgspec.Struct, frozen=True):
     tally: NodeTally | None = None
 
 
-def node_groups(ground: Ground, pace: Pace) -> Steps[list[NodeGroup]]:
+def node_groups(ground: Ground, budget: QueryBudget) -> Steps[list[NodeGroup]]:
     """All nodes, the largest groups first."""
     kinds: dict[Hashable, int] = {}
     members: dict[tuple[int, tuple[NodeRule, ...]], list[str]] = {}
     accounts: dict[tuple[int, tuple[NodeRule, ...]], _Account] = {}
     for number, group in enumerate(ground.groups):
         account: _Account | None = None
-        if number < EXAMINED and not pace.spent():
-            account = yield from _account(ground.base, group[0], pace)
+        if number < EXAMINED and not budget.spent():
+            account = yield from _account(ground.base, group[0], budget)
             yield
         else:
-            pace.complete = False
+            budget.complete = False
         what = account and (account.fits, account.reason, account.tally and account.tally.anonymous())
         kind = kinds.setdefault(what, len(kinds))
         for name in group:
@@ -60,35 +60,35 @@ def node_groups(ground: Ground, pace: Pace) -> Steps[list[NodeGroup]]:
             members.setdefault(key, []).append(name)
             if account is not None:
                 accounts.setdefault(key, account)
-            if pace.is_due(1 + len(ground.obstacles[name]) // 4):
+            if budget.must_yield(1 + len(ground.obstacles[name]) // 4):
                 yield
     found: list[NodeGroup] = []
     for key, names in members.items():
-        found.append((yield from _group(ground, names, accounts.get(key), pace)))
+        found.append((yield from _group(ground, names, accounts.get(key), budget)))
     return sorted(found, key=lambda group: -group.count)
 
 
-def _account(base: Situation, name: str, pace: Pace) -> Steps[_Account | None]:
-    subject, node = base.subject, base.node(name)
-    if isinstance(subject, Refusal):
-        return _Account(False, subject.reason)
-    if isinstance(subject, Failure):
-        return _Account(False, subject.error)
+def _account(base: Situation, name: str, budget: QueryBudget) -> Steps[_Account | None]:
+    prefiltered, node = base.prefiltered, base.node(name)
+    if isinstance(prefiltered, Unschedulable):
+        return _Account(False, prefiltered.reason)
+    if isinstance(prefiltered, Failure):
+        return _Account(False, prefiltered.error)
     if node is None:  # gone since the last step
         return _Account(False, UNKNOWN)
-    pending = pending_on(subject, node)
+    pending = pending_claims(prefiltered, node)
     if isinstance(pending, Unfit):
         return _Account(False, pending.reason)
     if not pending.claims:
         return _Account(True, "")
-    found = yield from pace.turn(lambda view: view.decisions.tally(pending.claims, name))
+    found = yield from budget.turn(lambda view: view.decisions.tally(pending.claims, name))
     if found is None:
         return _Account(False, UNKNOWN)
     return _Account(found.verdict == "fits", found.reason, found)
 
 
-def _group(ground: Ground, names: Sequence[str], account: _Account | None, pace: Pace) -> Steps[NodeGroup]:
-    if pace.is_due(1):
+def _group(ground: Ground, names: Sequence[str], account: _Account | None, budget: QueryBudget) -> Steps[NodeGroup]:
+    if budget.must_yield(1):
         yield
     shown = tuple(names[:NAMED])
     obstacles = ground.obstacles[names[0]]
@@ -100,7 +100,7 @@ def _group(ground: Ground, names: Sequence[str], account: _Account | None, pace:
         return NodeGroup(len(names), shown, verdict, account.reason, obstacles, example=names[0])
     requests: list[Request] = []
     for request in tally.requests:
-        told = yield from _holders(ground.base.view, request, pace)
+        told = yield from _holders(ground.base.view, request, budget)
         requests.append(Request(request, _binding(request), told))
     return NodeGroup(
         count=len(names),
@@ -135,24 +135,24 @@ def _binding(request: RequestTally) -> BindingRule:
 # --- holders ----------------------------------------------------------------------------------------------------------
 
 
-def _holders(view: View, request: RequestTally, pace: Pace) -> Steps[tuple[Holder, ...]]:
+def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Steps[tuple[Holder, ...]]:
     """Who has devices of the request, most of them first; `HOLDERS` at most."""
     found: dict[str, Holder] = {}
     for device in request.held:
         use = view.ledger.in_use((device.driver, device.pool)).get(device.device)
         if use is None:
             continue
-        if pace.is_due(1 + len(use.owners) + len(use.shares)):
+        if budget.must_yield(1 + len(use.owners) + len(use.shares)):
             yield
-        if len(found) >= HOLDERS or pace.spent():
-            pace.complete = False
+        if len(found) >= HOLDERS or budget.spent():
+            budget.complete = False
             break
         for holder in islice(holders(view.ledger, use), HOLDERS):
             namespace, slash, _ = holder.claim.partition("/")
             known = found.get(holder.claim)
             count = known.devices + 1 if known is not None else 1
             pods = tuple(f"{namespace}/{name}" for name in holder.pods) if slash else ()
-            if pace.is_due(COST + len(pods)):
+            if budget.must_yield(COST + len(pods)):
                 yield
             found[holder.claim] = Holder(holder.claim, pods, count, holder.in_flight)
     return tuple(sorted(found.values(), key=lambda holder: (-holder.devices, holder.claim)))

@@ -20,7 +20,7 @@ from dra_extender.insight.why.nearness import near
 from dra_extender.insight.why.report import Change
 from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, NodeRule, Obstacle, amount_text, taint_text
-from dra_extender.scheduling.pace import Made, Pace, Steps
+from dra_extender.scheduling.slices import Made, QueryBudget, Steps
 
 UNITS = 64
 """Units of an extended resource from which on fewer are tried."""
@@ -35,19 +35,21 @@ Obstacles = Mapping[str, tuple[Obstacle, ...]]
 """By node."""
 
 
-def of_pod(situation: Situation, obstacles: Obstacles, left: Mapping[str, Collection[int]], pace: Pace) -> Families:
+def of_pod(
+    situation: Situation, obstacles: Obstacles, left: Mapping[str, Collection[int]], budget: QueryBudget
+) -> Families:
     """All families. `left`: per resource what nodes have left, in nano units."""
     yield from _gates(situation)
     present: set[NodeRule] = set()
     for each in obstacles.values():
-        if pace.is_due(1 + len(each)):
+        if budget.must_yield(1 + len(each)):
             yield None
         present.update(found.rule for found in each)
-    yield from _resources(situation, left, pace)
+    yield from _resources(situation, left, budget)
     if present & {"node taint", "cordoned"}:
-        yield from _taints(situation, obstacles, pace)
+        yield from _taints(situation, obstacles, budget)
     if present & {"node selector", "node affinity"}:
-        yield from _labels(situation, pace)
+        yield from _labels(situation, budget)
 
 
 def _with_spec(pod: Pod, **fields: object) -> Pod:
@@ -66,7 +68,7 @@ def _gates(situation: Situation) -> Iterator[Family]:
         yield Family(
             0, [Candidate(text, f"remove gate {names}", change, becomes(pod, _with_spec(pod, scheduling_gates=())))]
         )
-    served = situation.view.limits.scheduler_names
+    served = situation.view.config.scheduler_names
     if served and situation.scheduler not in served:
         near = get_close_matches(pod.spec.scheduler_name, sorted(served), len(served), 0.0)
         yield Family(0, [_scheduler(pod, name) for name in near])
@@ -82,10 +84,10 @@ def _scheduler(pod: Pod, name: str) -> Candidate:
 # --- room -------------------------------------------------------------------------------------------------------------
 
 
-def _resources(situation: Situation, left: Mapping[str, Collection[int]], pace: Pace) -> Families:
+def _resources(situation: Situation, left: Mapping[str, Collection[int]], budget: QueryBudget) -> Families:
     """Less of each resource that a container asks for, down to what some node has left; and other names for it."""
     free = {name: sorted(amounts, reverse=True) for name, amounts in left.items()}
-    if pace.is_due(sum(map(len, free.values()))):
+    if budget.must_yield(sum(map(len, free.values()))):
         yield None
     offered: Sequence[str] | None = None
     for kind in ("containers", "init_containers"):
@@ -95,11 +97,11 @@ def _resources(situation: Situation, left: Mapping[str, Collection[int]], pace: 
                     continue
                 if "/" in name:
                     if offered is None:
-                        offered = yield from _offered(situation, pace)
-                    yield from _extended(situation, kind, index, name, amount, offered, pace)
+                        offered = yield from _offered(situation, budget)
+                    yield from _extended(situation, kind, index, name, amount, offered, budget)
                 short = situation.wants.amounts.get(name, 0)
                 lefts = [amount.nano - (short - most) for most in free.get(name, ())]
-                if pace.is_due(CHANGE + len(lefts) // 4):
+                if budget.must_yield(CHANGE + len(lefts) // 4):
                     yield None
                 yield from _lesser(situation.pod, kind, index, name, [n for n in lefts if 0 < n < amount.nano])
 
@@ -110,17 +112,17 @@ def _lesser(pod: Pod, kind: str, index: int, name: str, amounts: Sequence[int]) 
         yield Family(12, Made(len(amounts), lambda at: _less(pod, kind, index, name, amounts[at])), monotone=True)
 
 
-def _offered(situation: Situation, pace: Pace) -> Steps[list[str]]:
+def _offered(situation: Situation, budget: QueryBudget) -> Steps[list[str]]:
     """The extended resources that nodes or device classes have, in order."""
     cluster = situation.view.cluster
     found: set[str] = set()
     for name, item in list(cluster.classes.items()):
         found |= {EXTENDED_RESOURCE_CLASS_PREFIX + name, item.spec.extended_resource_name or ""}
-        if pace.is_due(1):
+        if budget.must_yield(1):
             yield
     for node in list(cluster.nodes.values()):
         found.update(resource for resource in node.status.allocatable if "/" in resource)
-        if pace.is_due(1 + len(node.status.allocatable) // 4):
+        if budget.must_yield(1 + len(node.status.allocatable) // 4):
             yield
     return sorted(found - {""})
 
@@ -167,7 +169,13 @@ def _camel(kind: str) -> str:
 
 
 def _extended(
-    situation: Situation, kind: str, index: int, name: str, amount: Quantity, offered: Sequence[str], pace: Pace
+    situation: Situation,
+    kind: str,
+    index: int,
+    name: str,
+    amount: Quantity,
+    offered: Sequence[str],
+    budget: QueryBudget,
 ) -> Families:
     """Fewer of an extended resource; or another one, where nobody offers it."""
     pod, units = situation.pod, amount.value()
@@ -175,7 +183,7 @@ def _extended(
     yield from _fewer(pod, kind, index, name, most)
     if name in offered:
         return
-    found = [_other(pod, kind, index, name, other) for other in (yield from near(name, offered, pace))]
+    found = [_other(pod, kind, index, name, other) for other in (yield from near(name, offered, budget))]
     if found:
         yield Family(0, found)
 
@@ -201,13 +209,13 @@ def _other(pod: Pod, kind: str, index: int, name: str, other: str) -> Candidate:
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
-def _taints(situation: Situation, obstacles: Obstacles, pace: Pace) -> Families:
+def _taints(situation: Situation, obstacles: Obstacles, budget: QueryBudget) -> Families:
     pod = situation.pod
     kinds: Counter[tuple[Taint, ...]] = Counter()
     cordoned: list[str] = []
     for name, found in obstacles.items():
         node = situation.node(name)
-        if pace.is_due(1 + (len(node.spec.taints) if node is not None else 0)):
+        if budget.must_yield(1 + (len(node.spec.taints) if node is not None else 0)):
             yield None
         if node is None or not found:
             continue
@@ -220,9 +228,9 @@ def _taints(situation: Situation, obstacles: Obstacles, pace: Pace) -> Families:
         if 0 < len(kept) <= TAINTS:
             kinds[kept] += 1
         elif kept:
-            pace.complete = False
+            budget.complete = False
     if len(kinds) > VALUES or len(cordoned) > NODES:
-        pace.complete = False
+        budget.complete = False
     if kinds:
         yield Family(20, [_tolerating(pod, taints) for taints, _ in kinds.most_common(VALUES)])
     if cordoned:
@@ -258,13 +266,13 @@ def _uncordon(situation: Situation, name: str) -> Candidate | None:
     return Candidate(f"kubectl uncordon {name}", f"uncordon {name}", change, lambda found: found.with_node(made))
 
 
-def _labels(situation: Situation, pace: Pace) -> Families:
+def _labels(situation: Situation, budget: QueryBudget) -> Families:
     pod = situation.pod
-    labels = yield from _known_labels(situation, pace)
+    labels = yield from _known_labels(situation, budget)
     for key, value in pod.spec.node_selector.items():
-        if pace.spent():
+        if budget.spent():
             break
-        yield from _label(pod, key, value, labels, pace)
+        yield from _label(pod, key, value, labels, budget)
     if pod.spec.affinity is not None and pod.spec.affinity.node_affinity is not None:
         affinity: Affinity = msgspec.structs.replace(pod.spec.affinity, node_affinity=NodeAffinity())
         path = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
@@ -274,13 +282,13 @@ def _labels(situation: Situation, pace: Pace) -> Families:
         yield Family(24, [Candidate(text, "without node affinity", change, becomes(pod, made))])
 
 
-def _known_labels(situation: Situation, pace: Pace) -> Steps[Mapping[str, Mapping[str, None]]]:
+def _known_labels(situation: Situation, budget: QueryBudget) -> Steps[Mapping[str, Mapping[str, None]]]:
     """The labels that nodes have, with the values of those that the pod selects by."""
     wanted = situation.pod.spec.node_selector
     found: dict[str, dict[str, None]] = {}
     for node in list(situation.view.cluster.nodes.values()):
         labels = node.metadata.labels
-        if pace.is_due(1 + len(labels) // 4):
+        if budget.must_yield(1 + len(labels) // 4):
             yield
         for key, value in labels.items():
             values = found.setdefault(key, {})
@@ -289,21 +297,21 @@ def _known_labels(situation: Situation, pace: Pace) -> Steps[Mapping[str, Mappin
     return found
 
 
-def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, None]], pace: Pace) -> Families:
+def _label(pod: Pod, key: str, value: str, labels: Mapping[str, Mapping[str, None]], budget: QueryBudget) -> Families:
     """What helps against one label that the pod selects by."""
     rest = {name: wanted for name, wanted in pod.spec.node_selector.items() if name != key}
     values = labels.get(key, {})
-    if pace.is_due(CHANGE + (len(rest) + len(values)) // 4):
+    if budget.must_yield(CHANGE + (len(rest) + len(values)) // 4):
         yield None
-    close = (yield from near(value, values, pace)) if value not in values else []
-    keys = (yield from near(key, labels, pace)) if key not in labels else []
+    close = (yield from near(value, values, budget)) if value not in values else []
+    keys = (yield from near(key, labels, budget)) if key not in labels else []
     misspelt = [({**rest, key: other}, f"{key}={value}", other) for other in close]
     misspelt += [({**rest, other: value}, key, other) for other in keys]
     if misspelt:
         yield Family(1, [_misspelt(pod, made, old, new) for made, old, new in misspelt])
     others = [other for other in values if other != value and other not in close]
     if len(others) > VALUES:
-        pace.complete = False
+        budget.complete = False
     if others:
         chosen = others[:VALUES]
         yield Family(23, [_selecting(pod, {**rest, key: other}, f"nodeSelector {key}={other}") for other in chosen])

@@ -1,8 +1,8 @@
 """What would help: changes that were decided again, the nearest first.
 
 Promises: a remedy that is told makes the pod fit; the number of nodes is that of the nodes on which it then fits. Each
-kind of change is told once, in its nearest form. When no single change helps, two together are tried. At most `pace`
-allows is tried, and `pace.complete` says whether that was all.
+kind of change is told once, in its nearest form. When no single change helps, two together are tried. At most `budget`
+allows is tried, and `budget.complete` says whether that was all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dra_extender.insight.why.edits import Candidate, Families, Family, as_yaml,
 from dra_extender.insight.why.ground import Found, Ground
 from dra_extender.insight.why.report import NodeGroup, Remedy
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.pace import Pace, Steps
+from dra_extender.scheduling.slices import QueryBudget, Steps
 
 TOLD: Final = 8
 """Remedies at most."""
@@ -36,53 +36,53 @@ PAIRED: Final = 24
 """Changes of which two are tried together."""
 
 
-def remedies(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Steps[tuple[Remedy, ...]]:
+def remedies(ground: Ground, found: Sequence[NodeGroup], budget: QueryBudget) -> Steps[tuple[Remedy, ...]]:
     """All remedies, one of each family."""
-    victims = yield from pace.turn(lambda view: tenantchanges.victims(view, ground.base, ground.places))
+    victims = yield from budget.turn(lambda view: tenantchanges.victims(view, ground.base, ground.places))
     families = list(victims or ())
-    for family in _families(ground, found, pace):
+    for family in _families(ground, found, budget):
         if family is None:
             yield  # enough for one step
         elif family.candidates:
             families.append(family)
-        if pace.spent():
+        if budget.spent():
             break
     families.sort(key=lambda family: family.rank)
     told: list[Remedy] = []
     for family in families:
-        if len(told) >= TOLD or pace.spent():
+        if len(told) >= TOLD or budget.spent():
             break
-        remedy = yield from (_halved if family.monotone else _first)(ground, family, pace)
+        remedy = yield from (_halved if family.monotone else _first)(ground, family, budget)
         if remedy is not None and not any(remedy.changes == other.changes for other in told):
             told.append(remedy)
     if not told:
-        remedy = yield from _both(ground, families, pace)
+        remedy = yield from _both(ground, families, budget)
         told.extend([remedy] if remedy is not None else [])
     return tuple(told)
 
 
-def _families(ground: Ground, found: Sequence[NodeGroup], pace: Pace) -> Families:
+def _families(ground: Ground, found: Sequence[NodeGroup], budget: QueryBudget) -> Families:
     situation = ground.base
     known = claimchanges.tallies(found)
-    if pace.is_due(sum(len(group.requests) for group in found)):
+    if budget.must_yield(sum(len(group.requests) for group in found)):
         yield None
-    vocabulary, devices = yield from _vocabulary(situation, found, pace)
-    classes = yield from _drivers(situation, devices, pace)
+    vocabulary, devices = yield from _vocabulary(situation, found, budget)
+    classes = yield from _drivers(situation, devices, budget)
     attributes = list(vocabulary.attributes)
     for claim, target in claims_with_targets(situation):
         if claim.allocation is not None:
             continue
-        yield from claimchanges.of_claim(claim, target, known, classes, attributes, pace)
+        yield from claimchanges.of_claim(claim, target, known, classes, attributes, budget)
         for place in places(claim, target):
             tallies = known.get((claim.metadata.key, place.name), ())
-            yield from selectorchanges.of_selectors(place, tallies, vocabulary, pace)
-    yield from namechanges.of_names(situation, pace)
-    yield from podchanges.of_pod(situation, ground.obstacles, ground.left, pace)
-    yield from tenantchanges.of_others(situation, found, pace)
+            yield from selectorchanges.of_selectors(place, tallies, vocabulary, budget)
+    yield from namechanges.of_names(situation, budget)
+    yield from podchanges.of_pod(situation, ground.obstacles, ground.left, budget)
+    yield from tenantchanges.of_others(situation, found, budget)
 
 
 def _vocabulary(
-    situation: Situation, found: Sequence[NodeGroup], pace: Pace
+    situation: Situation, found: Sequence[NodeGroup], budget: QueryBudget
 ) -> Steps[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
     """(the words that the devices of the examples have, the devices as selectors see them)"""
     gates = cel_gates(situation.view.features)
@@ -91,7 +91,7 @@ def _vocabulary(
     for group in found:
         seen = situation.view.cluster.inventory.view(group.example or group.nodes[0])
         several = seen.devices[:DEVICES] if seen is not None else ()
-        if pace.is_due(1 + len(several)):
+        if budget.must_yield(1 + len(several)):
             yield
         for device in several:
             if device.model in models:
@@ -100,7 +100,7 @@ def _vocabulary(
                 return vocabulary, devices
             models.add(device.model)
             traits = device.model.traits
-            if pace.is_due(MODEL + ATTRIBUTE * (len(traits.attribute_values) + len(traits.amounts))):
+            if budget.must_yield(MODEL + ATTRIBUTE * (len(traits.attribute_values) + len(traits.amounts))):
                 yield
             view = DeviceView.build(traits.driver, traits.attribute_values, traits.amounts, traits.multi, gates)
             vocabulary.add(view)
@@ -108,7 +108,7 @@ def _vocabulary(
     return vocabulary, devices
 
 
-def _drivers(situation: Situation, devices: Sequence[DeviceView], pace: Pace) -> Steps[claimchanges.Classes]:
+def _drivers(situation: Situation, devices: Sequence[DeviceView], budget: QueryBudget) -> Steps[claimchanges.Classes]:
     """The drivers whose devices each class selects, as far as that is cheap to find out."""
     left = DRIVERS
     found: dict[str, frozenset[str]] = {}
@@ -117,7 +117,7 @@ def _drivers(situation: Situation, devices: Sequence[DeviceView], pace: Pace) ->
         allowed = work.left
         found[name] = _drivers_of(known, devices, cel_gates(situation.view.features), work)
         left -= allowed - work.left
-        if pace.is_due(1 + allowed - work.left):
+        if budget.must_yield(1 + allowed - work.left):
             yield
     return found
 
@@ -139,27 +139,27 @@ def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], gates: CelGat
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def _first(ground: Ground, family: Family, pace: Pace) -> Steps[Remedy | None]:
+def _first(ground: Ground, family: Family, budget: QueryBudget) -> Steps[Remedy | None]:
     for candidate in family.candidates:
-        if pace.spent():
+        if budget.spent():
             return None
-        fits = yield from _tried(ground, [candidate], pace)
+        fits = yield from _tried(ground, [candidate], budget)
         if fits is not None:
             return _remedy([candidate], fits)
     return None
 
 
-def _halved(ground: Ground, family: Family, pace: Pace) -> Steps[Remedy | None]:
+def _halved(ground: Ground, family: Family, budget: QueryBudget) -> Steps[Remedy | None]:
     """The nearest that helps: the last one does when any does."""
     low, high = 0, len(family.candidates) - 1
-    best = yield from _tried(ground, [family.candidates[high]], pace)
+    best = yield from _tried(ground, [family.candidates[high]], budget)
     if best is None:
         return None
     while low < high:
-        if pace.spent():
+        if budget.spent():
             break
         middle = (low + high) // 2
-        fits = yield from _tried(ground, [family.candidates[middle]], pace)
+        fits = yield from _tried(ground, [family.candidates[middle]], budget)
         if fits is None:
             low = middle + 1
         else:
@@ -167,7 +167,7 @@ def _halved(ground: Ground, family: Family, pace: Pace) -> Steps[Remedy | None]:
     return _remedy([family.candidates[high]], best)
 
 
-def _both(ground: Ground, families: Sequence[Family], pace: Pace) -> Steps[Remedy | None]:
+def _both(ground: Ground, families: Sequence[Family], budget: QueryBudget) -> Steps[Remedy | None]:
     """Two changes of different families, those first that are nearest; of a family its nearest and its furthest."""
     ends: list[tuple[int, Candidate]] = []
     for number, family in enumerate(families[:PAIRED]):
@@ -178,20 +178,20 @@ def _both(ground: Ground, families: Sequence[Family], pace: Pace) -> Steps[Remed
     for (number, first), (other, second) in sorted(pairs, key=lambda pair: pair[0][0] + pair[1][0]):
         if number == other or first.change.path == second.change.path:
             continue
-        if pace.spent():
+        if budget.spent():
             return None
-        fits = yield from _tried(ground, [first, second], pace)
+        fits = yield from _tried(ground, [first, second], budget)
         if fits is not None:
             return _remedy([first, second], fits)
     return None
 
 
-def _tried(ground: Ground, candidates: Sequence[Candidate], pace: Pace) -> Steps[Found | None]:
+def _tried(ground: Ground, candidates: Sequence[Candidate], budget: QueryBudget) -> Steps[Found | None]:
     changed = ground.base
     for candidate in candidates:
         changed = candidate.apply(changed)
     only = candidates[0].only if len(candidates) == 1 else ()
-    found = yield from ground.trial(changed, pace, only)
+    found = yield from ground.trial(changed, budget, only)
     yield
     return found
 

@@ -15,7 +15,7 @@ from dra_extender.cel.device import DeviceView
 from dra_extender.cel.trial import shown_value
 from dra_extender.insight.why.edits import Candidate, Families, Family, Place, replaced, swapped
 from dra_extender.insight.why.nearness import near
-from dra_extender.scheduling.pace import Made, Pace, Steps
+from dra_extender.scheduling.slices import Made, QueryBudget, Steps
 
 VALUES: Final = 8
 WORDS: Final = 24
@@ -59,9 +59,9 @@ class Vocabulary:
                 if len(known) < KNOWN and len(shown := shown_value(value)) <= LONGEST:
                     known[shown] = None
 
-    def near(self, word: str, pace: Pace) -> Steps[list[str]]:
+    def near(self, word: str, budget: QueryBudget) -> Steps[list[str]]:
         """Words that this one may be meant to be; nothing when it is one of them."""
-        return [] if word in self.words else (yield from near(word, self.words, pace))
+        return [] if word in self.words else (yield from near(word, self.words, budget))
 
     def of(self, reads: str) -> list[str]:
         """The values of what a clause reads; of everything when that is not known."""
@@ -70,35 +70,35 @@ class Vocabulary:
         return list(islice(dict.fromkeys(value for values in self.values.values() for value in values), KNOWN))
 
 
-def of_selectors(place: Place, found: Sequence[RequestTally], vocabulary: Vocabulary, pace: Pace) -> Families:
+def of_selectors(place: Place, found: Sequence[RequestTally], vocabulary: Vocabulary, budget: QueryBudget) -> Families:
     """The families of one request. Only what some node's devices do not satisfy is changed."""
     told: dict[tuple[int, int], str] = {}
     for tally in found:
-        if pace.is_due(1 + len(tally.clauses)):
+        if budget.must_yield(1 + len(tally.clauses)):
             yield None
         for clause in tally.clauses:
             if clause.source == "request":
                 told.setdefault((clause.index, clause.number), clause.reads)
         for error in tally.errors:
             if error.source == "request":
-                if pace.is_due(1 + len(error.expression) // LETTERS):
+                if budget.must_yield(1 + len(error.expression) // LETTERS):
                     yield None
                 for number in range(len(clauses(error.expression))):
                     told.setdefault((error.index, number), "")
     if len(told) > CLAUSES:
-        pace.complete = False
+        budget.complete = False
     for (index, number), reads in islice(told.items(), CLAUSES):
         expression = _expression(place, index)
-        if pace.is_due(2 * (1 + len(expression) // LETTERS)):
+        if budget.must_yield(2 * (1 + len(expression) // LETTERS)):
             yield None
         text = clauses(expression)[number]
-        misspelt, other = yield from _spellings(place, index, number, text, reads, vocabulary, pace)
+        misspelt, other = yield from _spellings(place, index, number, text, reads, vocabulary, budget)
         if misspelt:
             yield Family(0, misspelt)
         if other:
             yield Family(25, other)
         yield Family(26, [_dropped(place, index, number, text)])
-        if pace.is_due(CHANGE + len(expression) // LETTERS):
+        if budget.must_yield(CHANGE + len(expression) // LETTERS):
             yield None
 
 
@@ -108,27 +108,27 @@ def _expression(place: Place, index: int) -> str:
 
 
 def _spellings(
-    place: Place, index: int, number: int, clause: str, reads: str, vocabulary: Vocabulary, pace: Pace
+    place: Place, index: int, number: int, clause: str, reads: str, vocabulary: Vocabulary, budget: QueryBudget
 ) -> Steps[tuple[Sequence[Candidate], Sequence[Candidate]]]:
     """(words that were nearly right, other values)"""
     values = vocabulary.of(reads)
     whole = {found for value in values if (found := _whole(value)) is not None}
     words, numbers = _words(clause)
-    if pace.is_due(len(values) + len(clause) // LETTERS):
+    if budget.must_yield(len(values) + len(clause) // LETTERS):
         yield
     instead: dict[str, list[str]] = {}
     close: set[tuple[str, str]] = set()
     for word in words:
-        instead[word], right = yield from _others(word, values, vocabulary, pace)
+        instead[word], right = yield from _others(word, values, vocabulary, budget)
         close.update((word, other) for other in right)
     counts = {wanted: _nearest(whole, wanted) for wanted in numbers}
     options = list(islice(respelled(clause, lambda word: instead.get(word, ()), lambda n: counts.get(n, ())), OPTIONS))
-    if pace.is_due(len(numbers) * len(whole) // 4 + len(options) * (1 + len(clause) // LETTERS**3)):
+    if budget.must_yield(len(numbers) * len(whole) // 4 + len(options) * (1 + len(clause) // LETTERS**3)):
         yield
     first = [option for option in options if (option.old, option.new) in close]
     rest = [option for option in options if (option.old, option.new) not in close]
     if max(len(first), len(rest)) > WORDS or len(options) == OPTIONS:
-        pace.complete = False
+        budget.complete = False
 
     def made(chosen: Sequence[Respelled], *, near: bool) -> Sequence[Candidate]:
         return Made(
@@ -166,15 +166,15 @@ def _words(clause: str) -> tuple[list[str], list[int]]:
 
 
 def _others(
-    word: str, values: Sequence[str], vocabulary: Vocabulary, pace: Pace
+    word: str, values: Sequence[str], vocabulary: Vocabulary, budget: QueryBudget
 ) -> Steps[tuple[list[str], Collection[str]]]:
     """(words to try instead, those of them that this one may have been meant to be)"""
     if word[:1].isdigit():
-        if pace.is_due(2 * len(values)):
+        if budget.must_yield(2 * len(values)):
             yield
         return _by_distance(word, values), ()
-    found = yield from vocabulary.near(word, pace)
-    alike = (yield from near(word, values, pace)) if word not in values else []
+    found = yield from vocabulary.near(word, budget)
+    alike = (yield from near(word, values, budget)) if word not in values else []
     close = dict.fromkeys((*found, *alike))
     rest = values[:VALUES] if word not in vocabulary.words else []
     return [other for other in dict.fromkeys((*close, *rest)) if other != word], close

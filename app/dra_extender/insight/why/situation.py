@@ -16,8 +16,8 @@ from dra_extender.allocation.plan import Failure, Plan, Unfit
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.overlay import Overlay
-from dra_extender.scheduling.claims import Refusal, find, named_claims
-from dra_extender.scheduling.judgement import Subject, judge, pending_on, subject_of
+from dra_extender.scheduling.claims import Unschedulable, find, named_claims
+from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pending_claims, pre_filter
 from dra_extender.scheduling.noderules import Obstacle, Wants, conflicting, ports
 from dra_extender.scheduling.tenants import Tenants
 from dra_extender.scheduling.view import View
@@ -85,7 +85,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         for uid in uids:
             pod = self.view.pods.get(uid)
             named = named_claims(pod) if pod is not None else []
-            if pod is not None and not isinstance(named, Refusal):
+            if pod is not None and not isinstance(named, Unschedulable):
                 claims = (ledger.get(pod.metadata.namespace, name) for name, _ in named)
                 found.update((claim.metadata.uid, claim) for claim in claims if claim is not None)
             found.update((claim.metadata.uid, claim) for claim in ledger.owned_by(uid))
@@ -104,10 +104,10 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         return found
 
     @cached_property
-    def subject(self) -> Subject | Refusal | Failure:
+    def prefiltered(self) -> PreFilterState | Unschedulable | Failure:
         """The pod, ready to be decided on; or why it is not."""
         found = find(self.pod, self.claim, self.view.features)
-        return subject_of(self.view, self.pod, found)
+        return pre_filter(self.view, self.pod, found)
 
     @cached_property
     def wants(self) -> Wants:
@@ -132,9 +132,9 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         used, count, taken = self.tenants.used(node.name, self.removed)
         for found in self.wants.obstacles(node, used, count, taken):
             yield msgspec.structs.replace(found, has=self._listener(node)) if found.rule == "host port" else found
-        subject = self.subject
-        if isinstance(subject, Subject):
-            for claim, reach in subject.reaches:
+        prefiltered = self.prefiltered
+        if isinstance(prefiltered, PreFilterState):
+            for claim, reach in prefiltered.reaches:
                 if not reach(node):
                     yield Obstacle("claim elsewhere", claim.metadata.key)
 
@@ -149,7 +149,7 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         """The rule that keeps the pod from being scheduled at all; empty when none does."""
         if self.pod.spec.scheduling_gates:
             return "scheduling gate"
-        served = self.view.limits.scheduler_names
+        served = self.view.config.scheduler_names
         return "scheduler" if served and self.scheduler not in served else ""
 
     @property
@@ -162,20 +162,20 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         TurnSpent and Waiting; a node that nobody can say anything about yet may be left out.
         """
         view = msgspec.structs.replace(view, decisions=view.decisions.with_state(self.overlay))
-        subject = self.subject
-        if not isinstance(subject, Subject):
+        prefiltered = self.prefiltered
+        if not isinstance(prefiltered, PreFilterState):
             return []
         known = [name for name in names if name in view.cluster.nodes]
-        fits = judge(view, subject, known).fits if known else []
+        fits = node_statuses(view, prefiltered, known).fits if known else []
         return [*fits, *(name for name in names if name not in view.cluster.nodes and self._is_new_home(view, name))]
 
     def _is_new_home(self, view: View, name: str) -> bool:
         """Whether a node that is not there yet would have devices for the pod."""
-        subject, node = self.subject, self.nodes.get(name)
-        if node is None or not isinstance(subject, Subject):
+        prefiltered, node = self.prefiltered, self.nodes.get(name)
+        if node is None or not isinstance(prefiltered, PreFilterState):
             return False
-        pending = pending_on(subject, node)
-        if isinstance(pending, Unfit) or not all(reach(node) for _, reach in subject.reaches):
+        pending = pending_claims(prefiltered, node)
+        if isinstance(pending, Unfit) or not all(reach(node) for _, reach in prefiltered.reaches):
             return False
         return not pending.claims or isinstance(view.decisions.plan(pending.claims, name), Plan)
 

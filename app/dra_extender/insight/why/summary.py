@@ -17,7 +17,7 @@ from dra_extender.cel.clauses import brief
 from dra_extender.insight.why.report import BindingRule, Constraint, NodeGroup, Request
 from dra_extender.insight.why.situation import Situation
 from dra_extender.plurals import counted
-from dra_extender.scheduling.claims import Refusal, full_reason
+from dra_extender.scheduling.claims import Unschedulable, full_reason
 from dra_extender.scheduling.noderules import Obstacle
 
 VALUES: Final = 4
@@ -55,15 +55,15 @@ def of_pod(situation: Situation) -> Summary | None:
         names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
         return Summary("scheduling gate", f"the pod waits for its scheduling gate {names}: nothing is decided before")
     if gated:
-        served = ", ".join(sorted(situation.view.limits.scheduler_names))
+        served = ", ".join(sorted(situation.view.config.scheduler_names))
         return Summary(
             "scheduler", f"scheduler {situation.scheduler} does not ask dra-extender; those that do: {served}"
         )
-    subject = situation.subject
-    if isinstance(subject, Refusal):
-        return _entries(situation) or _claims(situation) or Summary("claim", subject.reason)
-    if isinstance(subject, Failure):
-        return Summary("claim", subject.error)
+    prefiltered = situation.prefiltered
+    if isinstance(prefiltered, Unschedulable):
+        return _entries(situation) or _claims(situation) or Summary("claim", prefiltered.reason)
+    if isinstance(prefiltered, Failure):
+        return Summary("claim", prefiltered.error)
     if not situation.view.cluster.nodes:
         return Summary("no nodes", "there are no nodes")
     return None
@@ -108,7 +108,7 @@ def _claims(situation: Situation) -> Summary | None:
             text = f"claim {key} is about to be deallocated: its pods make room for another pod"
             return Summary("claim in flight", text, key)
         if claim.allocation is not None:
-            if isinstance(situation.subject, Refusal) and situation.subject.reason == full_reason(claim):
+            if isinstance(situation.prefiltered, Unschedulable) and situation.prefiltered.reason == full_reason(claim):
                 return Summary("claim full", f"claim {key} has {MAX_CONSUMERS} consumers, and no claim has more", key)
             continue
         found = _class(situation, claim)

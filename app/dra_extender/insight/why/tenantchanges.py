@@ -15,9 +15,9 @@ from dra_extender.insight.why.edits import Candidate, Families, Family, claims_w
 from dra_extender.insight.why.likeness import another
 from dra_extender.insight.why.report import Change, NodeGroup
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.pace import Pace, Steps
 from dra_extender.scheduling.preemption.outcome import Preemption
 from dra_extender.scheduling.preemption.search import find_preemption
+from dra_extender.scheduling.slices import QueryBudget, Steps
 from dra_extender.scheduling.view import View
 
 PODS: Final = 64
@@ -28,21 +28,21 @@ CHANGE: Final = 10
 """Units of work that a change takes."""
 
 
-def of_others(situation: Situation, groups: Sequence[NodeGroup], pace: Pace) -> Families:
+def of_others(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Families:
     """All families."""
-    pods = yield from _in_the_way(situation, groups, pace)
+    pods = yield from _in_the_way(situation, groups, budget)
     ours = situation.pod.spec.priority
     lower = sorted((pod for pod in pods if pod.spec.priority < ours), key=lambda pod: pod.spec.priority)
     others = [pod for pod in pods if pod.spec.priority >= ours]
     if max(len(others), len(lower)) > PODS or len(groups) > NODES:
-        pace.complete = False
-    if pace.is_due((len(others[:PODS]) + len(lower[:PODS])) * CHANGE):
+        budget.complete = False
+    if budget.must_yield((len(others[:PODS]) + len(lower[:PODS])) * CHANGE):
         yield None
     if others:
         yield Family(50, [_ended(pod) for pod in others[:PODS]])
     if lower:
         yield Family(51, [_deleted(pod) for pod in lower[:PODS]])
-    idle = yield from _idle(situation, groups, pace)
+    idle = yield from _idle(situation, groups, budget)
     if idle:
         yield Family(52, [_freed(claim) for claim in idle[:PODS]])
     like = [_another(situation, name) for name in _examples(situation, groups[:NODES])]
@@ -50,14 +50,14 @@ def of_others(situation: Situation, groups: Sequence[NodeGroup], pace: Pace) -> 
         yield Family(60, like)
 
 
-def _in_the_way(situation: Situation, groups: Sequence[NodeGroup], pace: Pace) -> Steps[list[Pod]]:
+def _in_the_way(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Steps[list[Pod]]:
     """Pods that hold devices or room on the examples of the groups, and users of the pod's own claims."""
     view = situation.view
     found: dict[str, Pod] = {}
     for group in groups:
         for request in group.requests:
             for holder in request.holders:
-                if pace.is_due(1 + len(holder.pods)):
+                if budget.must_yield(1 + len(holder.pods)):
                     yield
                 for key in holder.pods:
                     namespace, _, name = key.partition("/")
@@ -65,12 +65,12 @@ def _in_the_way(situation: Situation, groups: Sequence[NodeGroup], pace: Pace) -
                     if pod is not None:
                         found[pod.metadata.uid] = pod
         tenants = situation.tenants.on(group.example or group.nodes[0])
-        if pace.is_due(1 + len(tenants)):
+        if budget.must_yield(1 + len(tenants)):
             yield
         for pod in tenants:
             found.setdefault(pod.metadata.uid, pod)
     for claim, _ in claims_with_targets(situation):
-        if pace.is_due(1 + len(claim.status.reserved_for)):
+        if budget.must_yield(1 + len(claim.status.reserved_for)):
             yield
         for user in claim.status.reserved_for:
             pod = view.pods.get(user.uid)
@@ -117,12 +117,12 @@ def _gone(pod: Pod, text: str, short: str, change: Change) -> Candidate:
     return Candidate(text, short, change, lambda situation: situation.without_pods([uid]))
 
 
-def _idle(situation: Situation, groups: Sequence[NodeGroup], pace: Pace) -> Steps[list[ResourceClaim]]:
+def _idle(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Steps[list[ResourceClaim]]:
     """Claims that have devices and no consumer."""
     found: dict[str, ResourceClaim] = {}
     for group in groups:
         for request in group.requests:
-            if pace.is_due(1 + len(request.holders)):
+            if budget.must_yield(1 + len(request.holders)):
                 yield
             for holder in request.holders:
                 namespace, _, name = holder.claim.partition("/")

@@ -9,15 +9,15 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from dra_extender.scheduling.bind.holds import Holds
-from dra_extender.scheduling.inquiries import Inquiries
+from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.ports import Observer, Ports
 from dra_extender.scheduling.release.clear import Clearer
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Reservations
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.signals import Signals
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
 
 
 class Actions(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,12 +28,12 @@ class Actions(msgspec.Struct, frozen=True, kw_only=True):
     holds: Holds
     intake: Intake
     signals: Signals
-    wakeups: Wakeups
+    requeue: RequeueTrigger
     reservations: Reservations
     clearer: Clearer
     resources: ResourceNames
     observer: Observer
-    inquiries: Inquiries
+    deferred: DeferredWork
     leading: Callable[[], bool]
     """True while this replica may decide, at this very moment; asked before each write, because a process can be asleep
     for longer than its lease lasts without noticing.

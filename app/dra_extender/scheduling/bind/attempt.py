@@ -1,7 +1,7 @@
 """One attempt to bind one pod to one node, from the decision to the binding, or back to where it began.
 
 Promises
-- Decision and holds happen in one step of the event loop.
+- NodeAllocation and holds happen in one step of the event loop.
 - Order of writes: finalizer, status of each claim, binding. Before the binding our own writes have come back on the
   watch and no rival was there before us, all claims are allocated and reserved for the pod, all devices are ready.
 - "Bound" is said only when the API server has the binding. As long as it may have it, nothing is taken back.
@@ -34,11 +34,11 @@ from dra_extender.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from dra_extender.scheduling.bind.extendedclaim import create
 from dra_extender.scheduling.bind.failure import BindFailure, Undecided
 from dra_extender.scheduling.bind.livepod import LivePod
-from dra_extender.scheduling.bind.patience import Insistence, Unanswered, answered, rounds
+from dra_extender.scheduling.bind.retry import RetryPolicy, Unanswered, answered, attempts
+from dra_extender.scheduling.bind.rollback import Rollback
 from dra_extender.scheduling.bind.unfinished import Unfinished
-from dra_extender.scheduling.bind.wayback import WayBack
-from dra_extender.scheduling.claims import Refusal, named_claims, unreadable_reason
-from dra_extender.scheduling.judgement import Decision, decide_pod
+from dra_extender.scheduling.claims import Unschedulable, named_claims, unreadable_reason
+from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
 from dra_extender.unexpected import unexpected
 
@@ -71,7 +71,7 @@ class Attempt:
         except BindFailure as problem:
             return await self._back(problem)
         except Undecided as why:
-            return self._put_off(self._way_back(BindFailure(failure.UNTOLD)), why)
+            return self._put_off(self._rollback(BindFailure(failure.UNTOLD)), why)
         except Exception as problem:
             unexpected("bind", problem, pod=self._uid, node=self.node)
             return await self._back(BindFailure(failure.BROKEN, "broken"))
@@ -88,7 +88,7 @@ class Attempt:
         choice = ""
         if self._view.uses_devices(pod):
             decision = await self._decide(pod)
-            pod, choice = decision.subject.pod, decision.choice
+            pod, choice = decision.prefiltered.pod, decision.choice
             await self._write(decision)
             await self._verify()
             await self._wait_for_devices(pod)
@@ -125,7 +125,7 @@ class Attempt:
         self._go_on()
         if pod is None or pod.metadata.key != f"{self._args.PodNamespace}/{self._args.PodName}":
             raise BindFailure(failure.REPLACED, "refused")
-        served = self._view.limits.scheduler_names
+        served = self._view.config.scheduler_names
         if served and pod.spec.scheduler_name not in served:
             raise BindFailure(failure.FOREIGN, "refused")
         return pod
@@ -142,18 +142,18 @@ class Attempt:
 
     # --- the decision -----------------------------------------------------------------------------------------------
 
-    async def _decide(self, pod: Pod) -> Decision:
+    async def _decide(self, pod: Pod) -> NodeAllocation:
         """Decide on the present state and hold the devices. Raises BindFailure."""
-        here = partial(decide_pod, name=self.node)
-        decision = await self._act.inquiries.insist(pod, here, self._remaining())
-        if isinstance(decision, Refusal) and decision.behind:
+        here = partial(allocate_pod, name=self.node)
+        decision = await self._act.deferred.insist(pod, here, self._remaining())
+        if isinstance(decision, Unschedulable) and decision.behind:
             pod = await self._catch_up(pod)
-            decision = await self._act.inquiries.insist(pod, here, self._remaining())
+            decision = await self._act.deferred.insist(pod, here, self._remaining())
         self._go_on()
         self._require_classes(pod)  # anew: the decision is on the present state
-        if isinstance(decision, Refusal | Unfit):
+        if isinstance(decision, Unschedulable | Unfit):
             raise BindFailure(decision.reason, "refused")
-        if not isinstance(decision, Decision):
+        if not isinstance(decision, NodeAllocation):
             raise BindFailure(decision.error, "refused")
         allocations = [self._stamped(allocation) for allocation in decision.allocations]
         try:
@@ -177,10 +177,10 @@ class Attempt:
         pod = await self._live.read(self._go_on) or pod
         names = named_claims(pod)
         namespace = pod.metadata.namespace
-        for name, _ in [] if isinstance(names, Refusal) else names:
+        for name, _ in [] if isinstance(names, Unschedulable) else names:
             if self._view.ledger.get(namespace, name) is None:
                 read = partial(self._act.ports.read_claim, namespace, name)
-                claim = await answered(read, self._view.limits, self._go_on, insist=True)
+                claim = await answered(read, self._view.config, self._go_on, insist=True)
                 if claim is not None:
                     self._act.intake.learn(claim)
         return pod
@@ -194,13 +194,13 @@ class Attempt:
 
     # --- the claims -------------------------------------------------------------------------------------------------
 
-    async def _write(self, decision: Decision) -> None:
+    async def _write(self, decision: NodeAllocation) -> None:
         for write in self._writes:
             if write is self._extended and write.allocation is not None:
-                await create(self._act, decision.subject.pod, write, self._go_on)
+                await create(self._act, decision.prefiltered.pod, write, self._go_on)
             await write.write(self._go_on)
         if self._extended is not None and decision.requests is not None:
-            await self._write_mappings(decision.subject.pod, decision.requests)
+            await self._write_mappings(decision.prefiltered.pod, decision.requests)
 
     async def _write_mappings(self, pod: Pod, requests: extended.Requests) -> None:
         """Say to kubelet which container uses which request. Writing it twice does no harm."""
@@ -211,7 +211,7 @@ class Attempt:
             "extendedResourceClaimStatus": {"requestMappings": requests.mappings, "resourceClaimName": name},
         }
         try:
-            await answered(lambda: self._act.ports.patch_pod_status(pod, status), self._view.limits, self._go_on)
+            await answered(lambda: self._act.ports.patch_pod_status(pod, status), self._view.config, self._go_on)
         except (NotFoundError, ConflictError):
             raise BindFailure(failure.REPLACED, "cancelled") from None
         except ApiError as error:
@@ -230,7 +230,7 @@ class Attempt:
                 for write in self._writes
             )
 
-        limit = min(view.limits.watch_seconds, self._remaining())
+        limit = min(view.config.watch_seconds, self._remaining())
         if not await act.signals.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
         act.observer.took("own_write_on_watch", view.clock.monotonic() - started)
@@ -276,7 +276,7 @@ class Attempt:
 
     def _are_ready(self) -> bool:
         """Whether all devices are. Raises BindFailure when waiting is useless."""
-        now, limits = self._view.clock.wall(), self._view.limits
+        now, config = self._view.clock.wall(), self._view.config
         if self._view.pods.leaving(self._uid):
             raise BindFailure(failure.DELETED, "cancelled")
         ready = True
@@ -284,14 +284,14 @@ class Attempt:
             found = readiness.readiness(claim)
             if found.failed:
                 raise BindFailure(found.failed, "failed", clear=True)
-            if not found.ready and readiness.timed_out(claim, now, limits.binding_seconds):
+            if not found.ready and readiness.timed_out(claim, now, config.binding_seconds):
                 raise BindFailure(readiness.timeout_text(claim), "failed", clear=True)
             ready = ready and found.ready
         return ready
 
     def _seconds_to_timeout(self) -> float:
         """Until the first claim has had its time."""
-        seconds = self._view.limits.binding_seconds
+        seconds = self._view.config.binding_seconds
         ends = [readiness.deadline(write.claim, seconds) for write in self._writes]
         now = self._view.clock.wall().timestamp()
         # A little more, so that the time is over when the wait is.
@@ -303,7 +303,7 @@ class Attempt:
         """POST the binding until the server says what became of it. Raises BindFailure or Undecided."""
         args, act, view = self._args, self._act, self._view
         started = view.clock.monotonic()
-        async for _ in rounds(view.limits):
+        async for _ in attempts(view.config):
             try:
                 self._go_on()
                 self._check_claims()
@@ -317,7 +317,7 @@ class Attempt:
                 await act.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
                 break
             except OutcomeUnknownError:
-                self._in_doubt_until = view.clock.monotonic() + view.limits.doubt_seconds
+                self._in_doubt_until = view.clock.monotonic() + view.config.doubt_seconds
                 act.observer.count(UNANSWERED_WRITES, "binding")
                 if await self._is_bound():
                     break
@@ -336,7 +336,7 @@ class Attempt:
         """Whether the pod is bound to our node. Raises BindFailure when it never will be, Undecided when that cannot be
         told.
         """
-        pod = await self._live.insist(self._insistence)
+        pod = await self._live.insist(self._retry_policy)
         if pod is None:
             raise BindFailure(failure.REPLACED, "cancelled")
         if pod.spec.node_name and pod.spec.node_name != self.node:
@@ -349,34 +349,34 @@ class Attempt:
     async def _back(self, problem: BindFailure) -> str:
         """Take back what has to be, and say what the scheduler gets for an answer."""
         self.result = problem.result
-        way = self._way_back(problem)
+        way = self._rollback(problem)
         if problem.keep:
             return problem.text
         try:
-            if await way.go(self._insistence):
+            if await way.go(self._retry_policy):
                 self.result = "bound"
                 return ""
         except Undecided as why:
             return self._put_off(way, why)
         return problem.text
 
-    def _put_off(self, way: WayBack, why: Undecided) -> str:
+    def _put_off(self, way: Rollback, why: Undecided) -> str:
         """The answer, when what was written has to be taken back some other time."""
         self.result = "unfinished"
         self._unfinished.put(way, why)
         return f"{way.problem.text}; {failure.PUT_OFF}"
 
-    def _way_back(self, problem: BindFailure) -> WayBack:
+    def _rollback(self, problem: BindFailure) -> Rollback:
         """For what is or may be stored. The rest is let go."""
         written = [write for write in self._writes if write.touched or (problem.clear and not write.hold)]
         for write in self._writes:
             if write not in written:
                 write.let_go()
         doubt, extended = self._in_doubt_until, self._extended
-        return WayBack(self._act, self._live, self.node, written, problem, extended=extended, in_doubt_until=doubt)
+        return Rollback(self._act, self._live, self.node, written, problem, extended=extended, in_doubt_until=doubt)
 
     @property
-    def _insistence(self) -> Insistence:
+    def _retry_policy(self) -> RetryPolicy:
         """How long to try what must not be left undone: as long as a request may be under way."""
-        limits = self._view.limits
-        return Insistence(until=self.deadline + limits.doubt_seconds, refusals=limits.write_attempts)
+        config = self._view.config
+        return RetryPolicy(until=self.deadline + config.doubt_seconds, refusals=config.write_attempts)

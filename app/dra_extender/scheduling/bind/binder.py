@@ -37,7 +37,7 @@ class Binder:
         self._binding = binding
         self._running: dict[str, tuple[Attempt, asyncio.Task[str]]] = {}
         self._bound: TTLCache[str, str] = TTLCache(
-            view.limits.remembered_pods, view.limits.replay_seconds, timer=view.clock.monotonic
+            view.config.remembered_pods, view.config.replay_seconds, timer=view.clock.monotonic
         )
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class Binder:
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """The answer to one call. Never raises for what is in `args` or in the cluster."""
-        clock, limits, count = self._view.clock, self._view.limits, self._act.observer.count
+        clock, config, count = self._view.clock, self._view.config, self._act.observer.count
         started = clock.monotonic()
         while True:
             bound = self._bound.get(args.PodUID)
@@ -56,7 +56,7 @@ class Binder:
             known = self._running.get(args.PodUID)
             attempt, task = known or self._start(args)
             # wait() leaves the attempt alone when this call is cancelled or has no more time.
-            left = started + limits.bind_seconds - clock.monotonic()
+            left = started + config.bind_seconds - clock.monotonic()
             await asyncio.wait({task}, timeout=max(0.0, left))
             if not task.done():
                 count(BIND_RESULTS, "late")
@@ -66,8 +66,8 @@ class Binder:
                 return ExtenderBindingResult(Error=_answer(task))
 
     def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
-        limits = self._view.limits
-        deadline = self._view.clock.monotonic() + limits.bind_seconds * limits.forward_share
+        config = self._view.config
+        deadline = self._view.clock.monotonic() + config.bind_seconds * config.forward_share
         attempt = Attempt(self._act, self._unfinished, args, deadline)
         task = asyncio.create_task(self._run(args.PodUID, attempt), name=f"bind {args.PodNamespace}/{args.PodName}")
         self._running[args.PodUID] = attempt, task
@@ -82,7 +82,7 @@ class Binder:
             if not error:
                 self._note_wait(before or self._view.pods.get(pod_uid))
                 self._bound[pod_uid] = attempt.node
-                self._act.wakeups.settled(pod_uid)
+                self._act.requeue.settled(pod_uid)
             return error
         except Exception:
             attempt.let_go()
@@ -90,7 +90,7 @@ class Binder:
         finally:
             self._running.pop(pod_uid, None)
             self._binding.pop(pod_uid, None)
-            self._act.wakeups.ended(pod_uid)
+            self._act.requeue.ended(pod_uid)
             self._act.observer.took("bind", self._view.clock.monotonic() - started)
 
     def _note_wait(self, pod: Pod | None) -> None:

@@ -25,7 +25,7 @@ from dra_extender.api.resource import FINALIZER, MAX_CONSUMERS, AllocationResult
 from dra_extender.devices.ledger import HeldError, Hold
 from dra_extender.scheduling.bind.actions import Actions
 from dra_extender.scheduling.bind.failure import TAKEN, BindFailure, said
-from dra_extender.scheduling.bind.patience import Unanswered, answered, rounds
+from dra_extender.scheduling.bind.retry import Unanswered, answered, attempts
 from dra_extender.scheduling.claims import ADOPTED, consumer, full_reason
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES
 
@@ -95,7 +95,7 @@ class ClaimWrite:
 
     async def _write(self, go_on: GoOn) -> None:
         conflicts = 0
-        async for _ in rounds(self._view.limits):
+        async for _ in attempts(self._view.config):
             self._check()
             if self._is_complete() and (self._stored or self._adopted):
                 return
@@ -106,7 +106,7 @@ class ClaimWrite:
             except ConflictError:
                 conflicts += 1
                 self._act.observer.count(CONFLICTS, "claim_changed")
-                if conflicts >= self._view.limits.write_attempts:
+                if conflicts >= self._view.config.write_attempts:
                     raise BindFailure(self._text("changes too often"), "conflict") from None
                 await self._read(go_on)
             except NotFoundError:
@@ -204,7 +204,7 @@ class ClaimWrite:
         meta = self.claim.metadata
         read = partial(self._act.ports.read_claim, meta.namespace, meta.name)
         try:
-            found = await answered(read, self._view.limits, go_on)
+            found = await answered(read, self._view.config, go_on)
         except ApiError as error:
             raise BindFailure(self._text(f"cannot be read: {said(error)}")) from None
         if found is None or found.metadata.uid != meta.uid:

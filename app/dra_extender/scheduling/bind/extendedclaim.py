@@ -15,7 +15,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.bind.actions import Actions
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite
 from dra_extender.scheduling.bind.failure import BindFailure
-from dra_extender.scheduling.bind.patience import Unanswered, answered, rounds
+from dra_extender.scheduling.bind.retry import Unanswered, answered, attempts
 from dra_extender.scheduling.extended import claim_body, claim_name
 from dra_extender.scheduling.outcomes import UNANSWERED_WRITES
 
@@ -27,7 +27,7 @@ IN_THE_WAY = "another claim has the name of the pod's claim for extended resourc
 async def create(act: Actions, pod: Pod, write: ClaimWrite, go_on: Callable[[], None]) -> None:
     """Create the claim and let `write` go on with it. Raises BindFailure."""
     body = claim_body(pod, write.claim)
-    async for _ in rounds(act.view.limits):
+    async for _ in attempts(act.view.config):
         go_on()
         try:
             write.adopt(await act.ports.create_claim(pod.metadata.namespace, body))
@@ -42,7 +42,7 @@ async def create(act: Actions, pod: Pod, write: ClaimWrite, go_on: Callable[[], 
             raise _refused(pod, error) from None
         try:
             existing = await answered(
-                lambda: act.ports.read_claim(pod.metadata.namespace, claim_name(pod)), act.view.limits, go_on
+                lambda: act.ports.read_claim(pod.metadata.namespace, claim_name(pod)), act.view.config, go_on
             )
         except ApiError as error:
             raise _refused(pod, error) from None

@@ -11,15 +11,15 @@ import msgspec
 
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Hold, Ledger
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.signals import Signals
-from dra_extender.scheduling.wakeups import Wakeups
 
 
 class Holds(msgspec.Struct, frozen=True):
     """See the module, and `Ledger` for what a hold is."""
 
     ledger: Ledger
-    wakeups: Wakeups
+    requeue: RequeueTrigger
     signals: Signals
 
     def hold(self, claim: ResourceClaim, allocation: AllocationResult, owner: str) -> Hold:
@@ -53,9 +53,9 @@ class Holds(msgspec.Struct, frozen=True):
     def release(self, hold: Hold) -> None:
         """The held allocation will not be written, or has been taken back."""
         if self.ledger.release(hold):
-            self.wakeups.improved()
+            self.requeue.improved()
         self._ended(hold)
 
     def _ended(self, hold: Hold) -> None:
-        self.wakeups.ended(hold.claim_uid)
+        self.requeue.ended(hold.claim_uid)
         self.signals.notify(hold.claim_uid)

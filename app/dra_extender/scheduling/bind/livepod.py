@@ -11,7 +11,7 @@ from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import ExtenderBindingArgs
 from dra_extender.scheduling.bind.actions import Actions
 from dra_extender.scheduling.bind.failure import UNREADABLE, BindFailure, Undecided
-from dra_extender.scheduling.bind.patience import Insistence, answered, insisted
+from dra_extender.scheduling.bind.retry import RetryPolicy, answered, retried
 
 log = structlog.get_logger(__name__)
 
@@ -29,25 +29,25 @@ class LivePod:
     async def read(self, go_on: Callable[[], None]) -> Pod | None:
         """The pod as stored now; None when it is gone. Raises BindFailure when it cannot be read."""
         try:
-            return self._learned(await answered(self._read, self._view.limits, go_on))
+            return self._learned(await answered(self._read, self._view.config, go_on))
         except ApiError as error:
             log.warning("a pod cannot be read", pod=self.uid, error=repr(error))
             raise BindFailure(UNREADABLE) from None
 
-    async def insist(self, insistence: Insistence) -> Pod | None:
+    async def insist(self, policy: RetryPolicy) -> Pod | None:
         """The same for those who cannot do without: raises Undecided."""
         try:
-            return self._learned(await insisted(self._read, insistence, self._view.limits, self._view.clock))
+            return self._learned(await retried(self._read, policy, self._view.config, self._view.clock))
         except ApiError as error:
             if self._view.pods.get(self.uid) is None and self._view.pods.leaving(self.uid):
                 return None  # the watch has shown its end
             raise Undecided(f"pod {self.key} cannot be read", error) from None
 
-    async def is_bound_to(self, node: str, insistence: Insistence) -> bool:
+    async def is_bound_to(self, node: str, policy: RetryPolicy) -> bool:
         """True when the pod is bound to this node, by whomever. Raises Undecided."""
         pod = self._view.pods.get(self.uid)
         if pod is None or not pod.spec.node_name:  # a binding is never taken back: once seen it need not be looked up
-            pod = await self.insist(insistence)
+            pod = await self.insist(policy)
         return pod is not None and pod.spec.node_name == node
 
     async def _read(self) -> Pod | None:

@@ -22,7 +22,7 @@ from dra_extender.api.errors import ApiError, NotFoundError, OutcomeUnknownError
 from dra_extender.scheduling.bind.actions import Actions
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite, same_devices
 from dra_extender.scheduling.bind.failure import Undecided
-from dra_extender.scheduling.bind.patience import Insistence, insisted
+from dra_extender.scheduling.bind.retry import RetryPolicy, retried
 from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UndoResult
 
@@ -49,25 +49,25 @@ class Undo:
         known = ledger.by_uid(uid)
         return known.metadata.resource_version if known is not None else "gone", ledger.seen(uid)
 
-    async def run(self, insistence: Insistence) -> None:
+    async def run(self, policy: RetryPolicy) -> None:
         """Take back what is or may be stored, and let the devices go. Raises Undecided."""
         if self.write.touched or self._clear:
-            result = await self._insisted("a write is not taken back", insistence, self._try)
+            result = await self._insisted("a write is not taken back", policy, self._try)
             self._act.observer.count(CLAIM_WRITES_UNDONE, result)
         self.write.let_go()
 
-    async def leave(self, insistence: Insistence) -> None:
+    async def leave(self, policy: RetryPolicy) -> None:
         """Let everything that is stored stay. The hold ends when it is known what that is. Raises Undecided."""
         self.write.refresh()
         if self.write.doubtful and not self._is_gone():
-            await self._insisted("what is stored cannot be told", insistence, self._look)
+            await self._insisted("what is stored cannot be told", policy, self._look)
         hold = self.write.hold
         if hold is not None and hold.written_version is None:
             self.write.let_go()
 
-    async def _insisted(self, what: str, insistence: Insistence, do: Callable[[], Awaitable[T]]) -> T:
+    async def _insisted(self, what: str, policy: RetryPolicy, do: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await insisted(do, insistence, self._view.limits, self._view.clock)
+            return await retried(do, policy, self._view.config, self._view.clock)
         except ApiError as error:
             raise Undecided(f"claim {self.write.claim.metadata.key}: {what}", error) from None
 
@@ -140,4 +140,4 @@ class Undo:
         write = self.write
         if write.sent is None or not write.touched:
             return False
-        return self._view.clock.monotonic() < write.sent + self._view.limits.settled_seconds
+        return self._view.clock.monotonic() < write.sent + self._view.config.settled_seconds

@@ -18,9 +18,9 @@ import structlog
 from dra_extender.api.meta import ObjectKey
 from dra_extender.devices.problems import Problem
 from dra_extender.scheduling.bind.failure import Undecided
-from dra_extender.scheduling.bind.patience import Insistence
-from dra_extender.scheduling.bind.wayback import WayBack
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.bind.retry import RetryPolicy
+from dra_extender.scheduling.bind.rollback import Rollback
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import UNDOS_PUT_OFF
 from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import Clock, Messenger, Observer
@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Entry:
-    def __init__(self, number: int, way: WayBack, why: Undecided) -> None:
+    def __init__(self, number: int, way: Rollback, why: Undecided) -> None:
         self.number = number
         self.way = way
         self.why = why
@@ -40,14 +40,16 @@ class _Entry:
 class Unfinished:
     """`put` once per bind, `work` about once a second."""
 
-    def __init__(self, pods: KnownPods, messenger: Messenger, clock: Clock, limits: Limits, observer: Observer) -> None:
+    def __init__(
+        self, pods: KnownPods, messenger: Messenger, clock: Clock, config: SchedulingConfig, observer: Observer
+    ) -> None:
         self._pods = pods
         self._messenger = messenger
         self._clock = clock
-        self._limits = limits
+        self._config = config
         self._observer = observer
         self._entries: dict[int, _Entry] = {}
-        self._pauses: Pauses[int] = Pauses(clock, limits)
+        self._pauses: Pauses[int] = Pauses(clock, config)
         self._serial = 0
 
     def __len__(self) -> int:
@@ -62,7 +64,7 @@ class Unfinished:
         """One per bind: what stands in its way, and what to do."""
         return [_problem(entry) for entry in self._entries.values()]
 
-    def put(self, way: WayBack, why: Undecided) -> None:
+    def put(self, way: Rollback, why: Undecided) -> None:
         """The way back of a bind has come to an end before its end."""
         self._serial += 1
         self._entries[self._serial] = _Entry(self._serial, way, why)
@@ -81,7 +83,7 @@ class Unfinished:
                 continue
             entry.state = entry.way.state
             try:
-                bound = await entry.way.go(Insistence(until=self._clock.monotonic(), refusals=1))
+                bound = await entry.way.go(RetryPolicy(until=self._clock.monotonic(), refusals=1))
             except Undecided as why:
                 entry.why = why
                 self._pauses.failed(entry.number)

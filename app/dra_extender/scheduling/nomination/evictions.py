@@ -39,7 +39,7 @@ class Evictions:
         self._view = view
         self._ports = ports
         self._observer = observer
-        self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
+        self._pauses: Pauses[str] = Pauses(view.clock, view.config)
         self._refused: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._told: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED)

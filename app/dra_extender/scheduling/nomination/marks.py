@@ -34,7 +34,7 @@ class Marks:
         self._ports = ports
         self._leftovers: dict[str, str] = {}
         """By UID of pods whose nomination has ended: the node of it."""
-        self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
+        self._pauses: Pauses[str] = Pauses(view.clock, view.config)
 
     async def write(self, nomination: Nomination) -> None:
         """From now on the nomination survives us. Raises ApiError."""

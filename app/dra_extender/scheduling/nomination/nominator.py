@@ -18,8 +18,8 @@ import structlog
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
+from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
-from dra_extender.scheduling.inquiries import Inquiries
 from dra_extender.scheduling.nomination.evictions import Evictions
 from dra_extender.scheduling.nomination.marks import Marks
 from dra_extender.scheduling.nomination.nominations import MARK, Mark, Nomination, Nominations, mark_of
@@ -33,8 +33,8 @@ from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
 from dra_extender.scheduling.preemption.search import Search
 from dra_extender.scheduling.preemption.terms import Terms
 from dra_extender.scheduling.release.clear import Clearer
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
 
 log = structlog.get_logger(__name__)
 
@@ -50,23 +50,23 @@ class Nominator:
         ports: Ports,
         nominations: Nominations,
         budgets: DisruptionBudgets,
-        inquiries: Inquiries,
+        deferred: DeferredWork,
         clearer: Clearer,
-        wakeups: Wakeups,
+        requeue: RequeueTrigger,
         observer: Observer,
         leading: Callable[[], bool],
     ) -> None:
         self._view = view
         self._ports = ports
         self._nominations = nominations
-        self._inquiries = inquiries
-        self._wakeups = wakeups
+        self._deferred = deferred
+        self._requeue = requeue
         self._observer = observer
         self._leading = leading
         self._marks = Marks(view, ports)
         self._evictions = Evictions(view, ports, observer)
         self._terms = PresentTerms(view, nominations, budgets, self._evictions)
-        self._preemptors = Preemptors(view.clock, view.limits)
+        self._preemptors = Preemptors(view.clock, view.config)
         self._tending = Tending(
             view,
             nominations,
@@ -74,9 +74,9 @@ class Nominator:
             self._terms,
             self._marks,
             self._evictions,
-            inquiries,
+            deferred,
             clearer,
-            wakeups,
+            requeue,
             ports,
             observer,
             leading,
@@ -97,8 +97,8 @@ class Nominator:
         lowest = self._view.pods.lowest_priority
         if probe or not listed or lowest is None or lowest >= pod.spec.priority:
             return
-        if self._view.limits.may_clear_for(pod.spec.scheduler_name):
-            self._preemptors.put(pod.metadata.uid, listed, self._wakeups.generation)
+        if self._view.config.may_clear_for(pod.spec.scheduler_name):
+            self._preemptors.put(pod.metadata.uid, listed, self._requeue.generation)
 
     def left(self, pod_uid: str) -> None:
         """kube-scheduler has been told where it may make room for the pod: what comes of it shows on the pod soon."""
@@ -156,14 +156,14 @@ class Nominator:
         if uid in self._nominations or uid in view.binding or not self._leading():
             return
         terms = self.terms(pod)
-        found, _ = await self._inquiries.decide(pod, Search(terms, preemptor.nodes(terms.stuck)).found)
+        found, _ = await self._deferred.decide(pod, Search(terms, preemptor.nodes(terms.stuck)).found)
         again = isinstance(found, NoPreemption) and found.why in ("waits", "unknown", "fits", "nominated")
         self._preemptors.consider(preemptor, again=again)
         if isinstance(found, NoPreemption):
             self._observer.count(PREEMPTIONS, _NO_RESULT.get(found.why, "hopeless"))
             if found.why == "hopeless" and terms.budgets:
                 await self._say_whom_budgets_keep(preemptor, pod, terms)
-        elif view.limits.preemption == "advise":
+        elif view.config.preemption == "advise":
             self._observer.count(PREEMPTIONS, "advised")
             self._say(preemptor, pod, "WouldPreempt", f"would preempt {found.text}")
         else:
@@ -180,7 +180,7 @@ class Nominator:
     async def _say_whom_budgets_keep(self, preemptor: Preemptor, pod: Pod, terms: Terms) -> None:
         rules = msgspec.structs.replace(terms.rules, violate_budgets=True)
         search = Search(msgspec.structs.replace(terms, rules=rules), preemptor.nodes(terms.stuck))
-        found, _ = await self._inquiries.decide(pod, search.found)
+        found, _ = await self._deferred.decide(pod, search.found)
         if isinstance(found, Preemption):
             note = f"a PodDisruptionBudget forbids to preempt {found.text}"
             self._say(preemptor, pod, "PreemptionForbidden", note)
@@ -214,14 +214,14 @@ class Nominator:
         await self._tending.begin(nomination, victims, sorted(preemptor.names))
 
     def _nomination(self, found: Preemption) -> Nomination:
-        limits = self._view.limits
+        config = self._view.config
         grace = max(grace_seconds(victim.pod) for victim in found.victims)
         return Nomination(
             pod=found.preemptor,
             node=found.node,
             victims=tuple(victim.pod.metadata.uid for victim in found.victims),
             plans=found.plans,
-            until=self._view.clock.monotonic() + grace + limits.preemption_margin_seconds,
+            until=self._view.clock.monotonic() + grace + config.preemption_margin_seconds,
             claims=tuple(dict.fromkeys(claim.metadata.uid for victim in found.victims for claim in victim.claims)),
             devices={victim.pod.metadata.uid: found.needed(victim) for victim in found.victims},
         )
@@ -231,7 +231,7 @@ class Nominator:
         uid = nomination.pod.metadata.uid
         self._nominations.drop(uid)
         self._observer.count(PREEMPTIONS, result)
-        self._wakeups.improved()
+        self._requeue.improved()
         if result == "failed":  # what was sent may be stored
             self._marks.erase(uid, nomination.node)
 
@@ -239,10 +239,10 @@ class Nominator:
 
     async def _restore(self, pod: Pod, mark: Mark | None) -> None:
         view, uid = self._view, pod.metadata.uid
-        if mark is not None and not pod.spec.node_name and view.limits.may_clear_for(pod.spec.scheduler_name):
+        if mark is not None and not pod.spec.node_name and view.config.may_clear_for(pod.spec.scheduler_name):
             victims = [victim for victim_uid in mark.victims if (victim := view.pods.get(victim_uid)) is not None]
             left, terms = seconds_left(view, mark, victims), self.terms(pod)
-            found, _ = await self._inquiries.decide(pod, lambda view: resumption(view, pod, mark, terms))
+            found, _ = await self._deferred.decide(pod, lambda view: resumption(view, pod, mark, terms))
             if left > 0 and found is not None and not view.pods.leaving(uid):
                 self._nominations.put(
                     Nomination(

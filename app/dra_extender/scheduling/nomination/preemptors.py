@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 from cachetools import LRUCache
 
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 from dra_extender.scheduling.view import KnownPods
 
@@ -41,10 +41,10 @@ class Preemptor(msgspec.Struct):
 class Preemptors:
     """By UID of the pod."""
 
-    def __init__(self, clock: Clock, limits: Limits) -> None:
+    def __init__(self, clock: Clock, config: SchedulingConfig) -> None:
         self._clock = clock
-        self._limits = limits
-        self._known: LRUCache[str, Preemptor] = LRUCache(limits.remembered_pods)
+        self._config = config
+        self._known: LRUCache[str, Preemptor] = LRUCache(config.remembered_pods)
         self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(64)
 
     def put(self, uid: str, names: Iterable[str], generation: int) -> None:
@@ -79,9 +79,9 @@ class Preemptors:
         if preemptor.considered < 0:
             return True
         age = self._clock.monotonic() - preemptor.at
-        if age >= self._limits.again_most_seconds:
+        if age >= self._config.again_most_seconds:
             return True
-        return age >= self._limits.again_seconds and preemptor.generation > preemptor.considered
+        return age >= self._config.again_seconds and preemptor.generation > preemptor.considered
 
     def consider(self, preemptor: Preemptor, *, again: bool = False) -> None:
         """It is thought about now; `again`: and in `again_seconds` once more, whatever happens."""

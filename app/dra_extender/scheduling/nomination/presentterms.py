@@ -23,7 +23,7 @@ class PresentTerms:
 
     def of(self, pod: Pod) -> Terms:
         """The terms of the pod. What is kept for other pods the view has."""
-        rules = Rules(scheduler_names=self._view.limits.scheduler_names, violate_budgets=False)
+        rules = Rules(scheduler_names=self._view.config.scheduler_names, violate_budgets=False)
         told = (each.victims for each in self._nominations if each.pod.metadata.uid != pod.metadata.uid)
         return Terms(
             preemptor=pod,

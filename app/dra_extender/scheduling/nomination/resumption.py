@@ -15,7 +15,7 @@ from dra_extender.allocation.budget import Deferred
 from dra_extender.api.core import Pod
 from dra_extender.api.times import parse_time
 from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.judgement import Subject, subject_of
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.nomination.nominations import Mark
 from dra_extender.scheduling.preemption.occupants import occupants_of
 from dra_extender.scheduling.preemption.search import ineligible
@@ -39,14 +39,14 @@ def resumption(view: View, pod: Pod, mark: Mark, terms: Terms) -> Resumption | N
     """None when the choice is not one that could be made now. Raises TurnSpent."""
     known = [victim for uid in mark.victims if (victim := view.pods.get(uid)) is not None]
     staying = {victim.metadata.uid for victim in known if not view.pods.leaving(victim.metadata.uid)}
-    subject = subject_of(view, pod)
-    if not isinstance(subject, Subject):
+    prefiltered = pre_filter(view, pod)
+    if not isinstance(prefiltered, PreFilterState):
         return None if staying else Resumption(mark.victims)
-    terms = terms.about(subject.order)
+    terms = terms.about(prefiltered.order)
     try:
         found = occupants_of(view, terms, view.cluster.inventory.pools_seen(mark.node))
         gone = found.without(set(mark.victims))
-        plans = planned(view, subject, terms, mark.node, gone)
+        plans = planned(view, prefiltered, terms, mark.node, gone)
         never = staying and _must_not(view, terms)
     except Deferred:  # nobody can say now whether the choice still holds
         return None if staying else Resumption(mark.victims)
@@ -67,7 +67,7 @@ def seconds_left(view: View, mark: Mark, victims: Iterable[Pod]) -> float:
     until = parse_time(mark.until)
     if until is None:
         return 0.0
-    longest = max(map(grace_seconds, victims), default=GRACE_SECONDS) + view.limits.preemption_margin_seconds
+    longest = max(map(grace_seconds, victims), default=GRACE_SECONDS) + view.config.preemption_margin_seconds
     return min((until - view.clock.wall()).total_seconds(), longest)
 
 

@@ -20,8 +20,8 @@ import structlog
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.plurals import counted
-from dra_extender.scheduling.inquiries import Inquiries
-from dra_extender.scheduling.judgement import judge, subject_of
+from dra_extender.scheduling.deferred import DeferredWork
+from dra_extender.scheduling.feasibility import node_statuses, pre_filter
 from dra_extender.scheduling.nomination.evictions import Evictions
 from dra_extender.scheduling.nomination.marks import Marks
 from dra_extender.scheduling.nomination.nominations import Nomination, Nominations
@@ -32,8 +32,8 @@ from dra_extender.scheduling.ports import Messenger, Observer
 from dra_extender.scheduling.preemption.outcome import known_to
 from dra_extender.scheduling.preemption.search import keeps_place
 from dra_extender.scheduling.release.clear import Clearer
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
 
 log = structlog.get_logger(__name__)
 
@@ -49,9 +49,9 @@ class Tending:
         terms: PresentTerms,
         marks: Marks,
         evictions: Evictions,
-        inquiries: Inquiries,
+        deferred: DeferredWork,
         clearer: Clearer,
-        wakeups: Wakeups,
+        requeue: RequeueTrigger,
         messenger: Messenger,
         observer: Observer,
         leading: Callable[[], bool],
@@ -62,9 +62,9 @@ class Tending:
         self._terms = terms
         self._marks = marks
         self._evictions = evictions
-        self._inquiries = inquiries
+        self._deferred = deferred
         self._clearer = clearer
-        self._wakeups = wakeups
+        self._requeue = requeue
         self._messenger = messenger
         self._observer = observer
         self._leading = leading
@@ -157,12 +157,12 @@ class Tending:
 
     async def _await_binding(self, nomination: Nomination, pod: Pod) -> None:
         """The devices are kept a while longer: the claims have to be deallocated, and the scheduler to try again."""
-        limits, now = self._view.limits, self._view.clock.monotonic()
+        config, now = self._view.config, self._view.clock.monotonic()
         if nomination.freed is None:
-            until = max(nomination.until, now + limits.preemption_margin_seconds)
+            until = max(nomination.until, now + config.preemption_margin_seconds)
             nomination = msgspec.structs.replace(nomination, freed=now, until=until)
             self._nominations.put(nomination)
-            self._wakeups.improved()
+            self._requeue.improved()
         freed = nomination.freed if nomination.freed is not None else now
         if await self._release(nomination):
             return
@@ -170,7 +170,7 @@ class Tending:
             return
         if now >= nomination.until:
             self.end(nomination, "expired")
-        elif now - freed >= limits.preemption_lost_seconds and await self._is_lost(pod, nomination.node):
+        elif now - freed >= config.preemption_lost_seconds and await self._is_lost(pod, nomination.node):
             self.end(nomination, "lost")
 
     async def _release(self, nomination: Nomination) -> bool:
@@ -199,13 +199,13 @@ class Tending:
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def _fits(self, pod: Pod, nodes: Sequence[str]) -> bool:
-        found, _ = await self._inquiries.decide(pod, lambda view: judge(view, subject_of(view, pod), nodes))
+        found, _ = await self._deferred.decide(pod, lambda view: node_statuses(view, pre_filter(view, pod), nodes))
         return bool(found.fits)
 
     async def _is_lost(self, pod: Pod, node: str) -> bool:
         """True when more pods would have to go, were there any of lower priority."""
         terms = self._terms.of(pod)
-        keeps, _ = await self._inquiries.decide(pod, lambda view: keeps_place(view, terms, node))
+        keeps, _ = await self._deferred.decide(pod, lambda view: keeps_place(view, terms, node))
         return not keeps
 
     def end(self, nomination: Nomination, how: NominationEnd) -> None:
@@ -215,4 +215,4 @@ class Tending:
         self._marks.erase(uid, nomination.node)
         self._observer.count(NOMINATIONS_ENDED, how)
         log.info("a nomination has ended", pod=nomination.pod.metadata.key, node=nomination.node, how=how)
-        self._wakeups.improved()
+        self._requeue.improved()

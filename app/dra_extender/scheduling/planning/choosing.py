@@ -14,17 +14,17 @@ from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID
 from dra_extender.devices.ledger import identity
 from dra_extender.devices.overlay import Overlay
-from dra_extender.scheduling.inquiries import Inquiries
-from dra_extender.scheduling.judgement import Decision, Subject, decide, judge, subject_of
+from dra_extender.scheduling.deferred import DeferredWork
+from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, node_statuses, pre_filter
 from dra_extender.scheduling.noderules import Wants
 from dra_extender.scheduling.planindex import Touched
 from dra_extender.scheduling.planning.hints import Hint, Hints
 from dra_extender.scheduling.planning.occupancy import Occupancy
 from dra_extender.scheduling.planning.targets import TargetLists, Targets
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Tentative
 from dra_extender.scheduling.verbs.prioritize import raw_scores
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
 
 TRIES: Final = 64
 LOOK: Final = 5
@@ -36,10 +36,12 @@ _PACKING: Final = "pack"
 class Chooser:
     """One per planner."""
 
-    def __init__(self, view: View, inquiries: Inquiries, wakeups: Wakeups, occupancy: Occupancy, hints: Hints) -> None:
+    def __init__(
+        self, view: View, deferred: DeferredWork, requeue: RequeueTrigger, occupancy: Occupancy, hints: Hints
+    ) -> None:
         self._view = view
-        self._inquiries = inquiries
-        self._wakeups = wakeups
+        self._deferred = deferred
+        self._requeue = requeue
         self._occupancy = occupancy
         self._hints = hints
         self._lists = TargetLists(view.clock)
@@ -50,12 +52,12 @@ class Chooser:
 
     async def choose(self, pod: Pod) -> Tentative | None:
         """What the pod would take, and where; None when it fits nowhere, or nobody can say yet."""
-        found, waits = await self._inquiries.decide(pod, lambda view: self._choose(view, pod))
+        found, waits = await self._deferred.decide(pod, lambda view: self._choose(view, pod))
         return None if waits else found
 
     async def again(self, pod: Pod, node: str) -> Tentative | None:
         """What the pod would take there now."""
-        found, _ = await self._inquiries.decide(pod, lambda view: self._here(view, pod, node))
+        found, _ = await self._deferred.decide(pod, lambda view: self._here(view, pod, node))
         return found
 
     def displaced(self, hint: Hint) -> Iterator[Hint]:
@@ -66,47 +68,47 @@ class Chooser:
                 yield other
 
     def _here(self, view: View, pod: Pod, node: str) -> Tentative | None:
-        subject = subject_of(view, pod)
-        if not isinstance(subject, Subject) or self._goes_along(view, subject):
+        prefiltered = pre_filter(view, pod)
+        if not isinstance(prefiltered, PreFilterState) or self._goes_along(view, prefiltered):
             return None
-        return self._plan(view, subject, Wants(pod), node)
+        return self._plan(view, prefiltered, Wants(pod), node)
 
-    def _goes_along(self, view: View, subject: Subject) -> bool:
+    def _goes_along(self, view: View, prefiltered: PreFilterState) -> bool:
         """True when another pod would have one of the claims allocated."""
-        pending = subject.claims.pending
-        state = self._state(view, subject, map(identity, pending))
+        pending = prefiltered.claims.pending
+        state = self._state(view, prefiltered, map(identity, pending))
         return any(map(state.has, pending))
 
-    def _state(self, view: View, subject: Subject, touched: Iterable[Touched]) -> Overlay:
+    def _state(self, view: View, prefiltered: PreFilterState, touched: Iterable[Touched]) -> Overlay:
         """The cluster with the plans that come before the pod's, as far as they touch any of these."""
-        pod = subject.pod
+        pod = prefiltered.pod
         return view.overlay().holding(self._hints.before(pod.metadata.uid, pod.spec.priority, touched))
 
     def _choose(self, view: View, pod: Pod) -> Tentative | None:
         """Raises TurnSpent."""
-        subject = subject_of(view, pod)
-        if not isinstance(subject, Subject) or subject.wanted is not None:
+        prefiltered = pre_filter(view, pod)
+        if not isinstance(prefiltered, PreFilterState) or prefiltered.wanted is not None:
             return None
-        if self._goes_along(view, subject):
+        if self._goes_along(view, prefiltered):
             return None
         wants = Wants(pod)
-        generation, kind = self._wakeups.generation, self._kind(view, subject, wants)
+        generation, kind = self._requeue.generation, self._kind(view, prefiltered, wants)
         targets = self._lists.get(kind, generation)
         if targets is None:
-            fits = judge(view, subject, list(view.cluster.nodes)).fits
-            targets = self._lists.put(kind, fits, raw_scores(view, subject, fits), generation)
-        names = self._in_order(view, subject, targets)
+            fits = node_statuses(view, prefiltered, list(view.cluster.nodes)).fits
+            targets = self._lists.put(kind, fits, raw_scores(view, prefiltered, fits), generation)
+        names = self._in_order(view, prefiltered, targets)
         for name, _ in zip(names, range(TRIES), strict=False):
-            found = self._plan(view, subject, wants, name)
+            found = self._plan(view, prefiltered, wants, name)
             if found is not None:
                 targets.used(name)
                 return found
             targets.drop(name)
         return None
 
-    def _in_order(self, view: View, subject: Subject, targets: Targets) -> Iterator[str]:
+    def _in_order(self, view: View, prefiltered: PreFilterState, targets: Targets) -> Iterator[str]:
         """The nodes to try, the best first; each is dropped from the targets before the next one is asked for."""
-        placement, pod, claims = view.placement, subject.pod, subject.claims.pending
+        placement, pod, claims = view.placement, prefiltered.pod, prefiltered.claims.pending
         if placement is None or not placement.has_opinion(pod, claims):
             yield from targets.first()
             return
@@ -115,27 +117,27 @@ class Chooser:
             chosen = placement.choose(pod, claims, [name for name in names if name not in crowded] or names)
             yield chosen or names[0]
 
-    def _plan(self, view: View, subject: Subject, wants: Wants, name: str) -> Tentative | None:
+    def _plan(self, view: View, prefiltered: PreFilterState, wants: Wants, name: str) -> Tentative | None:
         """Raises TurnSpent."""
         node = view.cluster.nodes.get(name)
         view.decisions.spend(LOOK + wants.cost)
         if node is None or self._occupancy.keeps_away(wants, node):
             return None
-        state = self._state(view, subject, view.cluster.inventory.pools_seen(name))
-        found = decide(view.with_state(state), subject, name)
-        if not isinstance(found, Decision):
+        state = self._state(view, prefiltered, view.cluster.inventory.pools_seen(name))
+        found = allocate(view.with_state(state), prefiltered, name)
+        if not isinstance(found, NodeAllocation):
             return None
         return Tentative(
-            pod_uid=subject.pod.metadata.uid, node=name, claims=found.pending, allocations=found.allocations
+            pod_uid=prefiltered.pod.metadata.uid, node=name, claims=found.pending, allocations=found.allocations
         )
 
-    def _kind(self, view: View, subject: Subject, wants: Wants) -> Hashable:
+    def _kind(self, view: View, prefiltered: PreFilterState, wants: Wants) -> Hashable:
         """What tells pods apart to the nodes they fit on."""
-        pod = subject.pod
+        pod = prefiltered.pod
         affinity = pod.spec.affinity
         return (
-            view.decisions.contents(subject.claims.pending),
-            tuple(claim.metadata.uid for claim in subject.claims.allocated),
+            view.decisions.contents(prefiltered.claims.pending),
+            tuple(claim.metadata.uid for claim in prefiltered.claims.allocated),
             frozenset(wants.amounts.items()),
             tuple(wants.ports),
             frozenset(pod.spec.node_selector.items()),

@@ -39,7 +39,7 @@ class Doubts:
         self._written: LRUCache[str, str] = LRUCache(REMEMBERED)
         """By UID: the node that was written last, or may have been."""
         self._open: dict[str, None] = {}
-        self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
+        self._pauses: Pauses[str] = Pauses(view.clock, view.config)
 
     def wrote(self, uid: str, node: str) -> None:
         """A write is on its way."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.planindex import PlanIndex, Touched
 from dra_extender.scheduling.reservations import Reservations, Tentative
 
@@ -30,12 +30,12 @@ class Hint(msgspec.Struct, kw_only=True):
     seen: bool = False
     """True once the watch has shown the pod with it."""
 
-    def is_late(self, now: float, moved: float, limits: Limits) -> bool:
+    def is_late(self, now: float, moved: float, config: SchedulingConfig) -> bool:
         """True when the queue, which `moved` last at that time, stands still, or the pod's turn should have come long
         ago.
         """
-        standing = now - max(self.since, moved) >= limits.nominated_seconds
-        return standing or now - self.since >= limits.nominated_most_seconds
+        standing = now - max(self.since, moved) >= config.nominated_seconds
+        return standing or now - self.since >= config.nominated_most_seconds
 
 
 class Hints:

@@ -12,7 +12,7 @@ from cachetools import LRUCache
 
 from dra_extender.api.core import Pod
 from dra_extender.scheduling.ports import Clock
-from dra_extender.scheduling.wakeups import Wakeups
+from dra_extender.scheduling.requeue import RequeueTrigger
 
 IMPROVED_SECONDS: Final = 1.0
 SAME_SECONDS: Final = 5.0
@@ -22,9 +22,9 @@ REMEMBERED: Final = 20_000
 class Nowhere:
     """By UID of the pod."""
 
-    def __init__(self, clock: Clock, wakeups: Wakeups) -> None:
+    def __init__(self, clock: Clock, requeue: RequeueTrigger) -> None:
         self._clock = clock
-        self._wakeups = wakeups
+        self._requeue = requeue
         self._known: LRUCache[str, tuple[str, int, float]] = LRUCache(REMEMBERED)
         """Version of the pod, generation of the state, and when (monotonic seconds)."""
 
@@ -37,5 +37,5 @@ class Nowhere:
         version, generation, at = self._known.get(pod.metadata.uid, ("", 0, 0.0))
         if version != pod.metadata.resource_version:
             return False
-        seconds = SAME_SECONDS if generation == self._wakeups.generation else IMPROVED_SECONDS
+        seconds = SAME_SECONDS if generation == self._requeue.generation else IMPROVED_SECONDS
         return self._clock.monotonic() - at < seconds

@@ -22,7 +22,7 @@ import structlog
 
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
-from dra_extender.scheduling.inquiries import Inquiries
+from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.outcomes import HINTS, HintResult
 from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.planning.choosing import Chooser
@@ -32,9 +32,9 @@ from dra_extender.scheduling.planning.occupancy import Occupancy
 from dra_extender.scheduling.planning.upcoming import Upcoming
 from dra_extender.scheduling.planning.withdrawals import UNSEEN_SECONDS, Withdrawals
 from dra_extender.scheduling.ports import Observer, PodWriter
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Reservations
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
@@ -64,8 +64,8 @@ class Planner:
         view: View,
         ports: PodWriter,
         reservations: Reservations,
-        inquiries: Inquiries,
-        wakeups: Wakeups,
+        deferred: DeferredWork,
+        requeue: RequeueTrigger,
         observer: Observer,
         leading: Callable[[], bool],
         makes_room: Callable[[str], bool],
@@ -77,19 +77,19 @@ class Planner:
         self._observer = observer
         self._leading = leading
         self._makes_room = makes_room
-        self._wakeups = wakeups
-        self._upcoming = Upcoming(view, wakeups, makes_room)
+        self._requeue = requeue
+        self._upcoming = Upcoming(view, requeue, makes_room)
         self._occupancy = Occupancy()
-        self._chooser = Chooser(view, inquiries, wakeups, self._occupancy, self.hints)
+        self._chooser = Chooser(view, deferred, requeue, self._occupancy, self.hints)
         self._withdrawals = Withdrawals(view, ports)
         self._doubts = Doubts(view, ports, makes_room)
-        self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
+        self._pauses: Pauses[str] = Pauses(view.clock, view.config)
         """Of the API server, when it does not take what is written."""
         self._idle = False
         """True when a nomination has expired and no scheduler has asked about any pod since."""
         self._moved = 0.0
         """When a scheduler asked about a pod last, monotonic seconds."""
-        self._follows = view.limits.nominate != "never"
+        self._follows = view.config.nominate != "never"
         self._is_on = False
         self._news = asyncio.Event()
         self._sending: set[asyncio.Task[None]] = set()
@@ -208,9 +208,9 @@ class Planner:
             await self._withdrawals.work()
 
     def _switch(self) -> None:
-        limits, nodes = self._view.limits, len(self._view.cluster.nodes)
-        least = limits.nominate_from_nodes * (STAY_ON if self._is_on else 1.0)
-        self._is_on = limits.nominate == "always" or (limits.nominate == "auto" and nodes >= least)
+        config, nodes = self._view.config, len(self._view.cluster.nodes)
+        least = config.nominate_from_nodes * (STAY_ON if self._is_on else 1.0)
+        self._is_on = config.nominate == "always" or (config.nominate == "auto" and nodes >= least)
         if not self._is_on:
             for hint in self.hints:
                 self._end(hint, "withdrawn")
@@ -229,7 +229,7 @@ class Planner:
             self._settle(uid, "")
         elif self._makes_room(uid):
             self._forget(hint, "cleared")
-        elif hint.is_late(now, self._moved, view.limits):
+        elif hint.is_late(now, self._moved, view.config):
             self._idle = self._idle or not self._upcoming.is_tried(uid)
             self._end(hint, "expired")
             self._upcoming.expired(uid)
@@ -264,7 +264,7 @@ class Planner:
 
     async def _planned(self, pod: Pod) -> Hint | None:
         """The pod with what it would take, from now on; None when it fits nowhere."""
-        uid, generation = pod.metadata.uid, self._wakeups.generation
+        uid, generation = pod.metadata.uid, self._requeue.generation
         plan = await self._chooser.choose(pod)
         now = self._view.clock.monotonic()
         if plan is None:

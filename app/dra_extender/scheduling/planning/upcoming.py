@@ -19,8 +19,8 @@ from dra_extender.scheduling.planning.eligibility import objection
 from dra_extender.scheduling.planning.horizon import MOST, Horizon
 from dra_extender.scheduling.planning.nowhere import Nowhere
 from dra_extender.scheduling.planning.queue import Queue
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
 
 QUEUED_SECONDS: Final = 0.1
 """A pod that has come just now is probably tried before it could be nominated."""
@@ -37,14 +37,14 @@ REMEMBERED: Final = 20_000
 class Upcoming:
     """One per planner. Tell it what becomes of pods; `makes_room`: true for those with a nomination of preemption's."""
 
-    def __init__(self, view: View, wakeups: Wakeups, makes_room: Callable[[str], bool]) -> None:
+    def __init__(self, view: View, requeue: RequeueTrigger, makes_room: Callable[[str], bool]) -> None:
         clock = view.clock
         self._view = view
         self._makes_room = makes_room
         self._queue = Queue()
         self._horizon = Horizon(clock)
-        self._nowhere = Nowhere(clock, wakeups)
-        self._pauses: Pauses[str] = Pauses(clock, view.limits)
+        self._nowhere = Nowhere(clock, requeue)
+        self._pauses: Pauses[str] = Pauses(clock, view.config)
         self._failures: LRUCache[str, int] = LRUCache(REMEMBERED)
         self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
         """By UID: the version that is not the stored one."""
@@ -55,7 +55,7 @@ class Upcoming:
 
     def waits(self, pod: Pod) -> None:
         """A version of a pod without a node."""
-        if not self._view.limits.scheduler_names or self._is_ours(pod):
+        if not self._view.config.scheduler_names or self._is_ours(pod):
             self._queue.put(pod.metadata.uid, pod.spec.priority, self._created(pod))
 
     def ended(self, uid: str, node: str) -> None:
@@ -122,7 +122,7 @@ class Upcoming:
             return False
         if view.clock.wall().timestamp() - self._queue.since(uid) < QUEUED_SECONDS:
             return False
-        return objection(pod, preferring=view.limits.nominate_preferring) is None
+        return objection(pod, preferring=view.config.nominate_preferring) is None
 
     def is_tried(self, uid: str) -> bool:
         """True when a scheduler asked about the pod a moment ago, and it was not refused."""
@@ -130,7 +130,7 @@ class Upcoming:
 
     def _is_ours(self, pod: Pod) -> bool:
         """True for pods of the schedulers that call us: those of the settings, or else those that have."""
-        return pod.spec.scheduler_name in (self._view.limits.scheduler_names or self._callers)
+        return pod.spec.scheduler_name in (self._view.config.scheduler_names or self._callers)
 
     def _created(self, pod: Pod) -> float:
         created = parse_time(pod.metadata.creation_timestamp or "")

@@ -38,14 +38,14 @@ class Withdrawals:
         self._view = view
         self._ports = ports
         self._left: dict[str, _Leftover] = {}
-        self._pauses: Pauses[str] = Pauses(view.clock, view.limits)
+        self._pauses: Pauses[str] = Pauses(view.clock, view.config)
 
     def put(self, uid: str, node: str, *, after: float = 0.0, doubtful: bool = False) -> None:
         """The pod's nomination for the node has to go, in so many seconds if nobody has taken it away by then.
         `doubtful`: it is not known whether it was stored.
         """
         now = self._view.clock.monotonic() + after
-        seconds = self._view.limits.doubt_seconds if doubtful else UNSEEN_SECONDS
+        seconds = self._view.config.doubt_seconds if doubtful else UNSEEN_SECONDS
         self._left[uid] = _Leftover(node, now, now + seconds)
         self._pauses.forget(uid)
 

@@ -19,7 +19,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.api.times import parse_time
 from dra_extender.devices.uses import PoolID
-from dra_extender.scheduling.claims import Refusal, named_claims
+from dra_extender.scheduling.claims import Unschedulable, named_claims
 from dra_extender.scheduling.preemption.budgets import Grouped
 from dra_extender.scheduling.preemption.state import spend
 from dra_extender.scheduling.preemption.terms import Terms
@@ -107,7 +107,7 @@ def _joined(view: View) -> frozenset[str]:
     for uid in view.binding:
         pod = view.pods.get(uid)
         names = named_claims(pod) if pod is not None and not pod.spec.node_name else ()
-        if pod is None or isinstance(names, Refusal):
+        if pod is None or isinstance(names, Unschedulable):
             continue
         claims = (view.ledger.get(pod.metadata.namespace, name) for name, _ in names)
         found.update(claim.metadata.uid for claim in claims if claim is not None)
@@ -155,7 +155,7 @@ def is_stuck(view: View, terms: Terms, pod: Pod) -> bool:
     due = parse_time(pod.metadata.deletion_timestamp or "")  # the end of its grace period
     if due is None:
         return False
-    return (view.clock.wall() - due).total_seconds() > view.limits.preemption_margin_seconds
+    return (view.clock.wall() - due).total_seconds() > view.config.preemption_margin_seconds
 
 
 def _may_go(terms: Terms, budgets: Grouped, pod: Pod) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dra_extender.allocation.budget import Deferred, TurnSpent
-from dra_extender.scheduling.judgement import Subject
+from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.preemption.occupants import occupants_of
 from dra_extender.scheduling.preemption.state import fitting
 from dra_extender.scheduling.preemption.terms import Terms
@@ -20,20 +20,20 @@ MOST_DEVICES: Final = 512
 """How many nodes are looked at, and devices in use there: a few milliseconds."""
 
 
-def resolvable(view: View, subject: Subject, terms: Terms, names: Sequence[str]) -> frozenset[str]:
+def resolvable(view: View, prefiltered: PreFilterState, terms: Terms, names: Sequence[str]) -> frozenset[str]:
     """The nodes, of these that refuse the pod, where it fits once pods of lower priority are gone, or may."""
     lowest = view.pods.lowest_priority
     if not terms.may_preempt or lowest is None or lowest >= terms.preemptor.spec.priority:
         return frozenset()
     looked = _few(view, names)
     try:
-        return frozenset(names[len(looked) :]) | _relieved(view, subject, terms.about(subject.order), looked)
+        return frozenset(names[len(looked) :]) | _relieved(view, prefiltered, terms.about(prefiltered.order), looked)
     except (TurnSpent, Deferred):
         return frozenset(names)
 
 
 def _few(view: View, names: Sequence[str]) -> Sequence[str]:
-    """The first of them, within the limits."""
+    """The first of them, within the config."""
     devices = 0
     for count, name in enumerate(names[:MOST_NODES]):
         devices += sum(len(view.ledger.in_use(pool)) for pool in view.cluster.inventory.pools_seen(name))
@@ -42,11 +42,11 @@ def _few(view: View, names: Sequence[str]) -> Sequence[str]:
     return names[:MOST_NODES]
 
 
-def _relieved(view: View, subject: Subject, terms: Terms, names: Sequence[str]) -> frozenset[str]:
+def _relieved(view: View, prefiltered: PreFilterState, terms: Terms, names: Sequence[str]) -> frozenset[str]:
     pools = dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
     found = occupants_of(view, terms, pools)
     everything = [*found.going, *(occupant.claim for occupant in found.evictable)]
     if not everything:
         return frozenset()
-    judgement = fitting(view, subject, terms, names, everything)
-    return frozenset(names if judgement.waiting else judgement.fits)
+    statuses = fitting(view, prefiltered, terms, names, everything)
+    return frozenset(names if statuses.waiting else statuses.fits)

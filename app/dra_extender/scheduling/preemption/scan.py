@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 import msgspec
 
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.judgement import Judgement, Subject
+from dra_extender.scheduling.feasibility import NodeStatuses, PreFilterState
 from dra_extender.scheduling.preemption.budgets import Grouped, violating
 from dra_extender.scheduling.preemption.occupants import Occupant, Occupants, occupants_of
 from dra_extender.scheduling.preemption.state import fitting
@@ -41,30 +41,30 @@ class Scanned(msgspec.Struct, frozen=True):
     doubtful: bool = False
 
 
-def scan(view: View, subject: Subject, terms: Terms, names: Sequence[str]) -> Scanned:
+def scan(view: View, prefiltered: PreFilterState, terms: Terms, names: Sequence[str]) -> Scanned:
     """Look at these nodes. Raises TurnSpent and Deferred."""
-    now = fitting(view, subject, terms, names, ())
+    now = fitting(view, prefiltered, terms, names, ())
     if now.fits:
         return Scanned(fits=now.fits[0])
     pools = dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
     found = occupants_of(view, terms, pools)
-    soon = fitting(view, subject, terms, names, found.going) if found.going else now
+    soon = fitting(view, prefiltered, terms, names, found.going) if found.going else now
     unknown = _is_open(now) or _is_open(soon)
     if soon.fits or not found.evictable:
         return Scanned(waits=next(iter(soon.fits), ""), unknown=unknown)
-    return _Levels(view, subject, terms, found).scanned(names, unknown=unknown)
+    return _Levels(view, prefiltered, terms, found).scanned(names, unknown=unknown)
 
 
-def _is_open(judgement: Judgement) -> bool:
-    return judgement.waiting or bool(judgement.error)
+def _is_open(statuses: NodeStatuses) -> bool:
+    return statuses.waiting or bool(statuses.error)
 
 
 class _Levels:
     """The nodes by how little it costs at best."""
 
-    def __init__(self, view: View, subject: Subject, terms: Terms, found: Occupants) -> None:
+    def __init__(self, view: View, prefiltered: PreFilterState, terms: Terms, found: Occupants) -> None:
         self._view = view
-        self._subject = subject
+        self._subject = prefiltered
         self._terms = terms
         self._found = found
         self._budgets = Grouped(terms.budgets)
@@ -108,6 +108,6 @@ class _Levels:
         gone: list[ResourceClaim] = [*self._found.going, *(occupant.claim for occupant in occupants)]
         if not names or not occupants:
             return []
-        judgement = fitting(self._view, self._subject, self._terms, names, gone)
-        self._doubtful = self._doubtful or _is_open(judgement)
-        return judgement.fits
+        statuses = fitting(self._view, self._subject, self._terms, names, gone)
+        self._doubtful = self._doubtful or _is_open(statuses)
+        return statuses.fits

@@ -23,8 +23,8 @@ from dra_extender.api.core import Pod
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.claims import Refusal
-from dra_extender.scheduling.judgement import Subject, subject_of
+from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.preemption.choice import Loss, loss
 from dra_extender.scheduling.preemption.occupants import Occupants, is_stuck, occupants_of
 from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption, Victim
@@ -111,33 +111,35 @@ class Search:
             return UNKNOWN
         if refused is not None:
             return refused
-        subject = subject_of(view, self._terms.preemptor)
-        if not isinstance(subject, Subject):
-            return NoPreemption("refused", subject.reason if isinstance(subject, Refusal) else subject.error)
+        prefiltered = pre_filter(view, self._terms.preemptor)
+        if not isinstance(prefiltered, PreFilterState):
+            return NoPreemption(
+                "refused", prefiltered.reason if isinstance(prefiltered, Unschedulable) else prefiltered.error
+            )
         try:
-            return self._decided(view, subject, self._terms.about(subject.order))
+            return self._decided(view, prefiltered, self._terms.about(prefiltered.order))
         except Deferred:
             return UNKNOWN
 
-    def _decided(self, view: View, subject: Subject, terms: Terms) -> Preemption | NoPreemption:
-        fits = self._scan(view, subject, terms)
+    def _decided(self, view: View, prefiltered: PreFilterState, terms: Terms) -> Preemption | NoPreemption:
+        fits = self._scan(view, prefiltered, terms)
         if fits:
             return NoPreemption("fits", FITS, fits)
         if self._waits:
             return NoPreemption("waits", WAITS, self._waits)
         if self._unknown or (self._doubtful and not self._candidates):
             return UNKNOWN
-        self._rank(view, subject, terms)
+        self._rank(view, prefiltered, terms)
         if self._best is None:
             return HOPELESS
-        return _exactly(view, subject, terms, self._best[-1], self._verified) or UNKNOWN
+        return _exactly(view, prefiltered, terms, self._best[-1], self._verified) or UNKNOWN
 
-    def _scan(self, view: View, subject: Subject, terms: Terms) -> str:
+    def _scan(self, view: View, prefiltered: PreFilterState, terms: Terms) -> str:
         """Find the candidates among the nodes. The name of a node where the pod fits already, if there is one."""
         while self._position < len(self._nodes):
             names = self._nodes[self._position : self._position + self._chunk]
             try:
-                found = scan(view, subject, terms, names)
+                found = scan(view, prefiltered, terms, names)
             except TurnSpent:
                 self._chunk = max(1, self._chunk // 2)
                 raise
@@ -150,7 +152,7 @@ class Search:
             self._position += len(names)
         return ""
 
-    def _rank(self, view: View, subject: Subject, terms: Terms) -> None:
+    def _rank(self, view: View, prefiltered: PreFilterState, terms: Terms) -> None:
         """Work out the victims where they may be the best."""
         if self._ranked is None:
             most = terms.rules.most_candidates(len(self._nodes))
@@ -159,7 +161,7 @@ class Search:
             candidate = self._ranked[-1]
             if self._best is not None and _promise(candidate)[:2] > self._best[:2]:
                 break
-            victims = _victims(view, subject, terms, candidate.node, self._asked)
+            victims = _victims(view, prefiltered, terms, candidate.node, self._asked)
             if victims:
                 found = loss(candidate.node, victims)
                 self._best = found if self._best is None else min(found, self._best)
@@ -188,10 +190,10 @@ def keeps_place(view: View, terms: Terms, node: str) -> bool:
     try:
         if _awaits_victims(view, terms):
             return True
-        subject = subject_of(view, terms.preemptor)
-        if not isinstance(subject, Subject):
+        prefiltered = pre_filter(view, terms.preemptor)
+        if not isinstance(prefiltered, PreFilterState):
             return False
-        found = scan(view, subject, terms.about(subject.order), (node,))
+        found = scan(view, prefiltered, terms.about(prefiltered.order), (node,))
     except Deferred:
         return True
     return bool(found.fits or found.waits or found.unknown)
@@ -225,23 +227,25 @@ def _occupants(view: View, terms: Terms, node: str) -> Occupants:
     return occupants_of(view, terms, view.cluster.inventory.pools_seen(node))
 
 
-def _victims(view: View, subject: Subject, terms: Terms, node: str, asked: Asked) -> tuple[Victim, ...] | None:
+def _victims(
+    view: View, prefiltered: PreFilterState, terms: Terms, node: str, asked: Asked
+) -> tuple[Victim, ...] | None:
     """The fewest on the node; None when it is in vain, or must not be."""
 
     def fits(gone: Collection[ResourceClaim]) -> bool:
-        return bool(fitting(view, subject, terms, (node,), gone).fits)
+        return bool(fitting(view, prefiltered, terms, (node,), gone).fits)
 
     known = asked.on(view, terms, node)
     return _allowed(terms, fewest(_occupants(view, terms, node), terms.budgets, fits, known=known))
 
 
-def _exactly(view: View, subject: Subject, terms: Terms, node: str, asked: Asked) -> Preemption | None:
+def _exactly(view: View, prefiltered: PreFilterState, terms: Terms, node: str, asked: Asked) -> Preemption | None:
     """The preemption on the node, with nothing left open. None when the cluster is not as it was when the node was
     found to be the best one. Raises TurnSpent and Deferred.
     """
 
     def plans(gone: Collection[ResourceClaim]) -> tuple[Planned, ...] | None:
-        return planned(view, subject, terms, node, gone)
+        return planned(view, prefiltered, terms, node, gone)
 
     found = _occupants(view, terms, node)
     known = asked.on(view, terms, node)

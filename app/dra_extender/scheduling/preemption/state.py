@@ -13,7 +13,13 @@ import msgspec
 from dra_extender.allocation.plan import Plan
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.overlay import Planned
-from dra_extender.scheduling.judgement import Judgement, Pending, Subject, judge, pending_on
+from dra_extender.scheduling.feasibility import (
+    NodeStatuses,
+    PendingClaims,
+    PreFilterState,
+    node_statuses,
+    pending_claims,
+)
 from dra_extender.scheduling.preemption.terms import Terms
 from dra_extender.scheduling.view import View
 
@@ -25,7 +31,7 @@ def spend(view: View, units: int) -> None:
     """Count work that cannot be interrupted, as so little of a turn that there is always room for a question. Raises
     TurnSpent and Waiting.
     """
-    view.decisions.spend(min(units, view.limits.turn_work // 8))
+    view.decisions.spend(min(units, view.config.turn_work // 8))
 
 
 def after(view: View, terms: Terms, gone: Collection[ResourceClaim]) -> View:
@@ -45,19 +51,23 @@ def _is_decided(view: View, claim: ResourceClaim) -> bool:
 
 
 def fitting(
-    view: View, subject: Subject, terms: Terms, nodes: Sequence[str], gone: Collection[ResourceClaim]
-) -> Judgement:
+    view: View, prefiltered: PreFilterState, terms: Terms, nodes: Sequence[str], gone: Collection[ResourceClaim]
+) -> NodeStatuses:
     """On which of the nodes the preemptor fits then."""
-    return judge(after(view, terms, gone), subject, nodes)
+    return node_statuses(after(view, terms, gone), prefiltered, nodes)
 
 
 def planned(
-    view: View, subject: Subject, terms: Terms, node: str, gone: Collection[ResourceClaim]
+    view: View, prefiltered: PreFilterState, terms: Terms, node: str, gone: Collection[ResourceClaim]
 ) -> tuple[Planned, ...] | None:
     """What the preemptor gets on the node then; None when it does not fit. Raises Deferred when nobody can say yet."""
     known = view.cluster.nodes.get(node)
-    pending = pending_on(subject, known) if known is not None else None
-    if known is None or not isinstance(pending, Pending) or not all(reach(known) for _, reach in subject.reaches):
+    pending = pending_claims(prefiltered, known) if known is not None else None
+    if (
+        known is None
+        or not isinstance(pending, PendingClaims)
+        or not all(reach(known) for _, reach in prefiltered.reaches)
+    ):
         return None
     if not pending.claims:
         return ()

@@ -31,8 +31,8 @@ from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.outcomes import ALLOCATIONS_CLEARED, CLEAR_ERRORS, ClearReason
 from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import Observer, Ports
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
 
 log = structlog.get_logger(__name__)
 
@@ -48,15 +48,15 @@ class Clearer:
     """`clearing` are the UIDs of the claims it is at work on; nobody else writes to it."""
 
     def __init__(
-        self, view: View, ports: Ports, intake: Intake, wakeups: Wakeups, observer: Observer, clearing: set[str]
+        self, view: View, ports: Ports, intake: Intake, requeue: RequeueTrigger, observer: Observer, clearing: set[str]
     ) -> None:
         self._view = view
         self._ports = ports
         self._intake = intake
-        self._wakeups = wakeups
+        self._requeue = requeue
         self._observer = observer
         self._clearing = clearing
-        self._pauses: Pauses[tuple[str, str]] = Pauses(view.clock, view.limits)
+        self._pauses: Pauses[tuple[str, str]] = Pauses(view.clock, view.config)
         self._refused: LRUCache[str, _Refused] = LRUCache(MOST_PROBLEMS)
 
     @property
@@ -122,7 +122,7 @@ class Clearer:
             yield
         finally:
             self._clearing.discard(claim.metadata.uid)
-            self._wakeups.improved()
+            self._requeue.improved()
 
     async def _runs_somewhere(self, claim: ResourceClaim) -> bool:
         """True when one of the claim's pods is bound, as stored now. Raises ApiError."""

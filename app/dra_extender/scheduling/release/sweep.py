@@ -18,7 +18,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, is_passing
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling import readiness
-from dra_extender.scheduling.claims import Refusal, named_claims
+from dra_extender.scheduling.claims import Unschedulable, named_claims
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS
@@ -70,7 +70,7 @@ class Sweeper:
     async def work(self) -> None:
         """Clear what nobody has used or was offered a node for, for long enough."""
         await self._forget_phantoms()
-        least = self._view.limits.sweep_seconds
+        least = self._view.config.sweep_seconds
         if least <= 0:
             return
         now = self._view.clock.monotonic()
@@ -131,19 +131,19 @@ class Sweeper:
         view = self._view
         if view.pods.leaving(pod.metadata.uid) or pod.metadata.uid in view.binding:
             return False
-        if not view.limits.may_clear_for(pod.spec.scheduler_name):
+        if not view.config.may_clear_for(pod.spec.scheduler_name):
             return False
-        if view.limits.scheduler_names and not readiness.awaited(claim):
+        if view.config.scheduler_names and not readiness.awaited(claim):
             return view.settled(claim)
-        return seconds >= view.limits.binding_seconds + GRACE_SECONDS
+        return seconds >= view.config.binding_seconds + GRACE_SECONDS
 
     def _is_for_others(self, claim: ResourceClaim) -> bool:
         """Whether a pod of a scheduler that does not call us wants the claim. A look at all pods, once in a while."""
         view = self._view
-        if not view.limits.scheduler_names:
+        if not view.config.scheduler_names:
             return False
         return any(
-            not view.limits.may_clear_for(pod.spec.scheduler_name) and _uses(pod, claim)
+            not view.config.may_clear_for(pod.spec.scheduler_name) and _uses(pod, claim)
             for pod in view.pods
             if pod.metadata.namespace == claim.metadata.namespace and not view.pods.leaving(pod.metadata.uid)
         )
@@ -154,4 +154,4 @@ def _uses(pod: Pod, claim: ResourceClaim) -> bool:
     if owner is not None and owner.uid == pod.metadata.uid:
         return True
     names = named_claims(pod)
-    return not isinstance(names, Refusal) and any(name == claim.metadata.name for name, _ in names)
+    return not isinstance(names, Unschedulable) and any(name == claim.metadata.name for name, _ in names)

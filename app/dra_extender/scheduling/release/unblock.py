@@ -40,13 +40,13 @@ class Unblocker:
     def __init__(self, view: View, clearer: Clearer) -> None:
         self._view = view
         self._clearer = clearer
-        self._candidates: LRUCache[str, _Candidate] = LRUCache(view.limits.remembered_pods)
+        self._candidates: LRUCache[str, _Candidate] = LRUCache(view.config.remembered_pods)
         self._leftovers: dict[str, ResourceClaim] = {}
 
     def offer(self, pod: Pod, names: Sequence[str], stuck: tuple[ResourceClaim, ...]) -> None:
         """A filter of the pod has refused all of `names`; `stuck` are allocated claims that were in the way."""
         probe = bool(pod.status.nominated_node_name) and tuple(names) == (pod.status.nominated_node_name,)
-        if not self._view.limits.deallocate or probe or not self._view.limits.may_clear_for(pod.spec.scheduler_name):
+        if not self._view.config.deallocate or probe or not self._view.config.may_clear_for(pod.spec.scheduler_name):
             return
         if not stuck:
             self.withdraw(pod.metadata.uid)
@@ -61,7 +61,7 @@ class Unblocker:
 
     def offer_leftover(self, claim: ResourceClaim) -> None:
         """A claim for extended resources of an earlier attempt, which the pod's next attempt cannot use."""
-        if self._view.limits.deallocate:
+        if self._view.config.deallocate:
             self._leftovers[claim.metadata.uid] = claim
 
     async def work(self) -> None:
@@ -85,7 +85,7 @@ class Unblocker:
             return
         if view.pods.leaving(pod_uid) or (pod is not None and pod.spec.node_name):
             self.withdraw(pod_uid)
-        elif age >= view.limits.deallocate_seconds and pod is not None and reported_unschedulable(pod):
+        elif age >= view.config.deallocate_seconds and pod is not None and reported_unschedulable(pod):
             for claim in candidate.claims:
                 if self._free_to_clear(claim, pod_uid, age):
                     self.withdraw(pod_uid)
@@ -106,7 +106,7 @@ class Unblocker:
             return view.settled(now)
         # A device in two claims keeps all pods of both from running: those that no pod runs with give way. And pods
         # of which each was reserved for before a crash, on a node where none of them fits, would wait for each other.
-        return age >= view.limits.settled_seconds and self._is_useless(now, consumers)
+        return age >= view.config.settled_seconds and self._is_useless(now, consumers)
 
     def _is_useless(self, claim: ResourceClaim, consumers: Sequence[str]) -> bool:
         """Whether no consumer is bound or about to be, and none will be: a device of the claim is in another one too,
@@ -114,7 +114,7 @@ class Unblocker:
         """
         view = self._view
         pods = [view.pods.get(uid) for uid in consumers]
-        may_clear_for = view.limits.may_clear_for
+        may_clear_for = view.config.may_clear_for
         waiting = all(
             pod is not None and not pod.spec.node_name and may_clear_for(pod.spec.scheduler_name) for pod in pods
         )
@@ -125,11 +125,11 @@ class Unblocker:
     def _fits_nobody(self, claim: ResourceClaim, pods: Sequence[Pod | None]) -> bool:
         """Devices that may still become ready are waited for by binds of which no condition of a pod tells."""
         view = self._view
-        limits = view.limits
-        if readiness.awaited(claim) and not readiness.unavailable(claim, view.clock.wall(), limits.binding_seconds):
+        config = view.config
+        if readiness.awaited(claim) and not readiness.unavailable(claim, view.clock.wall(), config.binding_seconds):
             return False
         return all(
-            pod is not None and pod.spec.scheduler_name in limits.scheduler_names and reported_unschedulable(pod)
+            pod is not None and pod.spec.scheduler_name in config.scheduler_names and reported_unschedulable(pod)
             for pod in pods
         )
 

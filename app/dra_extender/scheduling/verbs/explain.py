@@ -19,12 +19,12 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.placement.account import Account
 from dra_extender.plurals import counted
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import Refusal
-from dra_extender.scheduling.judgement import Judgement, Subject, judge, subject_of, typical
-from dra_extender.scheduling.pace import Steps, at_once
+from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.scheduling.feasibility import NodeStatuses, PreFilterState, node_statuses, pre_filter, typical
 from dra_extender.scheduling.preemption.outcome import Preemption
 from dra_extender.scheduling.preemption.search import Search
 from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.slices import Steps, at_once
 from dra_extender.scheduling.view import View
 
 TermsFor = Callable[[Pod], Terms | None]
@@ -102,31 +102,31 @@ def explain_pod(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = of
 def explaining(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off) -> Steps[PodExplanation]:
     """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
     view = view.with_pod(pod)
-    subject, turns = subject_of(view, pod), view.turns()
+    prefiltered, turns = pre_filter(view, pod), view.turns()
     fits: list[str] = []
     by_reason: dict[str, list[str]] = {}
     error = ""
     for start in range(0, len(names), PORTION):
-        judgement = yield from _judged(turns, subject, names[start : start + PORTION])
-        error = error or judgement.error
-        fits.extend(judgement.fits)
-        for name, reason in judgement.refused.items():
+        statuses = yield from _judged(turns, prefiltered, names[start : start + PORTION])
+        error = error or statuses.error
+        fits.extend(statuses.fits)
+        for name, reason in statuses.refused.items():
             by_reason.setdefault(reason, []).append(name)
         yield
     groups: list[NodeGroup] = []
     for reason, nodes in () if error else by_reason.items():
-        groups.extend((yield from _examined(view, turns, subject, reason, nodes)))
+        groups.extend((yield from _examined(view, turns, prefiltered, reason, nodes)))
     preemption = ""
     if not error and not fits and not pod.spec.node_name and (agreed := terms(pod)) is not None:
         preemption = yield from _preempting(turns, agreed, names)
     return PodExplanation(
         pod=pod.metadata.key,
         state=_state(pod),
-        claims=_claims(view, pod, subject),
+        claims=_claims(view, pod, prefiltered),
         fits=() if error else tuple(fits),
         groups=tuple(sorted(groups, key=lambda group: -len(group.nodes))),
         error=error,
-        placement=None if error else _placement(next(turns), subject, fits),
+        placement=None if error else _placement(next(turns), prefiltered, fits),
         preemption=preemption,
     )
 
@@ -145,19 +145,21 @@ def _preempting(turns: Iterator[View], terms: Terms, names: Sequence[str]) -> St
         return f"would preempt nobody: {found.reason}"
 
 
-def _placement(view: View, subject: Subject | Refusal | Failure, fits: Sequence[str]) -> Account | None:
+def _placement(
+    view: View, prefiltered: PreFilterState | Unschedulable | Failure, fits: Sequence[str]
+) -> Account | None:
     """What the pod's policy says about the nodes that fit, and the devices it would take on the best."""
-    if view.placement is None or not isinstance(subject, Subject) or subject.pod.spec.node_name:
+    if view.placement is None or not isinstance(prefiltered, PreFilterState) or prefiltered.pod.spec.node_name:
         return None
-    claims, names = typical(view, subject, fits)
-    account = view.placement.account(subject.pod, claims, names)
+    claims, names = typical(view, prefiltered, fits)
+    account = view.placement.account(prefiltered.pod, claims, names)
     if account is None or not account.nodes or not claims:
         return account
     node = account.nodes[0].node
     try:
         first = view.decisions.plan(claims, node)
         chosen = view.decisions.plan(
-            claims, node, view.placement.chooser(subject.pod, claims, node, subject.claims.allocated)
+            claims, node, view.placement.chooser(prefiltered.pod, claims, node, prefiltered.claims.allocated)
         )
     except (TurnSpent, Deferred):
         return account
@@ -171,15 +173,19 @@ def _devices(plan: Plan | Unfit | Failure) -> tuple[str, ...]:
 
 
 def _examined(
-    view: View, turns: Iterator[View], subject: Subject | Refusal | Failure, reason: str, nodes: list[str]
+    view: View,
+    turns: Iterator[View],
+    prefiltered: PreFilterState | Unschedulable | Failure,
+    reason: str,
+    nodes: list[str],
 ) -> Steps[Sequence[NodeGroup]]:
     """The nodes of one reason, told apart by what the search says about the first of them, names aside."""
-    if not isinstance(subject, Subject):
+    if not isinstance(prefiltered, PreFilterState):
         return [NodeGroup(reason, tuple(nodes))]
     examples: dict[Explanation | None, Explanation | None] = {}
     alike: dict[Explanation | None, list[str]] = {}
     for name in nodes[:EXAMINED]:
-        found = yield from _explanation(view, turns, subject, name)
+        found = yield from _explanation(view, turns, prefiltered, name)
         kind = found and found.anonymous()
         examples.setdefault(kind, found)
         alike.setdefault(kind, []).append(name)
@@ -192,18 +198,22 @@ def _examined(
     return groups
 
 
-def _judged(turns: Iterator[View], subject: Subject | Refusal | Failure, names: Sequence[str]) -> Steps[Judgement]:
+def _judged(
+    turns: Iterator[View], prefiltered: PreFilterState | Unschedulable | Failure, names: Sequence[str]
+) -> Steps[NodeStatuses]:
     """In as many turns as it takes: what is found out in one is remembered for the next."""
     while True:
         try:
-            return judge(next(turns), subject, names)
+            return node_statuses(next(turns), prefiltered, names)
         except TurnSpent:
             yield
 
 
-def _explanation(view: View, turns: Iterator[View], subject: Subject, name: str) -> Steps[Explanation | None]:
+def _explanation(
+    view: View, turns: Iterator[View], prefiltered: PreFilterState, name: str
+) -> Steps[Explanation | None]:
     """The allocator's account; None when there is nothing to allocate on the node, or nobody knows yet."""
-    claims = _pending(view, subject, name)
+    claims = _pending(view, prefiltered, name)
     if not claims or name not in view.cluster.nodes:
         return None
     while True:
@@ -215,17 +225,17 @@ def _explanation(view: View, turns: Iterator[View], subject: Subject, name: str)
             return None
 
 
-def _pending(view: View, subject: Subject, name: str) -> tuple[ResourceClaim, ...]:
+def _pending(view: View, prefiltered: PreFilterState, name: str) -> tuple[ResourceClaim, ...]:
     """What has to be allocated on the node, the claim for extended resources included."""
-    pending = subject.claims.pending
+    pending = prefiltered.claims.pending
     node = view.cluster.nodes.get(name)
-    if subject.wanted is None or subject.existing is not None or node is None:
+    if prefiltered.wanted is None or prefiltered.existing is not None or node is None:
         return pending
-    resources = extended.through_devices(subject.wanted, node)
+    resources = extended.through_devices(prefiltered.wanted, node)
     if resources is None:
         return ()
-    requests = extended.requests_of(subject.pod, subject.wanted, resources)
-    return (*pending, extended.synthetic_claim(subject.pod, requests)) if requests.requests else pending
+    requests = extended.requests_of(prefiltered.pod, prefiltered.wanted, resources)
+    return (*pending, extended.synthetic_claim(prefiltered.pod, requests)) if requests.requests else pending
 
 
 def _state(pod: Pod) -> str:
@@ -235,10 +245,10 @@ def _state(pod: Pod) -> str:
     return f"pending: {waiting.message}" if waiting is not None and waiting.message else "pending"
 
 
-def _claims(view: View, pod: Pod, subject: Subject | Refusal | Failure) -> tuple[str, ...]:
-    if not isinstance(subject, Subject):
+def _claims(view: View, pod: Pod, prefiltered: PreFilterState | Unschedulable | Failure) -> tuple[str, ...]:
+    if not isinstance(prefiltered, PreFilterState):
         return ()
-    return tuple(_claim(claim) for claim in subject.order)
+    return tuple(_claim(claim) for claim in prefiltered.order)
 
 
 def _claim(claim: ResourceClaim) -> str:

@@ -21,10 +21,17 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import MOST_CLAIMS, Refusal, named_claims
-from dra_extender.scheduling.inquiries import AWAITED, Inquiries
+from dra_extender.scheduling.claims import MOST_CLAIMS, Unschedulable, named_claims
+from dra_extender.scheduling.deferred import AWAITED, DeferredWork
+from dra_extender.scheduling.feasibility import (
+    NodeStatuses,
+    PreFilterState,
+    claims_of,
+    node_statuses,
+    pre_filter,
+    typical,
+)
 from dra_extender.scheduling.intake import Intake
-from dra_extender.scheduling.judgement import Judgement, Subject, claims_of, judge, subject_of, typical
 from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.nomination.nominator import Nominator
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
@@ -33,11 +40,11 @@ from dra_extender.scheduling.preemption.relief import resolvable
 from dra_extender.scheduling.refusals import Refusals, Signature, signature
 from dra_extender.scheduling.release.sweep import Sweeper
 from dra_extender.scheduling.release.unblock import Unblocker
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.reservations import Reservations, Tentative
 from dra_extender.scheduling.verbs.offers import Offers
 from dra_extender.scheduling.verbs.prioritize import expected
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +58,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     way.
     """
 
-    wakeups: Wakeups
+    requeue: RequeueTrigger
     reservations: Reservations
     unblocker: Unblocker
     sweeper: Sweeper
@@ -68,8 +75,8 @@ class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     key: Signature
     claims_missing: bool
-    subject: Subject | Refusal | Failure
-    judgement: Judgement
+    prefiltered: PreFilterState | Unschedulable | Failure
+    statuses: NodeStatuses
     offered: list[str]
     likely: Tentative | None
     resolvable: frozenset[str]
@@ -85,19 +92,19 @@ class Filter:
         ports: ClaimWriter,
         intake: Intake,
         memory: Memory,
-        inquiries: Inquiries,
+        deferred: DeferredWork,
         observer: Observer,
     ) -> None:
         self._view = view
         self._ports = ports
         self._intake = intake
         self._memory = memory
-        self._inquiries = inquiries
+        self._deferred = deferred
         self._observer = observer
         self._refusals = Refusals()
         self._offers = Offers()
         self._absent: TTLCache[tuple[str, str], bool] = TTLCache(
-            REMEMBERED_ABSENCES, view.limits.missing_seconds, timer=view.clock.monotonic
+            REMEMBERED_ABSENCES, view.config.missing_seconds, timer=view.clock.monotonic
         )
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
@@ -132,7 +139,7 @@ class Filter:
         ]
         name = ""
         try:
-            async with asyncio.timeout(self._view.limits.reading_seconds):
+            async with asyncio.timeout(self._view.config.reading_seconds):
                 for name in unseen:
                     claim = await self._ports.read_claim(namespace, name)
                     if claim is None:
@@ -166,25 +173,25 @@ class Filter:
         if planned is not None and names != (planned.node,):
             reservations.drop(pod.metadata.uid)
             planned = None
-        found, open_ = await self._inquiries.decide(pod, lambda view: self._decide(view, pod, names, planned))
+        found, open_ = await self._deferred.decide(pod, lambda view: self._decide(view, pod, names, planned))
         if not isinstance(found, _Decided):
             return found
-        judgement = found.judgement
-        if isinstance(found.subject, Subject) and found.offered:
-            self._passed(found.subject, found.likely)
+        statuses = found.statuses
+        if isinstance(found.prefiltered, PreFilterState) and found.offered:
+            self._passed(found.prefiltered, found.likely)
         else:
             reservations.drop(pod.metadata.uid)
             self._refused(pod, found, names)
-            if found.key and not judgement.error:
+            if found.key and not statuses.error:
                 self._refusals.remember(
-                    pod.metadata.uid, found.key, found.generation, judgement.refused, found.resolvable
+                    pod.metadata.uid, found.key, found.generation, statuses.refused, found.resolvable
                 )
         if open_:  # somebody else may refuse the nodes that are offered, and the others fit when there is an answer
-            self._memory.wakeups.refused(pod.metadata.uid, found.generation, awaiting=AWAITED)
-        self._observer.count(FILTER_RESULTS, judgement.result)
-        if judgement.error:
-            return ExtenderFilterResult(Error=judgement.error)
-        return self._result(pod, found.offered, judgement.refused, found.resolvable)
+            self._memory.requeue.refused(pod.metadata.uid, found.generation, awaiting=AWAITED)
+        self._observer.count(FILTER_RESULTS, statuses.result)
+        if statuses.error:
+            return ExtenderFilterResult(Error=statuses.error)
+        return self._result(pod, found.offered, statuses.refused, found.resolvable)
 
     def _decide(
         self, view: View, pod: Pod, names: tuple[str, ...], planned: Tentative | None
@@ -196,39 +203,48 @@ class Filter:
         uid = pod.metadata.uid
         if uid in view.binding:
             return self._only(uid, view.binding[uid], names)
-        generation = self._memory.wakeups.generation
+        generation = self._memory.requeue.generation
         claims = claims_of(view, pod)
-        key = signature(() if isinstance(claims, Refusal) else claims)
+        key = signature(() if isinstance(claims, Unschedulable) else claims)
         known = self._refusals.recall(uid, key, generation, names) if key else None
         if known is not None:
             self._observer.count(FILTER_RESULTS, "repeated")
             return self._result(pod, [], known, self._refusals.resolvable(uid))
-        subject = subject_of(view, pod, claims)
-        if view.placement is not None and isinstance(subject, Subject):
-            view.placement.learn(pod, typical(view, subject, names)[0])
-        judgement = judge(view, subject, names)
-        others = self._memory.reservations.others(uid) if len(judgement.fits) > 1 else {}
-        offered = self._offers.choose(view, subject, judgement.fits, len(names), others)
-        single = isinstance(subject, Subject) and len(offered) == 1
+        prefiltered = pre_filter(view, pod, claims)
+        if view.placement is not None and isinstance(prefiltered, PreFilterState):
+            view.placement.learn(pod, typical(view, prefiltered, names)[0])
+        statuses = node_statuses(view, prefiltered, names)
+        others = self._memory.reservations.others(uid) if len(statuses.fits) > 1 else {}
+        offered = self._offers.choose(view, prefiltered, statuses.fits, len(names), others)
+        single = isinstance(prefiltered, PreFilterState) and len(offered) == 1
         return _Decided(
             generation=generation,
             key=key,
-            claims_missing=isinstance(claims, Refusal),
-            subject=subject,
-            judgement=judgement,
+            claims_missing=isinstance(claims, Unschedulable),
+            prefiltered=prefiltered,
+            statuses=statuses,
             offered=offered,
-            likely=planned or expected(view, subject, offered[0]) if single and isinstance(subject, Subject) else None,
-            resolvable=self._resolvable(view, subject, judgement),
+            likely=planned or expected(view, prefiltered, offered[0])
+            if single and isinstance(prefiltered, PreFilterState)
+            else None,
+            resolvable=self._resolvable(view, prefiltered, statuses),
         )
 
-    def _resolvable(self, view: View, subject: Subject | Refusal | Failure, judgement: Judgement) -> frozenset[str]:
+    def _resolvable(
+        self, view: View, prefiltered: PreFilterState | Unschedulable | Failure, statuses: NodeStatuses
+    ) -> frozenset[str]:
         """Only where kube-scheduler asks whom to preempt: for a pod that fits nowhere."""
         nominator = self._memory.nominator
-        if nominator is None or view.limits.preemption != "on" or judgement.fits or not isinstance(subject, Subject):
+        if (
+            nominator is None
+            or view.config.preemption != "on"
+            or statuses.fits
+            or not isinstance(prefiltered, PreFilterState)
+        ):
             return frozenset()
-        if subject.pod.metadata.uid in self._memory.nominations:
+        if prefiltered.pod.metadata.uid in self._memory.nominations:
             return frozenset()
-        return resolvable(view, subject, nominator.terms(subject.pod), list(judgement.refused))
+        return resolvable(view, prefiltered, nominator.terms(prefiltered.pod), list(statuses.refused))
 
     def _result(
         self, pod: Pod, offered: list[str], refused: Mapping[str, str], resolvable: frozenset[str]
@@ -250,16 +266,16 @@ class Filter:
         fits = [name for name in names if name == node]
         refused = {name: ELSEWHERE for name in names if name != node}
         if not fits:
-            wakeups = self._memory.wakeups
-            wakeups.refused(uid, wakeups.generation, awaiting=uid)
+            requeue = self._memory.requeue
+            requeue.refused(uid, requeue.generation, awaiting=uid)
         self._observer.count(FILTER_RESULTS, "fits" if fits else "refused")
         return ExtenderFilterResult(NodeNames=fits, FailedAndUnresolvableNodes=refused)
 
-    def _passed(self, subject: Subject, likely: Tentative | None) -> None:
-        uid, memory = subject.pod.metadata.uid, self._memory
-        for claim in subject.order:
+    def _passed(self, prefiltered: PreFilterState, likely: Tentative | None) -> None:
+        uid, memory = prefiltered.pod.metadata.uid, self._memory
+        for claim in prefiltered.order:
             memory.sweeper.offered(claim.metadata.uid)
-        memory.wakeups.settled(uid)
+        memory.requeue.settled(uid)
         memory.unblocker.withdraw(uid)
         if memory.nominator is not None:
             memory.nominator.withdraw(uid)
@@ -269,15 +285,15 @@ class Filter:
 
     def _refused(self, pod: Pod, found: _Decided, names: tuple[str, ...]) -> None:
         """A new claim wakes the pod that names one that is not there, or not as it should be."""
-        uid, judgement = pod.metadata.uid, found.judgement
+        uid, statuses = pod.metadata.uid, found.statuses
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
-        self._memory.wakeups.refused(uid, found.generation, awaiting=judgement.awaiting, missing=missing)
-        self._memory.unblocker.offer(pod, names, judgement.stuck)
-        if self._memory.nominator is not None and isinstance(found.subject, Subject) and not judgement.error:
+        self._memory.requeue.refused(uid, found.generation, awaiting=statuses.awaiting, missing=missing)
+        self._memory.unblocker.offer(pod, names, statuses.stuck)
+        if self._memory.nominator is not None and isinstance(found.prefiltered, PreFilterState) and not statuses.error:
             self._memory.nominator.refused(pod, names)
 
 
 def _names(pod: Pod) -> Iterator[str]:
     """The names of the pod's claims as far as they are known, unless there are too many to look for."""
     named = named_claims(pod) if len(pod.spec.resource_claims) <= MOST_CLAIMS else ()
-    return iter(()) if isinstance(named, Refusal) else (name for name, _ in named)
+    return iter(()) if isinstance(named, Unschedulable) else (name for name, _ in named)

@@ -1,7 +1,7 @@
 """Which of the nodes that fit are offered to kube-scheduler, when there are more than it needs to choose well.
 
-By default all of them are. Where that costs too much, `Limits.offered_percent` sets the share, and 0 gives no less
-choice than kube-scheduler gives itself by default, out of all nodes instead of the first ones it finds.
+By default all of them are. Where that costs too much, `SchedulingConfig.offered_percent` sets the share. 0 offers as
+many as kube-scheduler looks for by default, chosen from all nodes instead of the first ones it finds.
 
 Promises: nodes with a better score (an earlier alternative of a prioritized list) come first; who is offered takes
 turns, so that no node is left out for long. With fewer than 100 fitting nodes everything is offered. What a placement
@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from dra_extender.allocation.plan import Failure
-from dra_extender.scheduling.claims import Refusal
-from dra_extender.scheduling.judgement import Subject
+from dra_extender.scheduling.claims import Unschedulable
+from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.verbs.prioritize import chosen_of, has_policy, raw_scores
 from dra_extender.scheduling.view import View
 
@@ -47,7 +47,7 @@ class Offers:
     def choose(
         self,
         view: View,
-        subject: Subject | Refusal | Failure,
+        prefiltered: PreFilterState | Unschedulable | Failure,
         fits: list[str],
         asked: int,
         avoid: Collection[str] = (),
@@ -55,18 +55,18 @@ class Offers:
         """The nodes to offer, of those that fit; `asked` is how many the scheduler asked about. On those to `avoid`
         another pod is expected.
         """
-        most = enough(asked, view.limits.offered_percent)
+        most = enough(asked, view.config.offered_percent)
         placement = view.placement
         alone = placement is not None and placement.strategy.only_chosen
-        if len(fits) < 2 or not isinstance(subject, Subject):
+        if len(fits) < 2 or not isinstance(prefiltered, PreFilterState):
             return fits
-        if avoid and not view.decisions.scorer.concerns(subject.claims.pending):
+        if avoid and not view.decisions.scorer.concerns(prefiltered.claims.pending):
             others = [name for name in fits if name not in avoid]
             fits = others if len(others) >= LEAST else fits
         if len(fits) <= most and not alone:
             return fits
-        scores = raw_scores(view, subject, fits)
-        chosen = _chosen(view, subject, fits, scores, avoid) if has_policy(view, subject) else ""
+        scores = raw_scores(view, prefiltered, fits)
+        chosen = _chosen(view, prefiltered, fits, scores, avoid) if has_policy(view, prefiltered) else ""
         if chosen and alone:
             return [chosen]
         if len(fits) <= most:
@@ -81,11 +81,11 @@ class Offers:
 
 
 def _chosen(
-    view: View, subject: Subject, fits: Sequence[str], scores: Mapping[str, int], avoid: Collection[str]
+    view: View, prefiltered: PreFilterState, fits: Sequence[str], scores: Mapping[str, int], avoid: Collection[str]
 ) -> str:
     """The node that the policy chooses of the best ones."""
     likely: Sequence[str] = fits
     if scores:
         best = max(scores.values())
         likely = [name for name in fits if scores.get(name, 0) == best]
-    return chosen_of(view, subject, ([name for name in likely if name not in avoid] if avoid else likely) or likely)
+    return chosen_of(view, prefiltered, ([name for name in likely if name not in avoid] if avoid else likely) or likely)

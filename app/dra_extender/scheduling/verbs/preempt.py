@@ -17,7 +17,7 @@ from collections.abc import Collection
 
 from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, Victims
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.judgement import Subject, judge, subject_of
+from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
 from dra_extender.scheduling.preemption.occupants import importance, occupants_of
 from dra_extender.scheduling.preemption.state import fitting
 from dra_extender.scheduling.preemption.terms import Terms
@@ -42,23 +42,23 @@ class Preempt:
         """UIDs of victims by node, the nodes in the order given. Raises TurnSpent: ask again, in another turn."""
         if not view.uses_devices(self._pod):
             return ExtenderPreemptionResult(NodeNameToMetaVictims=self._proposed)
-        subject = subject_of(view, self._pod)
-        judgement = judge(view, subject, list(self._proposed))
-        if judgement.error:
+        prefiltered = pre_filter(view, self._pod)
+        statuses = node_statuses(view, prefiltered, list(self._proposed))
+        if statuses.error:
             return ExtenderPreemptionResult(NodeNameToMetaVictims={})
-        fits = set(judgement.fits)
+        fits = set(statuses.fits)
         found = {}
         for name, proposed in self._proposed.items():
-            victims = proposed if name in fits else self._enlarged(view, subject, name)
+            victims = proposed if name in fits else self._enlarged(view, prefiltered, name)
             if victims is not None:
                 found[name] = victims
         return ExtenderPreemptionResult(NodeNameToMetaVictims=found)
 
-    def _enlarged(self, view: View, subject: object, name: str) -> MetaVictims | None:
-        if self._terms is None or not isinstance(subject, Subject):
+    def _enlarged(self, view: View, prefiltered: object, name: str) -> MetaVictims | None:
+        if self._terms is None or not isinstance(prefiltered, PreFilterState):
             return None
         if name not in self._more:
-            self._more[name] = _with_more(view, subject, self._terms, name, self._proposed[name])
+            self._more[name] = _with_more(view, prefiltered, self._terms, name, self._proposed[name])
         return self._more[name]
 
 
@@ -67,7 +67,9 @@ def preempt(view: View, args: ExtenderPreemptionArgs, terms: Terms | None = None
     return Preempt(args, terms).answer(view)
 
 
-def _with_more(view: View, subject: Subject, terms: Terms, name: str, proposed: MetaVictims) -> MetaVictims | None:
+def _with_more(
+    view: View, prefiltered: PreFilterState, terms: Terms, name: str, proposed: MetaVictims
+) -> MetaVictims | None:
     """The victims with which the devices suffice; None when there are none, or victims are proposed that we do not
     know: then nobody can say who is more important.
     """
@@ -75,10 +77,10 @@ def _with_more(view: View, subject: Subject, terms: Terms, name: str, proposed: 
     already = [pod for uid in uids if (pod := view.pods.get(uid)) is not None]
     if not uids or len(already) < len(uids):
         return None
-    terms = terms.beside(subject.order, leaving=uids, node=name)
+    terms = terms.beside(prefiltered.order, leaving=uids, node=name)
 
     def fits(gone: Collection[ResourceClaim]) -> bool:
-        return bool(fitting(view, subject, terms, (name,), gone).fits)
+        return bool(fitting(view, prefiltered, terms, (name,), gone).fits)
 
     found = occupants_of(view, terms, view.cluster.inventory.pools_seen(name))
     more = fewest(found, terms.budgets, fits, known={}, already=already)

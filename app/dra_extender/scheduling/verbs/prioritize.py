@@ -16,14 +16,14 @@ from collections.abc import Iterable, Sequence
 from dra_extender.allocation.budget import Deferred, TurnSpent
 from dra_extender.allocation.plan import Plan
 from dra_extender.api.extender import ExtenderArgs, HostPriority
-from dra_extender.scheduling.judgement import (
-    Decision,
-    Pending,
-    Subject,
-    decide,
+from dra_extender.scheduling.feasibility import (
+    NodeAllocation,
+    PendingClaims,
+    PreFilterState,
+    allocate,
     groups,
-    pending_on,
-    subject_of,
+    pending_claims,
+    pre_filter,
     typical,
 )
 from dra_extender.scheduling.reservations import Reservations, Tentative
@@ -42,78 +42,80 @@ def prioritize(view: View, args: ExtenderArgs, reservations: Reservations | None
     names = tuple(dict.fromkeys(args.NodeNames or ()))
     scores = dict.fromkeys(names, 0)
     if view.uses_devices(args.Pod):
-        subject = subject_of(view, args.Pod)
-        if isinstance(subject, Subject):
-            _prefer_better_alternatives(view, subject, scores)
+        prefiltered = pre_filter(view, args.Pod)
+        if isinstance(prefiltered, PreFilterState):
+            _prefer_better_alternatives(view, prefiltered, scores)
             if reservations is not None:
-                _avoid_contested(view, reservations, subject, scores)
-            _prefer_by_policy(view, subject, scores)
+                _avoid_contested(view, reservations, prefiltered, scores)
+            _prefer_by_policy(view, prefiltered, scores)
             if reservations is not None:
-                _expect_best(view, reservations, subject, scores)
+                _expect_best(view, reservations, prefiltered, scores)
     elif view.placement is not None and (chosen := view.placement.choose(args.Pod, (), names)):
         scores[chosen] = MOST
     return list(map(HostPriority, scores.keys(), scores.values()))
 
 
-def _prefer_better_alternatives(view: View, subject: Subject, scores: dict[str, int]) -> None:
+def _prefer_better_alternatives(view: View, prefiltered: PreFilterState, scores: dict[str, int]) -> None:
     """Raw scores, brought to 0..10 over these nodes."""
-    allocated = [(claim, claim.allocation) for claim in subject.claims.allocated if claim.allocation is not None]
+    allocated = [(claim, claim.allocation) for claim in prefiltered.claims.allocated if claim.allocation is not None]
     already = view.decisions.scorer.fixed(allocated)
-    raw = {name: already + score for name, score in raw_scores(view, subject, list(scores)).items()}
+    raw = {name: already + score for name, score in raw_scores(view, prefiltered, list(scores)).items()}
     best = max(raw.values(), default=0)
     if best > 0:
         scores.update({name: score * MOST // best for name, score in raw.items()})
 
 
-def _prefer_by_policy(view: View, subject: Subject, scores: dict[str, int]) -> None:
+def _prefer_by_policy(view: View, prefiltered: PreFilterState, scores: dict[str, int]) -> None:
     """Where a policy is in force it chooses among the nodes with the best score, and only its choice keeps a score:
     0 to 10 is too coarse to say more.
     """
-    if not has_policy(view, subject):
+    if not has_policy(view, prefiltered):
         return
     found = set(scores.values())
     best = max(found, default=0)
     equal = len(found) == 1
     names = list(scores) if equal else [name for name, score in scores.items() if score == best]
-    chosen = chosen_of(view, subject, names)
+    chosen = chosen_of(view, prefiltered, names)
     if chosen:
         if not equal or best:
             scores.update(dict.fromkeys(scores, 0))
         scores[chosen] = MOST
 
 
-def has_policy(view: View, subject: Subject) -> bool:
+def has_policy(view: View, prefiltered: PreFilterState) -> bool:
     """False when the first devices that fit are taken; asked before anything is done for thousands of nodes."""
     if view.placement is None:
         return False
-    return subject.wanted is not None or view.placement.has_opinion(subject.pod, subject.claims.pending)
+    return prefiltered.wanted is not None or view.placement.has_opinion(prefiltered.pod, prefiltered.claims.pending)
 
 
-def chosen_of(view: View, subject: Subject, names: Sequence[str]) -> str:
+def chosen_of(view: View, prefiltered: PreFilterState, names: Sequence[str]) -> str:
     """The node that the pod's policy chooses of these, on which the pod fits; empty when there is no policy."""
-    if view.placement is None or not has_policy(view, subject):
+    if view.placement is None or not has_policy(view, prefiltered):
         return ""
-    claims, nodes = typical(view, subject, names)
-    return view.placement.choose(subject.pod, claims, nodes)
+    claims, nodes = typical(view, prefiltered, names)
+    return view.placement.choose(prefiltered.pod, claims, nodes)
 
 
-def raw_scores(view: View, subject: Subject, names: Sequence[str]) -> dict[str, int]:
+def raw_scores(view: View, prefiltered: PreFilterState, names: Sequence[str]) -> dict[str, int]:
     """What the scorer says of what the pod would get on each of these nodes that fits; empty when that is the same."""
     scorer = view.decisions.scorer
-    if subject.wanted is None and not scorer.concerns(subject.claims.pending):
+    if prefiltered.wanted is None and not scorer.concerns(prefiltered.claims.pending):
         return {}
     found: dict[str, int] = {}
-    for claims, group in groups(view, subject, names, {}):
+    for claims, group in groups(view, prefiltered, names, {}):
         if scorer.concerns(claims):
             found.update(view.decisions.scores(claims, group))
     return found
 
 
-def _avoid_contested(view: View, reservations: Reservations, subject: Subject, scores: dict[str, int]) -> None:
-    others = reservations.others(subject.pod.metadata.uid)
+def _avoid_contested(
+    view: View, reservations: Reservations, prefiltered: PreFilterState, scores: dict[str, int]
+) -> None:
+    others = reservations.others(prefiltered.pod.metadata.uid)
     expected_on = [name for name in others if name in scores]
     contested = expected_on[COMPARED:]
-    contested += [name for name in expected_on[:COMPARED] if not _fits_beside(view, subject, name, others[name])]
+    contested += [name for name in expected_on[:COMPARED] if not _fits_beside(view, prefiltered, name, others[name])]
     if not contested:
         return
     if not any(scores.values()):
@@ -121,11 +123,11 @@ def _avoid_contested(view: View, reservations: Reservations, subject: Subject, s
     scores.update(dict.fromkeys(contested, 0))
 
 
-def _fits_beside(view: View, subject: Subject, name: str, plans: Iterable[Tentative]) -> bool:
+def _fits_beside(view: View, prefiltered: PreFilterState, name: str, plans: Iterable[Tentative]) -> bool:
     """True when the pod's claims can still be allocated on the node when these plans have come true."""
     node = view.cluster.nodes.get(name)
-    pending = pending_on(subject, node) if node is not None else None
-    if not isinstance(pending, Pending) or not pending.claims:
+    pending = pending_claims(prefiltered, node) if node is not None else None
+    if not isinstance(pending, PendingClaims) or not pending.claims:
         return True
     decided = [pair for plan in plans for pair in plan.planned]
     after = view.decisions.with_state(view.overlay().beside(decided))
@@ -135,22 +137,22 @@ def _fits_beside(view: View, subject: Subject, name: str, plans: Iterable[Tentat
         return True
 
 
-def _expect_best(view: View, reservations: Reservations, subject: Subject, scores: dict[str, int]) -> None:
+def _expect_best(view: View, reservations: Reservations, prefiltered: PreFilterState, scores: dict[str, int]) -> None:
     best = max(scores.values(), default=0)
     favourites = [name for name, score in scores.items() if score == best]
     if best > 0 and len(favourites) == 1:
-        plan = expected(view, subject, favourites[0])
+        plan = expected(view, prefiltered, favourites[0])
         if plan is not None:
             reservations.put(plan)
 
 
-def expected(view: View, subject: Subject, name: str) -> Tentative | None:
+def expected(view: View, prefiltered: PreFilterState, name: str) -> Tentative | None:
     """The scheduler will probably choose this node: other pods had better prefer nodes where both fit."""
     try:
-        decision = decide(view, subject, name)
+        decision = allocate(view, prefiltered, name)
     except TurnSpent:  # a hint is not worth another turn
         return None
-    if not isinstance(decision, Decision) or not decision.pending:
+    if not isinstance(decision, NodeAllocation) or not decision.pending:
         return None
-    uid = subject.pod.metadata.uid
+    uid = prefiltered.pod.metadata.uid
     return Tentative(pod_uid=uid, node=name, claims=decision.pending, allocations=decision.allocations)

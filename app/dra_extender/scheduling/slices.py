@@ -34,7 +34,7 @@ def at_once(steps: Steps[T]) -> T:
             return result
 
 
-class Pace:
+class QueryBudget:
     """The turns of one diagnosis. `trials` counts the hypothetical decisions, `nodes` the nodes looked at, `work` the
     units of work.
     """
@@ -50,7 +50,7 @@ class Pace:
         self._step = 0
         self._most_trials, self._most_work = most, work
 
-    def is_due(self, units: int) -> bool:
+    def must_yield(self, units: int) -> bool:
         """Count work that was done, or is small; True when others have to be let go first: yield then."""
         self.work += units
         self._step += units
@@ -72,12 +72,12 @@ class Pace:
             try:
                 found = ask(self._view.with_budget(budget))
             except TurnSpent:
-                self.is_due(budget.used)
+                self.must_yield(budget.used)
                 yield
                 continue
             except Deferred:
                 break
-            if self.is_due(budget.used):
+            if self.must_yield(budget.used):
                 yield
             return found
         self.complete = False

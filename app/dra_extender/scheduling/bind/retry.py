@@ -20,7 +20,7 @@ from dra_extender.api.errors import (
     UnreachableError,
     is_passing,
 )
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 
 T = TypeVar("T")
@@ -29,20 +29,20 @@ Unanswered = (OutcomeUnknownError, ThrottledError, UnreachableError)
 """The server did not decide: asking again makes sense. Only the first leaves open whether something was done."""
 
 
-async def rounds(limits: Limits) -> AsyncIterator[int]:
+async def attempts(config: SchedulingConfig) -> AsyncIterator[int]:
     """0 at once, then 1, 2, ... with growing pauses; endless: whoever goes through them says what ends it."""
-    pause = limits.retry_seconds
+    pause = config.retry_seconds
     number = 0
     while True:
         yield number
         await asyncio.sleep(pause)
-        pause = min(2 * pause, limits.retry_most_seconds)
+        pause = min(2 * pause, config.retry_most_seconds)
         number += 1
 
 
 async def answered(
     read: Callable[[], Awaitable[T]],
-    limits: Limits,
+    config: SchedulingConfig,
     go_on: Callable[[], None],
     *,
     insist: bool = False,
@@ -51,7 +51,7 @@ async def answered(
 
     `insist`: ask again even when the server refuses to tell (permissions may come back). Otherwise that is raised.
     """
-    async for number in rounds(limits):
+    async for number in attempts(config):
         if number:
             go_on()
         try:
@@ -59,10 +59,10 @@ async def answered(
         except ApiError as error:
             if not insist and not is_passing(error):
                 raise
-    raise AssertionError("rounds never end")
+    raise AssertionError("attempts never end")
 
 
-class Insistence(msgspec.Struct, frozen=True):
+class RetryPolicy(msgspec.Struct, frozen=True):
     """How long something is tried that should not be left undone: while less than `refusals` tries were refused and it
     is not later than `until` (monotonic seconds), once in any case.
     """
@@ -71,16 +71,16 @@ class Insistence(msgspec.Struct, frozen=True):
     refusals: int
 
 
-async def insisted(do: Callable[[], Awaitable[T]], insistence: Insistence, limits: Limits, clock: Clock) -> T:
+async def retried(do: Callable[[], Awaitable[T]], policy: RetryPolicy, config: SchedulingConfig, clock: Clock) -> T:
     """What `do` returns once the server lets it. A conflict is no refusal: `do` has to look again. Raises the last
     ApiError.
     """
     refusals = 0
-    async for _ in rounds(limits):
+    async for _ in attempts(config):
         try:
             return await do()
         except ApiError as error:
             refusals += not is_passing(error) and not isinstance(error, ConflictError)
-            if refusals >= insistence.refusals or clock.monotonic() >= insistence.until:
+            if refusals >= policy.refusals or clock.monotonic() >= policy.until:
                 raise
-    raise AssertionError("rounds never end")
+    raise AssertionError("attempts never end")

@@ -21,7 +21,7 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.nodeselector import NodeSelectorError, parse
 from dra_extender.scheduling import extended, readiness
-from dra_extender.scheduling.claims import PodClaims, Refusal, examine, find, promised_reason, unreadable_reason
+from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, find, promised_reason, unreadable_reason
 from dra_extender.scheduling.outcomes import FilterResult
 from dra_extender.scheduling.view import View
 
@@ -31,12 +31,12 @@ Reach = Callable[[Node], bool]
 """Whether an allocated claim can be used on a node."""
 
 
-class Subject(msgspec.Struct, frozen=True):
+class PreFilterState(msgspec.Struct, frozen=True):
     """A pod that may be decided on. `existing` is its claim for extended resources, if an earlier attempt left one."""
 
     pod: Pod
     claims: PodClaims
-    wanted: extended.Wanted | None
+    wanted: extended.ExtendedResources | None
     existing: ResourceClaim | None
     order: tuple[ResourceClaim, ...]
     """All claims in the order of the pod's spec, then the existing one for extended resources."""
@@ -44,7 +44,7 @@ class Subject(msgspec.Struct, frozen=True):
     """One entry per allocated claim."""
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class NodeStatuses(msgspec.Struct, frozen=True):
     """Every node is in `fits` (in the order asked) or in `refused` with the reason, unless there is an `error`."""
 
     fits: list[str]
@@ -63,7 +63,7 @@ class Judgement(msgspec.Struct, frozen=True):
         return "error" if self.error else "fits" if self.fits else "refused"
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingClaims(msgspec.Struct, frozen=True):
     """What has to be allocated for a pod on some node. `requests`: its extended resources that devices provide there;
     their claim, to be created, is then the last of `claims`.
     """
@@ -72,10 +72,10 @@ class Pending(msgspec.Struct, frozen=True):
     requests: extended.Requests | None = None
 
 
-class Decision(msgspec.Struct, frozen=True):
+class NodeAllocation(msgspec.Struct, frozen=True):
     """What binding the pod to one node takes. `allocations` belong to `pending`, one by one."""
 
-    subject: Subject
+    prefiltered: PreFilterState
     pending: tuple[ResourceClaim, ...]
     allocations: tuple[AllocationResult, ...]
     requests: extended.Requests | None
@@ -86,26 +86,26 @@ class Decision(msgspec.Struct, frozen=True):
     @property
     def claims(self) -> tuple[ResourceClaim, ...]:
         """All claims of the pod: in the order of its spec, then the one for extended resources."""
-        of_pod = (*self.subject.claims.allocated, *self.pending)
+        of_pod = (*self.prefiltered.claims.allocated, *self.pending)
         return tuple(sorted(of_pod, key=self._position))
 
     def _position(self, claim: ResourceClaim) -> int:
-        order = {claim.metadata.uid: index for index, claim in enumerate(self.subject.order)}
+        order = {claim.metadata.uid: index for index, claim in enumerate(self.prefiltered.order)}
         return order.get(claim.metadata.uid, len(order))
 
 
-def claims_of(view: View, pod: Pod) -> tuple[ResourceClaim, ...] | Refusal:
+def claims_of(view: View, pod: Pod) -> tuple[ResourceClaim, ...] | Unschedulable:
     """The claims that the pod names, each once."""
     return find(pod, view.ledger.get, view.features)
 
 
-def subject_of(
-    view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Refusal | None = None
-) -> Subject | Refusal | Failure:
+def pre_filter(
+    view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedulable | None = None
+) -> PreFilterState | Unschedulable | Failure:
     """The part that does not depend on nodes. `found`: what `claims_of` said on the same state, where it is known."""
     if found is None:
         found = claims_of(view, pod)
-    if isinstance(found, Refusal):
+    if isinstance(found, Unschedulable):
         return found
     wanted = view.wanted(pod)
     existing = None
@@ -113,14 +113,14 @@ def subject_of(
         existing = extended.existing_claim(pod, view.ledger.owned_by(pod.metadata.uid))
         if existing is not None:
             if existing.allocation is None or existing.metadata.deletion_timestamp:
-                return Refusal(extended.CANNOT_SCHEDULE)
+                return Unschedulable(extended.CANNOT_SCHEDULE)
             found = (*found, existing)
     unreadable = next(filter(view.is_unreadable, found), None)
     if unreadable is not None:
-        return Refusal(unreadable_reason(unreadable))
+        return Unschedulable(unreadable_reason(unreadable))
     promised = next((claim for claim in found if view.is_promised(claim, pod)), None)
     if promised is not None:
-        return Refusal(promised_reason(promised), awaiting=promised.metadata.uid)
+        return Unschedulable(promised_reason(promised), awaiting=promised.metadata.uid)
     claims = examine(found, pod, in_flight=view.in_flight, classes=view.cluster.classes, features=view.features)
     if not isinstance(claims, PodClaims):
         return claims
@@ -128,15 +128,15 @@ def subject_of(
         reaches = tuple((claim, _reach(view, claim)) for claim in claims.allocated)
     except NodeSelectorError as error:
         return Failure(f"node selector of an allocated claim: {error}")
-    return Subject(pod=pod, claims=claims, wanted=wanted, existing=existing, order=found, reaches=reaches)
+    return PreFilterState(pod=pod, claims=claims, wanted=wanted, existing=existing, order=found, reaches=reaches)
 
 
 def _reach(view: View, claim: ResourceClaim) -> Reach:
     """Raises NodeSelectorError. An allocation with a device that another claim has as well, or may overdraw what others
     use, is of no use anywhere.
     """
-    now, limits = view.clock.wall(), view.limits
-    if view.features.binding_conditions and readiness.unavailable(claim, now, limits.binding_seconds):
+    now, config = view.clock.wall(), view.config
+    if view.features.binding_conditions and readiness.unavailable(claim, now, config.binding_seconds):
         return lambda node: False
     if view.ledger.rivals(claim) or view.is_doubtful(claim):
         return lambda node: False
@@ -147,43 +147,45 @@ def _reach(view: View, claim: ResourceClaim) -> Reach:
     return lambda node: matches(node.metadata.name, node.metadata.labels)
 
 
-def judge(view: View, subject: Subject | Refusal | Failure, names: Sequence[str]) -> Judgement:
+def node_statuses(
+    view: View, prefiltered: PreFilterState | Unschedulable | Failure, names: Sequence[str]
+) -> NodeStatuses:
     """Which of these nodes fit the pod. `names` has no duplicates."""
-    if isinstance(subject, Refusal):
-        refused = dict.fromkeys(names, subject.reason)
-        return Judgement(fits=[], refused=refused, stuck=subject.leaving, awaiting=subject.awaiting)
-    if isinstance(subject, Failure):
-        return Judgement(fits=[], refused={}, error=subject.error)
+    if isinstance(prefiltered, Unschedulable):
+        refused = dict.fromkeys(names, prefiltered.reason)
+        return NodeStatuses(fits=[], refused=refused, stuck=prefiltered.leaving, awaiting=prefiltered.awaiting)
+    if isinstance(prefiltered, Failure):
+        return NodeStatuses(fits=[], refused={}, error=prefiltered.error)
     refused = {}
     allocatable: list[str] = []
     waiting = False
-    for claims, group in groups(view, subject, names, refused):
+    for claims, group in groups(view, prefiltered, names, refused):
         if not claims:
             allocatable.extend(group)
             continue
         verdicts = view.decisions.verdicts(claims, group)
         if verdicts.error:
-            return Judgement(fits=[], refused={}, error=verdicts.error)
+            return NodeStatuses(fits=[], refused={}, error=verdicts.error)
         waiting = waiting or verdicts.waiting
         refused = refused | verdicts.refused if refused else verdicts.refused
         allocatable = allocatable + verdicts.fits if allocatable else verdicts.fits
-    fits, stuck = _within_reach(view, subject, allocatable, refused)
-    if subject.wanted is not None:
+    fits, stuck = _within_reach(view, prefiltered, allocatable, refused)
+    if prefiltered.wanted is not None:
         fitting = set(fits)
         fits = [name for name in names if name in fitting]
-    return Judgement(fits=fits, refused=refused, stuck=stuck, waiting=waiting)
+    return NodeStatuses(fits=fits, refused=refused, stuck=stuck, waiting=waiting)
 
 
 def groups(
-    view: View, subject: Subject, names: Sequence[str], refused: dict[str, str]
+    view: View, prefiltered: PreFilterState, names: Sequence[str], refused: dict[str, str]
 ) -> Iterable[tuple[Sequence[ResourceClaim], Sequence[str]]]:
     """The nodes by the claims to allocate there, which differ only by the extended resources that devices provide.
     Those that are left out are put into `refused` with the reason; unknown ones are only where there is nothing to
     allocate, or where the claims depend on the node.
     """
-    nodes, wanted = view.cluster.nodes, subject.wanted
-    if wanted is None and subject.claims.pending:
-        return [(subject.claims.pending, names)]  # verdicts say which nodes are not known
+    nodes, wanted = view.cluster.nodes, prefiltered.wanted
+    if wanted is None and prefiltered.claims.pending:
+        return [(prefiltered.claims.pending, names)]  # verdicts say which nodes are not known
     knows = view.cluster.knows
     known = list(filter(knows, names))
     if len(known) < len(names):
@@ -195,7 +197,7 @@ def groups(
         by_resources.setdefault(extended.through_devices(wanted, nodes[name]), []).append(name)
     found: list[tuple[Sequence[ResourceClaim], Sequence[str]]] = []
     for resources, group in by_resources.items():
-        pending = _with_extended(subject, wanted, resources)
+        pending = _with_extended(prefiltered, wanted, resources)
         if isinstance(pending, Unfit):
             refused.update(dict.fromkeys(group, pending.reason))
         else:
@@ -203,50 +205,54 @@ def groups(
     return found
 
 
-def typical(view: View, subject: Subject, names: Sequence[str]) -> tuple[Sequence[ResourceClaim], Sequence[str]]:
+def typical(
+    view: View, prefiltered: PreFilterState, names: Sequence[str]
+) -> tuple[Sequence[ResourceClaim], Sequence[str]]:
     """The claims to allocate on most of these nodes, and those nodes: all that are known, but for pods with extended
     resources that devices provide on some of them only.
     """
-    if subject.wanted is None:
-        return subject.claims.pending, names
-    return max(groups(view, subject, names, {}), key=lambda group: len(group[1]), default=((), ()))
+    if prefiltered.wanted is None:
+        return prefiltered.claims.pending, names
+    return max(groups(view, prefiltered, names, {}), key=lambda group: len(group[1]), default=((), ()))
 
 
-def pending_on(subject: Subject, node: Node) -> Pending | Unfit:
+def pending_claims(prefiltered: PreFilterState, node: Node) -> PendingClaims | Unfit:
     """What has to be allocated for the pod on the node."""
-    if subject.wanted is None:
-        return Pending(subject.claims.pending)
-    return _with_extended(subject, subject.wanted, extended.through_devices(subject.wanted, node))
+    if prefiltered.wanted is None:
+        return PendingClaims(prefiltered.claims.pending)
+    return _with_extended(prefiltered, prefiltered.wanted, extended.through_devices(prefiltered.wanted, node))
 
 
-def _with_extended(subject: Subject, wanted: extended.Wanted, resources: frozenset[str] | None) -> Pending | Unfit:
+def _with_extended(
+    prefiltered: PreFilterState, wanted: extended.ExtendedResources, resources: frozenset[str] | None
+) -> PendingClaims | Unfit:
     """What has to be allocated where devices provide these resources; None: somebody else would have to."""
     if resources is None:
         return Unfit(extended.CANNOT_FIT, 0)
-    if extended.is_oversized(subject.pod):
+    if extended.is_oversized(prefiltered.pod):
         return Unfit(extended.TOO_MANY, 0)
-    requests = extended.requests_of(subject.pod, wanted, resources)
-    pending = subject.claims.pending
-    if subject.existing is not None:
-        if subject.existing.spec.devices.requests != requests.requests:
+    requests = extended.requests_of(prefiltered.pod, wanted, resources)
+    pending = prefiltered.claims.pending
+    if prefiltered.existing is not None:
+        if prefiltered.existing.spec.devices.requests != requests.requests:
             return Unfit(extended.CANNOT_SCHEDULE, 0)
     elif requests.requests:
-        pending = (*pending, extended.synthetic_claim(subject.pod, requests))
-    return Pending(pending, requests if requests.requests else None)
+        pending = (*pending, extended.synthetic_claim(prefiltered.pod, requests))
+    return PendingClaims(pending, requests if requests.requests else None)
 
 
 def _within_reach(
-    view: View, subject: Subject, names: list[str], refused: dict[str, str]
+    view: View, prefiltered: PreFilterState, names: list[str], refused: dict[str, str]
 ) -> tuple[list[str], tuple[ResourceClaim, ...]]:
     """The nodes on which all allocated claims can be used, and the claims that cannot somewhere."""
-    if not subject.reaches:
+    if not prefiltered.reaches:
         return names, ()
     fits: list[str] = []
     stuck: dict[str, ResourceClaim] = {}
     for name in names:
         node = view.cluster.nodes[name]
         here = True
-        for claim, reach in subject.reaches:
+        for claim, reach in prefiltered.reaches:
             if not reach(node):
                 stuck[claim.metadata.uid] = claim
                 here = False
@@ -257,25 +263,27 @@ def _within_reach(
     return fits, tuple(stuck.values())
 
 
-def decide_pod(view: View, pod: Pod, name: str) -> Decision | Unfit | Refusal | Failure:
+def allocate_pod(view: View, pod: Pod, name: str) -> NodeAllocation | Unfit | Unschedulable | Failure:
     """As `decide`, with nothing known of the pod yet."""
-    return decide(view, subject_of(view, pod), name)
+    return allocate(view, pre_filter(view, pod), name)
 
 
-def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decision | Unfit | Refusal | Failure:
+def allocate(
+    view: View, prefiltered: PreFilterState | Unschedulable | Failure, name: str
+) -> NodeAllocation | Unfit | Unschedulable | Failure:
     """How to bind the pod to this node. The allocations are not held yet: hold them before the next await."""
-    if not isinstance(subject, Subject):
-        return subject
+    if not isinstance(prefiltered, PreFilterState):
+        return prefiltered
     node = view.cluster.nodes.get(name)
     if node is None:
         return Unfit(NOT_SYNCED, 0)
-    pending = pending_on(subject, node)
+    pending = pending_claims(prefiltered, node)
     if isinstance(pending, Unfit):
         return pending
     allocations: tuple[AllocationResult, ...] = ()
     choice = ""
     if pending.claims:
-        chooser = _chooser(view, subject, pending.claims, name)
+        chooser = _chooser(view, prefiltered, pending.claims, name)
         try:
             plan = view.decisions.plan(pending.claims, name, chooser)
         except Deferred as waiting:
@@ -284,15 +292,19 @@ def decide(view: View, subject: Subject | Refusal | Failure, name: str) -> Decis
             return plan
         allocations = plan.allocations
         choice = chooser.summary(plan) if chooser is not None else ""
-    if not all(reach(node) for _, reach in subject.reaches):
+    if not all(reach(node) for _, reach in prefiltered.reaches):
         return Unfit(NOT_AVAILABLE, 0)
-    return Decision(
-        subject=subject, pending=pending.claims, allocations=allocations, requests=pending.requests, choice=choice
+    return NodeAllocation(
+        prefiltered=prefiltered,
+        pending=pending.claims,
+        allocations=allocations,
+        requests=pending.requests,
+        choice=choice,
     )
 
 
-def _chooser(view: View, subject: Subject, claims: Sequence[ResourceClaim], name: str) -> Chooser | None:
+def _chooser(view: View, prefiltered: PreFilterState, claims: Sequence[ResourceClaim], name: str) -> Chooser | None:
     """Who chooses among the devices that fit."""
     if view.placement is None:
         return None
-    return view.placement.chooser(subject.pod, claims, name, subject.claims.allocated)
+    return view.placement.chooser(prefiltered.pod, claims, name, prefiltered.claims.allocated)

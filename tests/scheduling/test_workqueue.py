@@ -8,23 +8,23 @@ from hypothesis import strategies as st
 
 from dra_extender.allocation.questions import CompileQuestion
 from dra_extender.cel import CelGates
-from dra_extender.scheduling.fairqueue import Asked, FairQueue
+from dra_extender.scheduling.workqueue import WorkItem, WorkQueue
 
 
-def asked(namespace: str, content: str, number: int) -> Asked:
-    return Asked(f"{namespace}{content}{number}", CompileQuestion("true", CelGates()), content)
+def asked(namespace: str, content: str, number: int) -> WorkItem:
+    return WorkItem(f"{namespace}{content}{number}", CompileQuestion("true", CelGates()), content)
 
 
-def queue(*waiting: str) -> FairQueue:
+def queue(*waiting: str) -> WorkQueue:
     """With questions such as "ax": of namespace a, for claims of content x; numbered from 1 for each of both."""
-    made, numbers = FairQueue(), dict[str, int]()
+    made, numbers = WorkQueue(), dict[str, int]()
     for each in waiting:
         numbers[each] = numbers.get(each, 0) + 1
         made.put(each[0], asked(each[0], each[1], numbers[each]))
     return made
 
 
-def taken(waiting: FairQueue) -> list[str]:
+def taken(waiting: WorkQueue) -> list[str]:
     return [str(waiting.take().key) for _ in range(len(waiting))]
 
 
@@ -78,7 +78,7 @@ def test_what_claims_have_asked_can_be_given_up_in_all_namespaces() -> None:
 
 @given(st.lists(st.sampled_from(["ax", "ay", "bx", "by", "take", "drop x", "yield ax", "yield by"])))
 def test_no_question_is_lost_and_none_comes_twice(moves: list[str]) -> None:
-    made, waiting = FairQueue(), set[str]()
+    made, waiting = WorkQueue(), set[str]()
     for number, move in enumerate(moves):
         if move == "take" and waiting:
             waiting.remove(str(made.take().key))

@@ -7,7 +7,7 @@ import pytest
 
 from dra_extender.api.errors import OutcomeUnknownError, RejectedError
 from dra_extender.api.resource import ResourceClaimConsumerReference
-from dra_extender.scheduling.outcomes import DOORBELL_RINGS
+from dra_extender.scheduling.outcomes import REQUEUES
 from tests.support.simulation.objects import Objects, make_claim, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
@@ -21,7 +21,7 @@ async def refused(world: World, small: Objects) -> Service:
     answer = await service.filter(world.api.pod("p"))
     assert answer.NodeNames == []
     await world.settle(5.0)
-    service.client.rings = 0
+    service.client.requeues = 0
     return service
 
 
@@ -30,14 +30,14 @@ async def test_the_bell_rings_once_at_the_start(world: World, small: Objects) ->
     service = world.service()
     service.start()
     await world.settle(100.0)
-    assert service.client.rings == 1
+    assert service.client.requeues == 1
 
 
 async def test_a_new_slice_rings(world: World, small: Objects) -> None:
     service = await refused(world, small)
     world.add(make_node("n3"), make_slice("n3", ["a", "b", "c"]))
     await world.settle(2.0)
-    assert service.client.rings >= 1
+    assert service.client.requeues >= 1
     assert (await service.filter(world.api.pod("p"))).NodeNames == ["n3"]
 
 
@@ -47,17 +47,17 @@ async def test_nothing_rings_without_an_improvement(world: World, small: Objects
         world.api.put(world.api.pod("p"))
         world.api.touch("c")
         await world.settle(1.0)
-    assert service.client.rings == 0
+    assert service.client.requeues == 0
 
 
 async def test_nothing_rings_when_nobody_waits(world: World, small: Objects) -> None:
     service = await refused(world, small)
     world.api.delete_pod("p")
     await world.settle(2.0)
-    service.client.rings = 0
+    service.client.requeues = 0
     world.add(make_node("n3"), make_slice("n3", ["a"]))
     await world.settle(5.0)
-    assert service.client.rings == 0
+    assert service.client.requeues == 0
 
 
 async def test_many_improvements_ring_once_a_second(world: World, small: Objects) -> None:
@@ -66,16 +66,16 @@ async def test_many_improvements_ring_once_a_second(world: World, small: Objects
         world.add(make_node(f"m{index}"), make_slice(f"m{index}", ["a"]))
         await world.settle(0.1)
     await world.settle(3.0)
-    assert 8 <= service.client.rings <= 13
+    assert 8 <= service.client.requeues <= 13
 
 
 async def test_a_bell_that_fails_rings_again(world: World, small: Objects) -> None:
     service = await refused(world, small)
-    service.client.fail("ring", OutcomeUnknownError(0, "Timeout"), times=3)
+    service.client.fail("requeue", OutcomeUnknownError(0, "Timeout"), times=3)
     world.add(make_node("n3"), make_slice("n3", ["a", "b", "c"]))
     await world.settle(20.0)
-    assert service.client.rings >= 1
-    assert service.counted(DOORBELL_RINGS, "failed") == 3
+    assert service.client.requeues >= 1
+    assert service.counted(REQUEUES, "failed") == 3
 
 
 async def test_an_improvement_seen_late_still_rings(world: World, small: Objects) -> None:
@@ -84,7 +84,7 @@ async def test_an_improvement_seen_late_still_rings(world: World, small: Objects
     world.add(make_node("n3"), make_slice("n3", ["a", "b", "c"]))
     assert (await service.filter(world.api.pod("p"), "n3")).NodeNames == []
     await world.settle(4.0)
-    assert service.client.rings >= 1
+    assert service.client.requeues >= 1
     assert (await service.filter(world.api.pod("p"), "n3")).NodeNames == ["n3"]
 
 
@@ -93,7 +93,7 @@ async def test_devices_that_a_failed_bind_gives_back_ring(world: World, small: O
     service = world.service()
     service.start()
     await world.settle(5.0)
-    service.client.rings = 0
+    service.client.requeues = 0
     service.client.latency = 0.2
     bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
     service.client.fail("write_status", OutcomeUnknownError(0, "Timeout"), times=1000)
@@ -102,7 +102,7 @@ async def test_devices_that_a_failed_bind_gives_back_ring(world: World, small: O
     assert await bind != ""
     service.client.faults.clear()
     await world.settle(60.0)
-    assert service.client.rings >= 1
+    assert service.client.requeues >= 1
     assert (await service.filter(world.api.pod("q"), "n1")).NodeNames == ["n1"]
 
 
@@ -110,11 +110,11 @@ async def test_a_new_claim_wakes_only_those_who_miss_it(world: World, small: Obj
     service = await refused(world, small)
     world.add(make_claim("unrelated"))
     await world.settle(3.0)
-    assert service.client.rings == 0
+    assert service.client.requeues == 0
     assert (await service.filter(make_pod("q", "missing"))).NodeNames == []
     world.add(make_claim("missing"))
     await world.settle(3.0)
-    assert service.client.rings == 1
+    assert service.client.requeues == 1
 
 
 @pytest.mark.parametrize("changed", [False, True], ids=["at once", "after a change of the old one"])
@@ -128,13 +128,13 @@ async def test_a_claim_made_anew_wakes_the_pod_that_was_refused_for_the_old_one(
     await world.settle(3.0)
     answer = await service.filter(make_pod("q", "again"))
     assert set(answer.FailedAndUnresolvableNodes.values()) == {'resourceclaim "again" is being deleted'}
-    service.client.rings = 0
+    service.client.requeues = 0
     if changed:
         world.api.touch("again")
     world.api.drop(world.api.claim("again"))
     world.add(old)
     await world.settle(3.0)
-    assert service.client.rings == 1
+    assert service.client.requeues == 1
     assert (await service.filter(make_pod("q", "again"))).NodeNames == ["n1", "n2"]
 
 
@@ -146,10 +146,10 @@ async def test_a_missed_claim_that_another_pods_filter_reads_wakes_all_who_miss_
     service.watch.lag = 30.0
     world.add(make_claim("late"))
     await world.settle(10.0)
-    assert service.client.rings == 0
+    assert service.client.requeues == 0
     assert (await service.filter(make_pod("r", "late"))).NodeNames == ["n1", "n2"]
     await world.settle(3.0)
-    assert service.client.rings == 1
+    assert service.client.requeues == 1
 
 
 async def test_room_in_a_full_claim_made_by_a_failed_bind_of_ours_rings(world: World, small: Objects) -> None:
@@ -163,7 +163,7 @@ async def test_room_in_a_full_claim_made_by_a_failed_bind_of_ours_rings(world: W
     ]
     world.api.set_status("c", reserved_for=(*world.api.claim("c").status.reserved_for, *strangers))
     await world.settle(5.0)
-    service.client.rings = 0
+    service.client.requeues = 0
     service.client.fail("bind_pod", RejectedError(403, "Forbidden"))
     service.client.latency = 0.1
     bind = service.spawn(service.bind(world.api.pod("p"), "n1"))
@@ -175,5 +175,5 @@ async def test_room_in_a_full_claim_made_by_a_failed_bind_of_ours_rings(world: W
     assert await bind != ""
     assert len(world.api.claim("c").status.reserved_for) == 255
     await world.settle(5.0)
-    assert service.client.rings >= 1
+    assert service.client.requeues >= 1
     assert (await service.filter(world.api.pod("q"))).NodeNames == ["n1"]

@@ -11,8 +11,8 @@ from dra_extender.allocation.budget import EVALUATING, SEARCHING
 from dra_extender.allocation.contents import BYTES_PER_UNIT
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.scheduling.inquiries import UNAVAILABLE, USED_UP
-from dra_extender.scheduling.limits import Limits
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.deferred import UNAVAILABLE, USED_UP
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
 from dra_extender.scheduling.verbs.explain import explain_pod, explaining
 from tests.support.allocation.heavy import LOOPS, REPLACED, knapsack, long_selector, selecting
@@ -73,19 +73,19 @@ async def test_a_pod_that_needs_workers_is_refused_and_woken_by_their_answer(
     service.start()
     assert await refusal(world, service, "p") == reason
     for _ in range(10):
-        rings = service.client.rings
+        requeues = service.client.requeues
         await world.settle(3.0)
         answer = await service.filter(world.api.pod("p"))
         if answer.NodeNames:
             break
-        assert service.client.rings > rings
+        assert service.client.requeues > requeues
     assert answer.NodeNames == ["n0", "n1"]
     assert await service.bind(world.api.pod("p"), "n0") == ""
 
 
-@pytest.mark.parametrize(("bound", "rings"), [(False, 1), (True, 0)], ids=["not bound", "bound"])
+@pytest.mark.parametrize(("bound", "requeues"), [(False, 1), (True, 0)], ids=["not bound", "bound"])
 async def test_a_pod_with_some_nodes_is_woken_when_the_others_are_known_unless_it_is_bound(
-    world: World, bound: bool, rings: int
+    world: World, bound: bool, requeues: int
 ) -> None:
     """Another extender, or a plugin, may have refused the nodes that were offered."""
     cluster(world, 2)
@@ -98,9 +98,9 @@ async def test_a_pod_with_some_nodes_is_woken_when_the_others_are_known_unless_i
     if bound:
         assert await service.bind(world.api.pod("p"), "n0") == ""
     await world.settle(1.0)
-    before = service.client.rings
+    before = service.client.requeues
     await world.settle(5.0)
-    assert service.client.rings - before == rings
+    assert service.client.requeues - before == requeues
     if not bound:
         assert (await service.filter(world.api.pod("p"))).NodeNames == ["n0", "n1"]
 
@@ -153,8 +153,8 @@ async def test_claims_of_one_content_get_so_much_of_the_workers_time_and_are_tol
     add_pod(world, "p", selecting("c", expression))
     add_pod(world, "q", selecting("d", expression))
     workers = VirtualWorkers(lambda _: 0.5)
-    limits = Limits(worker_claim_seconds=5.0, worker_forgiving_seconds=60.0)
-    service = world.service(workers=workers, limits=limits)
+    config = SchedulingConfig(worker_claim_seconds=5.0, worker_forgiving_seconds=60.0)
+    service = world.service(workers=workers, config=config)
     service.start()
     assert await refusal(world, service, "p") == EVALUATING
     await world.settle(40.0)
@@ -199,8 +199,8 @@ async def refusal_of(world: World, service: Service, pod: str, node: str) -> str
 async def test_a_call_that_reaches_its_limit_offers_what_is_decided_and_goes_on_when_asked_again(world: World) -> None:
     names = cluster(world, 200)
     add_pod(world, "p", selecting("c", f"{SERIAL}.endsWith('199-0')"))
-    limits = Limits(turn_work=300, call_work=1_000)
-    service = world.service(workers=VirtualWorkers(), limits=limits)
+    config = SchedulingConfig(turn_work=300, call_work=1_000)
+    service = world.service(workers=VirtualWorkers(), config=config)
     service.start()
     answer = await service.filter(world.api.pod("p"), *names)
     assert SEARCHING in answer.FailedAndUnresolvableNodes.values()
@@ -247,30 +247,32 @@ async def test_when_processes_can_be_started_again_pods_that_were_told_otherwise
     cluster(world, 2)
     add_pod(world, "p", selecting("c", LOOPS))
     seconds = [NEVER]
-    service = world.service(workers=VirtualWorkers(lambda _: seconds[0]), limits=Limits(worker_pause_seconds=30.0))
+    service = world.service(
+        workers=VirtualWorkers(lambda _: seconds[0]), config=SchedulingConfig(worker_pause_seconds=30.0)
+    )
     service.start()
     assert await refusal(world, service, "p") == EVALUATING
     await world.settle(3.0)
     assert await refusal(world, service, "p") == UNAVAILABLE
-    seconds[0], rings = 0.1, service.client.rings
+    seconds[0], requeues = 0.1, service.client.requeues
     await world.settle(40.0)
-    assert service.client.rings > rings
+    assert service.client.requeues > requeues
     assert await refusal(world, service, "p") == EVALUATING
 
 
 async def test_pods_whose_claims_were_given_up_are_woken_when_that_is_over(world: World) -> None:
     cluster(world, 40)
     add_pod(world, "p", selecting("c", f"{LOOPS} && {SERIAL} == ''"))
-    limits = Limits(worker_claim_seconds=5.0, worker_forgiving_seconds=60.0)
-    service = world.service(workers=VirtualWorkers(lambda _: 0.5), limits=limits)
+    config = SchedulingConfig(worker_claim_seconds=5.0, worker_forgiving_seconds=60.0)
+    service = world.service(workers=VirtualWorkers(lambda _: 0.5), config=config)
     service.start()
     assert await refusal(world, service, "p") == EVALUATING
     await world.settle(20.0)
     answer = await service.filter(world.api.pod("p"))
     assert USED_UP in answer.FailedAndUnresolvableNodes.values()
-    rings = service.client.rings
+    requeues = service.client.requeues
     await world.settle(70.0)
-    assert service.client.rings > rings
+    assert service.client.requeues > requeues
     answer = await service.filter(world.api.pod("p"))
     assert EVALUATING in answer.FailedAndUnresolvableNodes.values()
 
@@ -278,23 +280,23 @@ async def test_pods_whose_claims_were_given_up_are_woken_when_that_is_over(world
 async def test_claims_whose_calls_come_to_no_end_are_given_up_and_wake_nobody(world: World) -> None:
     names = cluster(world, 200)
     add_pod(world, "p", selecting("c", f"{SERIAL}.endsWith('nobody')"))
-    limits = Limits(turn_work=30, call_work=100, worker_claim_seconds=0.0001)
-    service = world.service(workers=VirtualWorkers(), limits=limits)
+    config = SchedulingConfig(turn_work=30, call_work=100, worker_claim_seconds=0.0001)
+    service = world.service(workers=VirtualWorkers(), config=config)
     service.start()
     answer = await service.filter(world.api.pod("p"), *names)
     assert SEARCHING in answer.FailedAndUnresolvableNodes.values()
     await world.settle(2.0)
     answer = await service.filter(world.api.pod("p"), *names)
     assert USED_UP in answer.FailedAndUnresolvableNodes.values()
-    rings = service.client.rings
+    requeues = service.client.requeues
     await world.settle(5.0)
-    assert service.client.rings == rings
+    assert service.client.requeues == requeues
 
 
 async def test_while_claims_are_charged_large_ones_of_others_are_looked_at_in_turns(world: World) -> None:
     cluster(world, 1, 30)
     add_pod(world, "charged", selecting("h", LOOPS))
-    service = world.service(workers=VirtualWorkers(lambda _: 0.5), limits=Limits(turn_work=1_000))
+    service = world.service(workers=VirtualWorkers(lambda _: 0.5), config=SchedulingConfig(turn_work=1_000))
     assert await refusal(world, service, "charged") == EVALUATING
     await world.settle(3.0)
     parameters = {"opaque": {"driver": "gpu.example.com", "parameters": {"text": "a" * 200_000}}}
@@ -322,7 +324,7 @@ def large(name: str, parameters: Json) -> ResourceClaim:
 async def test_who_asks_most_gives_way_when_there_are_too_many_questions(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dra_extender.scheduling.inquiries.MOST_QUESTIONS", 8)
+    monkeypatch.setattr("dra_extender.scheduling.deferred.MOST_QUESTIONS", 8)
     names = cluster(world, 50, 1)
     add_pod(world, "hostile", selecting("h", f"{LOOPS} && {SERIAL} != ''"))
     add_pod(world, "demanding", selecting("d", f"{LOOPS} && {SERIAL} == 'n7-0'"))
@@ -345,7 +347,7 @@ async def test_a_hard_search_is_left_to_a_worker_for_filter_and_for_bind(world: 
     world.add(make_slice("n0", devices))
     add_pod(world, "p", knapsack())
     workers = VirtualWorkers()
-    service = world.service(workers=workers, limits=Limits(turn_work=turn_work, question_work=1_500))
+    service = world.service(workers=workers, config=SchedulingConfig(turn_work=turn_work, question_work=1_500))
     service.start()
     assert await refusal(world, service, "p") == SEARCHING
     await world.settle(3.0)
@@ -363,14 +365,14 @@ async def test_what_an_earlier_turn_left_to_a_worker_is_asked(world: World) -> N
     world.add(make_slice("n0", devices))
     add_pod(world, "p", knapsack())
     workers = VirtualWorkers()
-    service = world.service(workers=workers, limits=Limits(turn_work=250, question_work=1_500))
+    service = world.service(workers=workers, config=SchedulingConfig(turn_work=250, question_work=1_500))
     service.start()
     answer = await service.filter(world.api.pod("p"), *names)
     assert answer.FailedAndUnresolvableNodes["n0"] == SEARCHING
-    rings = service.client.rings
+    requeues = service.client.requeues
     await world.settle(3.0)
     assert workers.asked == ["search"]
-    assert service.client.rings > rings
+    assert service.client.requeues > requeues
     assert (await service.filter(world.api.pod("p"), *names)).NodeNames == ["n0"]
 
 
@@ -379,7 +381,7 @@ async def test_an_explanation_is_made_in_turns_and_says_what_is_left_to_workers(
     add_pod(world, "p", selecting("c", LOOPS))
     add_pod(world, "q", selecting("d", f"{SERIAL} == 'nobody'"))
     workers = VirtualWorkers()
-    service = world.service(workers=workers, limits=Limits(turn_work=500))
+    service = world.service(workers=workers, config=SchedulingConfig(turn_work=500))
     await world.settle()
     found = explain_pod(service.extender.view, world.api.pod("p"), names)
     assert [(group.reason, len(group.nodes)) for group in found.groups] == [(EVALUATING, 100)]
@@ -391,7 +393,7 @@ async def test_an_explanation_is_made_in_turns_and_says_what_is_left_to_workers(
 async def test_an_explanation_ends_where_no_turn_is_long_enough_for_a_single_node(world: World) -> None:
     names = cluster(world, 3, 40)
     add_pod(world, "p", selecting("c", f"{LOOPS} && {SERIAL} != ''"))
-    service = world.service(workers=VirtualWorkers(), limits=Limits(turn_work=20))
+    service = world.service(workers=VirtualWorkers(), config=SchedulingConfig(turn_work=20))
     await world.settle()
     found = explain_pod(service.extender.view, world.api.pod("p"), names)
     assert sorted(name for group in found.groups for name in group.nodes) == sorted(names)

@@ -35,12 +35,12 @@ from dra_extender.allocation.budget import (
 from dra_extender.allocation.contents import contents
 from dra_extender.allocation.questions import Overrun, Question, kind_of
 from dra_extender.api.core import Pod
-from dra_extender.scheduling.claims import Refusal, find
-from dra_extender.scheduling.fairqueue import Asked, FairQueue
+from dra_extender.scheduling.claims import Unschedulable, find
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
 from dra_extender.scheduling.ports import Observer, Workers
+from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.wakeups import Wakeups
+from dra_extender.scheduling.workqueue import WorkItem, WorkQueue
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
@@ -63,23 +63,23 @@ MARGIN_SECONDS: Final = 1.0
 REMEMBERED_CONTENTS: Final = 10_000
 
 
-class Inquiries:
+class DeferredWork:
     """One per service. Without `workers` everything is done at once, however long it takes. The state is as the pod has
     it: what is kept for others counts as taken.
     """
 
-    def __init__(self, view: View, workers: Workers | None, wakeups: Wakeups, observer: Observer) -> None:
+    def __init__(self, view: View, workers: Workers | None, requeue: RequeueTrigger, observer: Observer) -> None:
         self._view = view
         self._workers = workers
-        self._wakeups = wakeups
+        self._requeue = requeue
         self._observer = observer
-        limits, clock = view.limits, view.clock
+        config, clock = view.config, view.clock
         self._answers = Answers()
-        self._waiting = FairQueue()
+        self._waiting = WorkQueue()
         self._open: dict[Hashable, int] = {}
         """By content of claims: how many questions are open."""
         self._spent: TTLCache[Hashable, float] = TTLCache(
-            REMEMBERED_CONTENTS, limits.worker_forgiving_seconds, timer=clock.monotonic
+            REMEMBERED_CONTENTS, config.worker_forgiving_seconds, timer=clock.monotonic
         )
         self._unavailable_until = 0.0
         self._working: set[asyncio.Task[None]] = set()
@@ -98,17 +98,17 @@ class Inquiries:
         if self._workers is None:
             return decision(self._view.with_pod(pod)), False
         asker = _Asker(self._view, pod)
-        limits = self._view.limits
+        config = self._view.config
         if self._spent:
             await self._look(asker)
         used_up = self._is_used_up(asker)
-        most = left = limits.turn_work if used_up else limits.call_work
+        most = left = config.turn_work if used_up else config.call_work
         waited: Waited = {}
         asked: dict[Hashable, Question] = {}
         news = self._news
         while True:
             stopped = USED_UP if used_up else SEARCHING
-            budget = self._budget(asker, waited, asked, last=left <= limits.turn_work, stopped=stopped)
+            budget = self._budget(asker, waited, asked, last=left <= config.turn_work, stopped=stopped)
             try:
                 found = decision(self._view.with_pod(pod).with_budget(budget))
             except TurnSpent:
@@ -118,10 +118,10 @@ class Inquiries:
                 continue
             self._ask(asker, asked)
             if budget.waits and news is not self._news:  # what an earlier turn waited for may have been answered since
-                asyncio.get_running_loop().call_soon(self._wakeups.ended, AWAITED)
+                asyncio.get_running_loop().call_soon(self._requeue.ended, AWAITED)
             if budget.unfinished and not used_up:
                 self._charge(asker.content, (most - left + budget.used) / UNITS)
-                asyncio.get_running_loop().call_soon(self._wakeups.ended, AWAITED)
+                asyncio.get_running_loop().call_soon(self._requeue.ended, AWAITED)
             return found, budget.waits or (budget.unfinished and not used_up)
 
     async def insist(self, pod: Pod, decision: Callable[[View, Pod], T], seconds: float) -> T:
@@ -142,21 +142,21 @@ class Inquiries:
         """For the turns of a question that is no verb's, one after the other: nothing is asked of workers for it."""
         if self._workers is None:
             yield from repeat(UNLIMITED)
-        limits, waited = self._view.limits, Waited()
+        config, waited = self._view.config, Waited()
         for turn in count(1):
-            last = turn * limits.turn_work >= limits.call_work
+            last = turn * config.turn_work >= config.call_work
             yield TurnBudget(
-                self._answers, allowance=limits.turn_work, ceiling=limits.question_work, last=last, waited=waited
+                self._answers, allowance=config.turn_work, ceiling=config.question_work, last=last, waited=waited
             )
 
     def _budget(
         self, asker: _Asker, waited: Waited, asked: dict[Hashable, Question], *, last: bool, stopped: str
     ) -> TurnBudget:
-        limits = self._view.limits
+        config = self._view.config
         return TurnBudget(
             self._answers,
-            allowance=limits.turn_work,
-            ceiling=limits.question_work,
+            allowance=config.turn_work,
+            ceiling=config.question_work,
             last=last,
             stopped=stopped,
             refusal=lambda: self._refusal(asker),
@@ -168,9 +168,9 @@ class Inquiries:
         """Find out for whom workers would be asked, in as many turns as it takes: it costs what reading the claims has
         cost.
         """
-        limits = self._view.limits
+        config = self._view.config
         while True:
-            budget = TurnBudget(self._answers, allowance=limits.turn_work, ceiling=limits.question_work)
+            budget = TurnBudget(self._answers, allowance=config.turn_work, ceiling=config.question_work)
             try:
                 asker.look(budget)
             except TurnSpent:
@@ -185,23 +185,23 @@ class Inquiries:
         return USED_UP if self._is_used_up(asker) else ""
 
     def _is_used_up(self, asker: _Asker) -> bool:
-        return bool(self._spent) and self._spent.get(asker.content, 0.0) >= self._view.limits.worker_claim_seconds
+        return bool(self._spent) and self._spent.get(asker.content, 0.0) >= self._view.config.worker_claim_seconds
 
     def _charge(self, content: Hashable, seconds: float) -> None:
         """Claims of this content took so long. When it is too long, what they have asked is given up, for a while."""
-        limits, spent = self._view.limits, self._spent.get(content, 0.0)
+        config, spent = self._view.config, self._spent.get(content, 0.0)
         self._spent[content] = spent + seconds
-        if spent + seconds < limits.worker_claim_seconds:
+        if spent + seconds < config.worker_claim_seconds:
             return
-        self._wake_after(limits.worker_forgiving_seconds)
-        if spent < limits.worker_claim_seconds:
+        self._wake_after(config.worker_forgiving_seconds)
+        if spent < config.worker_claim_seconds:
             log.warning("some claims take too long and are given up for a while", seconds=spent + seconds)
             for other in list(self._waiting.drop(content)):
                 self._close(other)
 
     def _wake_after(self, seconds: float) -> None:
         """Pods that are told to wait so long do not wait for any answer."""
-        asyncio.get_running_loop().call_later(seconds + MARGIN_SECONDS, self._wakeups.improved)
+        asyncio.get_running_loop().call_later(seconds + MARGIN_SECONDS, self._requeue.improved)
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Inquiries:
                 break
             self._answers.open.add(key)
             self._open[asker.content] = self._open.get(asker.content, 0) + 1
-            self._waiting.put(asker.namespace, Asked(key, question, asker.content))
+            self._waiting.put(asker.namespace, WorkItem(key, question, asker.content))
         self._work()
 
     def _has_room(self, asker: _Asker) -> bool:
@@ -236,7 +236,7 @@ class Inquiries:
         if not task.cancelled():
             self._work()
 
-    async def _answer(self, workers: Workers, asked: Asked) -> None:
+    async def _answer(self, workers: Workers, asked: WorkItem) -> None:
         try:
             reply = await workers.answer(asked.question)
         except Exception as problem:
@@ -246,21 +246,21 @@ class Inquiries:
         answer, seconds = reply.answer, reply.seconds
         self._observer.count(WORKER_ANSWERS, answer.limit if isinstance(answer, Overrun) else kind_of(asked.question))
         if isinstance(answer, Overrun) and answer.limit == "start":
-            self._unavailable_until = self._view.clock.monotonic() + self._view.limits.worker_pause_seconds
-            self._wake_after(self._view.limits.worker_pause_seconds)
+            self._unavailable_until = self._view.clock.monotonic() + self._view.config.worker_pause_seconds
+            self._wake_after(self._view.config.worker_pause_seconds)
         else:
             self._answers.learn(asked.key, asked.question, answer)
         self._charge(asked.content, seconds)
         self._close(asked)
 
-    def _close(self, asked: Asked) -> None:
+    def _close(self, asked: WorkItem) -> None:
         """The question is not open any more."""
         if self._forget(asked):
-            self._wakeups.ended(AWAITED)
+            self._requeue.ended(AWAITED)
         self._news.set()
         self._news = asyncio.Event()
 
-    def _forget(self, asked: Asked) -> bool:
+    def _forget(self, asked: WorkItem) -> bool:
         """True when it was the last open one of its claims."""
         self._answers.open.discard(asked.key)
         self._open[asked.content] -= 1
@@ -298,6 +298,8 @@ class _Asker:
         """The content. Raises TurnSpent."""
         if self._content is None:
             claims = find(self._pod, self._view.ledger.get, self._view.features)
-            wanting = () if isinstance(claims, Refusal) else [claim for claim in claims if claim.allocation is None]
+            wanting = (
+                () if isinstance(claims, Unschedulable) else [claim for claim in claims if claim.allocation is None]
+            )
             self._content = contents(wanting, budget) or (self._pod.metadata.uid,)
         return self._content

@@ -10,7 +10,7 @@ PreemptionMode = Literal["off", "advise", "on"]
 NominateMode = Literal["never", "auto", "always"]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulingConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Defaults fit the scheduler configurations shipped with this project (bind: httpTimeout 30 s)."""
 
     bind_seconds: float = 24.0
@@ -31,8 +31,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     tentative_seconds: float = 6.0
     """How long the plan made at filter is taken into account for other pods; about twice the filter's httpTimeout."""
 
-    ring_seconds: float = 1.0
-    """The doorbell rings at most once in this time."""
+    requeue_seconds: float = 1.0
+    """At least this long passes between two requeues."""
 
     reading_seconds: float = 1.0
     """How long a filter may wait for claims it has to read; the scheduler does nothing else meanwhile."""

@@ -8,11 +8,11 @@ from dra_extender.scheduling.bind.actions import Actions
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite
 from dra_extender.scheduling.bind.failure import BindFailure, Undecided
 from dra_extender.scheduling.bind.livepod import LivePod
-from dra_extender.scheduling.bind.patience import Insistence
+from dra_extender.scheduling.bind.retry import RetryPolicy
 from dra_extender.scheduling.bind.undo import Undo
 
 
-class WayBack:
+class Rollback:
     """`go` until it returns: what is done is not done again. `writes` in the order in which they were made; not before
     `in_doubt_until` (monotonic seconds) is it certain that no binding arrives any more.
     """
@@ -58,12 +58,12 @@ class WayBack:
             return True
         return self.pod.uid not in self._view.binding and self._view.clock.monotonic() >= self._in_doubt_until
 
-    async def go(self, insistence: Insistence) -> bool:
+    async def go(self, policy: RetryPolicy) -> bool:
         """True when the pod is bound after all: what is stored stays. Raises Undecided, with the devices held."""
-        if self._wrote and await self.pod.is_bound_to(self.node, insistence):
-            await self._each(lambda undo: undo.leave(insistence))
+        if self._wrote and await self.pod.is_bound_to(self.node, policy):
+            await self._each(lambda undo: undo.leave(policy))
             return True
-        await self._each(lambda undo: undo.run(insistence))
+        await self._each(lambda undo: undo.run(policy))
         await self._discard()
         pod = self._view.pods.get(self.pod.uid)
         if self._wrote and pod is not None:

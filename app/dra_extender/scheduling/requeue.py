@@ -1,11 +1,12 @@
-"""Waking refused pods: no improvement of the cluster goes unnoticed by a pod that was refused before it.
+"""Requeueing of refused pods: every pod that an extender refusal keeps pending is retried after an improvement.
 
-kube-scheduler does not retry pods that an extender refused when slices change, and when it does retry them because of
-some other event, it may be faster than our watches. So each refusal is remembered with the generation of the state it
-was decided on, and when a newer generation exists the doorbell rings: a change of one claim of ours, which makes
-kube-scheduler try all refused pods again.
+kube-scheduler does not retry pods that an extender refused when ResourceSlices change. When another event makes it
+retry them, it may be ahead of this process's watches. So each refusal is stored with the generation of the state it was
+decided on. When a newer generation exists, the service annotates the requeue claim, a ResourceClaim of its own: the
+update makes kube-scheduler retry all unschedulable pods.
 
-Promises: at most one ring per `ring_seconds`, none when nobody waits, and a failed ring is repeated until it succeeds.
+Promises: at most one requeue per `requeue_seconds`, none while no refused pod waits, and a failed one is repeated until
+it succeeds.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import structlog
 from cachetools import LRUCache
 
 from dra_extender.api.errors import ApiError
-from dra_extender.scheduling.limits import Limits
-from dra_extender.scheduling.outcomes import DOORBELL_RINGS
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.outcomes import REQUEUES
 from dra_extender.scheduling.ports import Observer
 
 log = structlog.get_logger(__name__)
@@ -26,17 +27,17 @@ log = structlog.get_logger(__name__)
 REMEMBERED_CLAIMS = 100_000
 
 
-class Wakeups:
+class RequeueTrigger:
     """`generation` grows with everything that may let a refused pod fit."""
 
-    def __init__(self, ring: Callable[[], Awaitable[None]], limits: Limits, observer: Observer) -> None:
+    def __init__(self, requeue: Callable[[], Awaitable[None]], config: SchedulingConfig, observer: Observer) -> None:
         self.generation = 0
-        self._ring = ring
-        self._limits = limits
+        self._requeue = requeue
+        self._config = config
         self._observer = observer
-        self._rung = -1
-        self._strangers = False
-        self._refused: LRUCache[str, int] = LRUCache(limits.remembered_pods)
+        self._requeued = -1
+        self._unknown_pods = False
+        self._refused: LRUCache[str, int] = LRUCache(config.remembered_pods)
         self._awaited: set[str] = set()
         """UIDs of claims in flight, and of pods with a bind under way, that pods were refused for."""
         self._missed: LRUCache[str, bool] = LRUCache(REMEMBERED_CLAIMS)
@@ -77,9 +78,9 @@ class Wakeups:
         if generation < self.generation:
             self._due.set()
 
-    def wake_everybody(self) -> None:
+    def requeue_all(self) -> None:
         """Pods may have been refused by an earlier process of ours: they are not known by name."""
-        self._strangers = True
+        self._unknown_pods = True
         self._due.set()
 
     def settled(self, pod_uid: str) -> None:
@@ -95,31 +96,33 @@ class Wakeups:
     def waiting(self) -> bool:
         """True when some refused pod has not been woken since an improvement."""
         now = self.generation
-        return self._strangers or (self._rung < now and any(generation < now for generation in self._refused.values()))
+        return self._unknown_pods or (
+            self._requeued < now and any(generation < now for generation in self._refused.values())
+        )
 
-    # --- the doorbell -----------------------------------------------------------------------------------------------
+    # --- the requeue claim --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Ring when it is due, until cancelled."""
-        pause = self._limits.ring_seconds
+        """Requeue when it is due, until cancelled."""
+        pause = self._config.requeue_seconds
         while True:
             await self._due.wait()
             self._due.clear()
             if not self.waiting:
                 continue
-            generation, strangers = self.generation, self._strangers
-            self._strangers = False
+            generation, unknown_pods = self.generation, self._unknown_pods
+            self._unknown_pods = False
             try:
-                await self._ring()
+                await self._requeue()
             except ApiError as error:
-                self._observer.count(DOORBELL_RINGS, "failed")
-                log.warning("the doorbell did not ring; trying again", error=repr(error), seconds=pause)
-                self._strangers = self._strangers or strangers
+                self._observer.count(REQUEUES, "failed")
+                log.warning("requeueing refused pods failed, retrying", error=repr(error), seconds=pause)
+                self._unknown_pods = self._unknown_pods or unknown_pods
                 self._due.set()
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, max(self._limits.retry_most_seconds, self._limits.ring_seconds))
+                pause = min(2 * pause, max(self._config.retry_most_seconds, self._config.requeue_seconds))
             else:
-                self._observer.count(DOORBELL_RINGS, "rung")
-                self._rung = generation
-                pause = self._limits.ring_seconds
+                self._observer.count(REQUEUES, "triggered")
+                self._requeued = generation
+                pause = self._config.requeue_seconds
                 await asyncio.sleep(pause)

@@ -15,7 +15,7 @@ import msgspec
 from dra_extender.allocation.questions import Question
 
 
-class Asked(msgspec.Struct, frozen=True, eq=False):
+class WorkItem(msgspec.Struct, frozen=True, eq=False):
     """A question that waits for its turn. `content`: of the claims it is for."""
 
     key: Hashable
@@ -23,24 +23,24 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
     content: Hashable
 
 
-class FairQueue:
+class WorkQueue:
     """By namespace, and in it by content of claims."""
 
     def __init__(self) -> None:
         self._size = 0
-        self._namespaces: dict[str, dict[Hashable, deque[Asked]]] = {}
+        self._namespaces: dict[str, dict[Hashable, deque[WorkItem]]] = {}
         self._sizes: dict[str, int] = {}
 
     def __len__(self) -> int:
         return self._size
 
-    def put(self, namespace: str, asked: Asked) -> None:
+    def put(self, namespace: str, asked: WorkItem) -> None:
         """At the end of what the claims have asked."""
         self._namespaces.setdefault(namespace, {}).setdefault(asked.content, deque()).append(asked)
         self._size += 1
         self._sizes[namespace] = self._sizes.get(namespace, 0) + 1
 
-    def take(self) -> Asked:
+    def take(self) -> WorkItem:
         """The next question. Its namespace, and its claims in that, are last from now on."""
         namespace, contents = next(iter(self._namespaces.items()))
         content, questions = next(iter(contents.items()))
@@ -53,7 +53,7 @@ class FairQueue:
         self._shrink(namespace, 1)
         return found
 
-    def yielded(self, namespace: str, content: Hashable) -> Asked | None:
+    def yielded(self, namespace: str, content: Hashable) -> WorkItem | None:
         """The question that gives way to one more of this content: the last of the content that waits with most, in
         the namespace that does. None when that would be the content itself, or another that waits with no more.
         """
@@ -78,7 +78,7 @@ class FairQueue:
         if not self._sizes[namespace]:
             del self._sizes[namespace]
 
-    def drop(self, content: Hashable) -> Iterable[Asked]:
+    def drop(self, content: Hashable) -> Iterable[WorkItem]:
         """Everything that claims of this content have asked."""
         for namespace in list(self._namespaces):
             questions = self._namespaces[namespace].pop(content, ())
