@@ -98,7 +98,7 @@ async def test_pods_that_fit_nowhere_are_thought_about_a_few_times_only(world: W
     thought: list[str] = []
 
     def profile(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name == "subject_of":
+        if event == "call" and frame.f_code.co_name == "pre_filter":
             thought.append(frame.f_code.co_name)
 
     sys.setprofile(profile)
