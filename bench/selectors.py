@@ -116,7 +116,6 @@ def run() -> dict[str, Any]:
                 {
                     "expression": expression,
                     "answer": _answer(program, view),
-                    "fast": program.is_fast,
                     "micros": _seconds(program, view) * 1e6,
                     "compile_micros": _compile_seconds(expression, gates) * 1e6,
                 }

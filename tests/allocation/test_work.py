@@ -13,7 +13,7 @@ from dra_extender.allocation.plan import Failure
 from dra_extender.allocation.proofs.sums import LOOKS, Filling
 from dra_extender.allocation.requests import prepare
 from dra_extender.allocation.scenario import Scenario
-from dra_extender.cel import TooMuch, Work
+from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.holdings import NodeHoldings, holdings_of
 from dra_extender.devices.nodeview import node_view
 from tests.support.allocation import families
@@ -55,7 +55,7 @@ def test_a_search_does_no_more_than_it_is_charged_for(case: Any, allowed: int) -
         holdings = NodeHoldings(view, holdings_of(found.allocated, found.features))
         try:
             Allocator(share_ids=lambda: "share").allocate(prepared, view, holdings, UNLIMITED, work)
-        except TooMuch:
+        except WorkExceeded:
             pass
 
     search(Work(100))  # selectors are evaluated here, which is counted elsewhere

@@ -30,10 +30,7 @@ def view() -> DeviceView:
 
 @pytest.fixture
 def verdict() -> Verdict:
-    """The answer to an expression about the device; `$A` and `$C` are its own attributes and capacities.
-
-    Every expression is asked the fast way and the exact way, which have to agree.
-    """
+    """The answer to an expression about the device; `$A` and `$C` are its own attributes and capacities."""
 
     def ask(expression: str, lists: bool = False) -> str:
         expression = expression.replace("$A", 'device.attributes["gpu.example.com"]')
@@ -41,16 +38,10 @@ def verdict() -> Verdict:
         gates = CelGates(list_attributes=lists)
         view = DeviceView.build("gpu.example.com", ATTRIBUTES | (LISTS if lists else {}), CAPACITY, False, gates)
         try:
-            program = compile_selector(expression, gates)
+            return str(compile_selector(expression, gates).evaluate(view)).lower()
         except CelCompileError:
             return "reject"
-        answers = []
-        for evaluate in (program.evaluate, lambda view: program.evaluate_exactly(view)[0]):
-            try:
-                answers.append(str(evaluate(view)).lower())
-            except CelRuntimeError:
-                answers.append("error")
-        assert answers[0] == answers[1]
-        return answers[0]
+        except CelRuntimeError:
+            return "error"
 
     return ask

@@ -14,8 +14,8 @@ from dra_extender.cel import (
     CelGates,
     CelRuntimeError,
     DeviceView,
-    TooMuch,
     Work,
+    WorkExceeded,
     compile_selector,
     unlimited,
 )
@@ -65,7 +65,7 @@ def test_finding_all_places_in_a_grown_text_is_no_more_than_reading_it(view: Dev
 
 def test_finding_many_parts_takes_work_for_each(view: DeviceView) -> None:
     program = compile_selector(f"{grown(540)}.findAll('b').size() == 291600")
-    with pytest.raises(TooMuch):
+    with pytest.raises(WorkExceeded):
         program.evaluate(view, Work(LOOP))
     assert program.evaluate(view)
 
@@ -100,7 +100,7 @@ def test_a_nested_loop_within_the_limit_of_costs_is_not_for_an_event_loop(view: 
     program = compile_selector("lists.range(300).all(x, lists.range(300).all(y, x + y >= 0))")
 
     def refused() -> None:
-        with pytest.raises(TooMuch):
+        with pytest.raises(WorkExceeded):
             program.evaluate(view, Work(LOOP))
 
     assert calls(refused) < 20 * LOOP
@@ -124,7 +124,7 @@ def test_a_large_expression_is_compiled_elsewhere(expression: str) -> None:
     """One claim of a megabyte with a hundred selectors took 46 s."""
 
     def refused() -> None:
-        with pytest.raises(TooMuch):
+        with pytest.raises(WorkExceeded):
             Program(expression, CelGates(), Work(LOOP))
 
     assert calls(refused) < 20 * LOOP

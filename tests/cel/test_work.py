@@ -4,13 +4,21 @@ import pickle
 
 import pytest
 
-from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector, unlimited
+from dra_extender.cel import (
+    CelCompileError,
+    CelRuntimeError,
+    DeviceView,
+    Work,
+    WorkExceeded,
+    compile_selector,
+    unlimited,
+)
 
 
 def test_what_is_refused_is_not_taken_off() -> None:
     work = Work(10)
     work.charge(4)
-    with pytest.raises(TooMuch):
+    with pytest.raises(WorkExceeded):
         work.charge(7)
     assert work.left == 6
     work.charge(6)
@@ -18,7 +26,7 @@ def test_what_is_refused_is_not_taken_off() -> None:
 
 def test_a_loop_needs_an_allowance_for_its_rounds(view: DeviceView) -> None:
     program = compile_selector("lists.range(300).all(x, lists.range(300).all(y, x + y >= 0))")
-    with pytest.raises(TooMuch):
+    with pytest.raises(WorkExceeded):
         program.evaluate(view, Work(20_000))
     assert program.evaluate(view, unlimited())
     assert program.evaluate(view)
@@ -27,14 +35,14 @@ def test_a_loop_needs_an_allowance_for_its_rounds(view: DeviceView) -> None:
 def test_an_allowance_is_shared_by_the_calls_it_is_given_to(view: DeviceView) -> None:
     program = compile_selector("device.driver == 'gpu.example.com'")
     work = Work(100)
-    with pytest.raises(TooMuch):
+    with pytest.raises(WorkExceeded):
         for _ in range(101):
             assert program.evaluate(view, work)
 
 
 def test_compiling_needs_an_allowance_and_a_lack_of_it_is_not_remembered() -> None:
     expression = "true || " * 1000 + "false"
-    with pytest.raises(TooMuch):
+    with pytest.raises(WorkExceeded):
         compile_selector(expression, work=Work(1000))
     program = compile_selector(expression)
     assert compile_selector(expression, work=Work(0)) is program

@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args, get_origin
 import aiohttp
 import pytest
 
-from dra_extender.cel.fallbacks import CAUSES, Cause
 from dra_extender.http.application import create_insight_app
 from dra_extender.http.health import Check
 from dra_extender.http.metrics import (
@@ -129,7 +128,6 @@ def test_every_value_that_scheduling_may_count_is_explained() -> None:
     ("labels", "explained"),
     [
         (VerbResult, VERB_RESULTS),
-        (Cause, CAUSES),
         (Place, PLACES),
     ],
 )

@@ -53,7 +53,7 @@ class Allocator:
         work: Work | None = None,
     ) -> Plan | Unfit | Failure:
         """Devices for all claims on the node of the view, given what is held there already. Raises what the budget does
-        when a selector has to be evaluated, and TooMuch when `work` does not suffice for the search.
+        when a selector has to be evaluated, and WorkExceeded when `work` does not suffice for the search.
         """
         steps = 0
         try:

@@ -32,7 +32,7 @@ from dra_extender.allocation.questions import (
     Question,
     SearchQuestion,
 )
-from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, TooMuch, Work, compile_selector
+from dra_extender.cel import CelGates, CelRuntimeError, DeviceView, Program, Work, WorkExceeded, compile_selector
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class WorkBudget:
         """Before work that cannot be interrupted, and is known to be small. Raises TurnSpent and Deferred."""
 
     def attempt(self, do: Callable[[Work | None], T], share: int = 1) -> T:
-        """Try one question with the `share`-th part of the ceiling. Raises TooMuch, TurnSpent and Deferred."""
+        """Try one question with the `share`-th part of the ceiling. Raises WorkExceeded, TurnSpent and Deferred."""
         return do(None)
 
     def has_waited(self) -> bool:
@@ -116,7 +116,7 @@ class WorkBudget:
 
 
 def evaluated(program: Program, view: DeviceView, work: Work | None = None) -> bool | str:
-    """What the selector says of the device, or the text of its error. Raises TooMuch."""
+    """What the selector says of the device, or the text of its error. Raises WorkExceeded."""
     try:
         return program.evaluate(view, work)
     except CelRuntimeError as error:
@@ -271,7 +271,7 @@ class TurnBudget(WorkBudget):
         if not self.is_left(key):
             try:
                 return self.attempt(lambda work: compile_selector(expression, gates, work))
-            except TooMuch:
+            except WorkExceeded:
                 pass
         raise self.leave(key, CompileQuestion(expression, gates), EVALUATING)
 
@@ -280,7 +280,7 @@ class TurnBudget(WorkBudget):
         if isinstance(program, Program) and content not in self._answers.heavy:
             try:
                 return self.attempt(lambda work: evaluated(program, view, work))
-            except TooMuch:
+            except WorkExceeded:
                 self._answers.heavy[content] = True
         key = "evaluate", expression, gates, view.read_key(program.reads)
         known = self._answers.get(key)

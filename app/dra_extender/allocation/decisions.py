@@ -32,7 +32,7 @@ from dra_extender.allocation.score import PrioritizedList, Scorer
 from dra_extender.allocation.tally import NodeTally
 from dra_extender.allocation.tallying import tally
 from dra_extender.api.resource import ResourceClaim
-from dra_extender.cel import TooMuch, Work
+from dra_extender.cel import Work, WorkExceeded
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.holdings import NodeHoldings, PoolHoldings
 from dra_extender.devices.nodeview import NodeView
@@ -296,7 +296,7 @@ class Decisions:
             budget, holdings = self._budget, self._holdings(view)
             try:
                 return budget.attempt(lambda work: allocator.allocate(prepared, view, holdings, budget, work))
-            except (TooMuch, TurnSpent, Deferred):
+            except (WorkExceeded, TurnSpent, Deferred):
                 return Unfit(SEARCHING, steps)
 
         return least(first, chooser.orders(prepared, self._view(node)), chooser.cost, attempt, self._step_budget)
@@ -307,7 +307,7 @@ class Decisions:
         holdings, steps = self._holdings(view), self._step_budget
         try:
             return budget.attempt(lambda work: explain(prepared, view, holdings, steps, budget, work))
-        except TooMuch:
+        except WorkExceeded:
             raise Deferred(SEARCHING) from None
 
     def tally(self, claims: Sequence[ResourceClaim], node: str) -> NodeTally:
@@ -316,7 +316,7 @@ class Decisions:
         holdings, steps = self._holdings(view), self._step_budget
         try:
             return budget.attempt(lambda work: tally(prepared, view, holdings, steps, budget, work))
-        except TooMuch:
+        except WorkExceeded:
             raise Deferred(SEARCHING) from None
 
     def _prepare(self, claims: Sequence[ResourceClaim]) -> PreparedClaims | Failure:
@@ -351,7 +351,7 @@ class Decisions:
             share = LATER_SHARE if table is not None and table.is_hard else 1
             try:
                 return question, budget.attempt(lambda work: self._allocate(question, work), share)
-            except TooMuch:
+            except WorkExceeded:
                 if table is not None:
                     table.is_hard = True
         raise budget.leave(key, question, SEARCHING)

@@ -53,7 +53,7 @@ def explain(
     budget: WorkBudget = UNLIMITED,
     work: Work | None = None,
 ) -> Explanation:
-    """The explanation for one node. Never raises for what objects contain, but what the budget does, and TooMuch."""
+    """The explanation for one node. Raises what the budget does, and WorkExceeded."""
     return explained(prepared, view, holdings, step_budget, budget, work)[0]
 
 

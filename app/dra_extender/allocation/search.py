@@ -88,7 +88,7 @@ class Search:
         return self._own_steps + (self._pruner.steps if self._pruner is not None else 0)
 
     def run(self) -> Outcome:
-        """FOUND leaves the solution in `state.taken`. Raises Failed and TooMuch."""
+        """FOUND leaves the solution in `state.taken`. Raises Failed and WorkExceeded."""
         state, stack, work = self.state, self._stack, self.task.work
         start = self.entrance(0)
         if self._pruner is not None and self._pruner.hopeless(state, start):

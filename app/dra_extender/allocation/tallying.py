@@ -35,7 +35,7 @@ from dra_extender.allocation.tally import (
 )
 from dra_extender.allocation.task import Task
 from dra_extender.api.quantity import Format, Quantity
-from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, TooMuch, Work, compile_selector
+from dra_extender.cel import CelCompileError, CelRuntimeError, DeviceView, ReadSet, Work, WorkExceeded, compile_selector
 from dra_extender.cel.clauses import clauses
 from dra_extender.cel.trial import misspelt, value_of
 from dra_extender.devices.holdings import NO_AMOUNTS, NodeHoldings
@@ -61,7 +61,7 @@ def tally(
     budget: WorkBudget = UNLIMITED,
     work: Work | None = None,
 ) -> NodeTally:
-    """The tally of one node. Raises what the budget does, and TooMuch when not even the verdict is known by then."""
+    """The tally of one node. Raises what the budget does, and WorkExceeded when the verdict is not known by then."""
     told, task = explained(prepared, view, holdings, step_budget, budget, work)
     found = NodeTally(view.node, told.verdict, told.reason, stuck=told.stuck, pools=told.pools)
     if isinstance(prepared, Failure) or view.error:
@@ -70,12 +70,12 @@ def tally(
         if task is not None:
             return _counted(task, found)
         return msgspec.structs.replace(found, requests=tuple(_static(prepared, view, budget, work)))
-    except TooMuch:
+    except WorkExceeded:
         return found
 
 
 def _counted(task: Task, found: NodeTally) -> NodeTally:
-    """With the counts. Raises what the budget does, and TooMuch."""
+    """With the counts. Raises what the budget does, and WorkExceeded."""
     taken = list(taken_away(task))
     anew = Work(WORK)
     several = {item.option.request for item in taken if len(task.options[item.option.request]) > 1}
@@ -114,7 +114,7 @@ class _Look(NamedTuple):
     anew: Work
 
     def charge(self, units: int) -> None:
-        """Raises TooMuch."""
+        """Raises WorkExceeded."""
         if self.work is not None:
             self.work.charge(units)
 
@@ -257,11 +257,11 @@ def _worded(found: ErrorTally, model: DeviceModel, filter: Filter, work: Work) -
         found = msgspec.structs.replace(found, problem=error.message, hint=error.hint, key=error.key)
     except CelCompileError as error:
         return msgspec.structs.replace(found, problem=error.message, hint=error.hint)
-    except TooMuch:
+    except WorkExceeded:
         return found
     try:
         word, near = misspelt(expression, found.key, view, work) if found.key else ("", "")
-    except TooMuch:
+    except WorkExceeded:
         return found
     return msgspec.structs.replace(found, word=word, near=near)
 

@@ -117,7 +117,7 @@ class Task:
         budget: WorkBudget = UNLIMITED,
         work: Work | None = None,
     ) -> None:
-        """Raises Failed, what the budget does, and TooMuch."""
+        """Raises Failed, what the budget does, and WorkExceeded."""
         self.budget = budget
         self.work = work
         self.prepared = prepared

@@ -50,7 +50,7 @@ _LITERALS: Final[dict[type, Type]] = {
 
 
 def check(expression: str, tree: Node, language: Environment, work: Work) -> Type:
-    """The type of an expression. Raises CelCompileError and TooMuch."""
+    """The type of an expression. Raises CelCompileError and WorkExceeded."""
     checker = _Checker(expression, language, work)
     try:
         checker.check(tree)

@@ -174,14 +174,3 @@ CALLS: Final[dict[str, Cost]] = {
     "containsIP": _contains_ip, "containsCIDR": _contains_cidr, "validate": _validate,
 }  # fmt: skip
 """The cost of calls that cost another number than 1."""
-
-CHEAP: Final = frozenset(
-    (
-        "-_", "_%_", "_*_", "_-_", "_/_", "add", "asApproximateFloat", "asInteger", "bool", "charAt", "cidr",
-        "compareTo", "contains", "containsCIDR", "containsIP", "double", "dyn", "endsWith", "family",
-        "includes", "indexOf", "int", "ip", "isCIDR", "isGreaterThan", "isIP", "isInteger", "isLessThan",
-        "isQuantity", "isSemver", "lastIndexOf", "lowerAscii", "major", "minor", "patch", "quantity", "semver",
-        "sign", "size", "split", "startsWith", "string", "sub", "substring", "trim", "upperAscii",
-    )
-)  # fmt: skip
-"""Functions that cost no more than a few traversals of their arguments: a compiled form may call them uncounted."""

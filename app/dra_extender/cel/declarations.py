@@ -229,7 +229,7 @@ def _parse_type(text: str) -> Type:
     text = text.strip()
     if len(text) == 1 and text.isupper():
         return types.param(text)
-    known = _ALIASES.get(text) or types.NAMED.get(text) or types.NAMED.get(f"kubernetes.authorization.{text}")
+    known = _ALIASES.get(text) or types.NAMED.get(text)
     if known is not None:
         return known
     name, bracket, rest = text.partition("(")

@@ -15,7 +15,7 @@ import msgspec
 from dra_extender.api.quantity import Quantity
 from dra_extender.api.semver import Semver, VersionText
 from dra_extender.cel.environment import CelGates
-from dra_extender.cel.errors import CelRuntimeError, NotFast
+from dra_extender.cel.errors import CelRuntimeError
 from dra_extender.cel.values import Domains
 
 Scalar = int | bool | str | VersionText
@@ -23,8 +23,6 @@ AttributeValue = Scalar | tuple[Scalar, ...] | list[Scalar]
 Read = tuple[str, str, str]
 """("attributes" or "capacity", domain, id)"""
 
-_LONG: Final = 1024
-_MANY: Final = 256
 _UNUSABLE_HINT: Final = "the device cannot be used until it is fixed"
 
 
@@ -39,23 +37,11 @@ class ReadSet(msgspec.Struct, frozen=True):
     everything: bool = False
 
 
-class Entries(dict[str, Any]):
-    """What a device has, by "domain/id". Looking up what it does not have raises NotFast: it is the compiled form of a
-    selector that looks up so, and the interpreter that words the error.
-    """
-
-    __slots__ = ()
-
-    def __missing__(self, key: str) -> Any:
-        raise NotFast
-
-
 class DeviceView:
     """A device at run time.
 
     `attribute_values` and `capacity_values` map "domain/id" to value. `error` is the error of every evaluation, if the
-    device has a value that cannot be used. `modest` is true when there is none and the device has no more and no
-    longer values than the API allows, so that the cost of simple expressions is bounded.
+    device has a value that cannot be used.
     """
 
     __slots__ = (
@@ -67,15 +53,13 @@ class DeviceView:
         "capacity_values",
         "driver",
         "error",
-        "modest",
     )
 
     driver: str
     allow_multiple: bool
-    attribute_values: Entries
-    capacity_values: Entries
+    attribute_values: dict[str, Any]
+    capacity_values: dict[str, Any]
     error: CelRuntimeError | None
-    modest: bool
     _attributes: Domains | None
     _capacity: Domains | None
     _everything: Hashable
@@ -100,28 +84,18 @@ class DeviceView:
         self.allow_multiple = allow_multiple
         self.error = None
         self._attributes = self._capacity = self._everything = None
-        self.attribute_values = values = Entries()
+        self.attribute_values = values = dict[str, Any]()
         for name, raw in sorted(attributes.items(), key=_qualified_first):
             try:
                 values[name if "/" in name else f"{driver}/{name}"] = _value(raw, gates)
             except ValueError as problem:
                 self.error = CelRuntimeError(f"attribute {name}: {problem}", _UNUSABLE_HINT)
                 break
-        self.capacity_values = Entries(
-            (name if "/" in name else f"{driver}/{name}", quantity)
+        self.capacity_values = {
+            name if "/" in name else f"{driver}/{name}": quantity
             for name, quantity in sorted(capacity.items(), key=_qualified_first)
-        )
-        self.modest = self.error is None and self._is_modest()
+        }
         return self
-
-    def _is_modest(self) -> bool:
-        values = self.attribute_values
-        return (
-            len(values) + len(self.capacity_values) <= _MANY
-            and len(self.driver) <= _LONG
-            and not any(value.__class__ is list and len(value) > _MANY for value in values.values())
-            and not any(_length(value) > _LONG for value in values.values())
-        )
 
     @property
     def attributes(self) -> Domains:
@@ -200,15 +174,6 @@ def _by_domain(values: Mapping[str, Any]) -> Domains:
         domain, _, id_ = name.partition("/")
         domains.setdefault(domain, {})[id_] = value
     return domains
-
-
-def _length(value: Any) -> int:
-    """The length of the longest text in a value."""
-    if value.__class__ is str:
-        return len(value)
-    if value.__class__ is Semver:
-        return len(value.text)
-    return max(map(_length, value), default=0) if value.__class__ is list else 0
 
 
 def _qualified_first(item: tuple[str, Any]) -> tuple[bool, str]:

@@ -11,7 +11,6 @@ import msgspec
 from dra_extender.cel import types
 from dra_extender.cel.declarations import Declarations
 from dra_extender.cel.library import (
-    authorization,
     conversions,
     formats,
     formatting,
@@ -33,7 +32,7 @@ _LIBRARIES: Final = tuple(
     module.LIBRARY
     for module in (
         operators, conversions, times, lists, strings, formatting, optionals, quantities, versions, network, urls,
-        formats, regexes, authorization,
+        formats, regexes,
     )
 )  # fmt: skip
 
@@ -78,9 +77,3 @@ def environment(gates: CelGates) -> Environment:
     results = (types.BOOL, types.ANY, types.DYN) if gates.list_attributes else (types.BOOL, types.ANY)
     wanted = "must evaluate to bool or the unknown type, not"
     return Environment(Declarations(libraries), {"device": types.DEVICE}, {types.DEVICE.name: fields}, results, wanted)
-
-
-@lru_cache(maxsize=1)
-def all_functions() -> Declarations:
-    """The functions of expressions that are no device selectors."""
-    return Declarations(_LIBRARIES)

@@ -117,10 +117,6 @@ class Abort(Exception):
         super().__init__(shown(message, LONGEST))
 
 
-class NotFast(Exception):
-    """The compiled form of a selector cannot answer for this device as the interpreter would: ask the interpreter."""
-
-
 def too_costly() -> Abort:
     """The evaluation has used up what it may cost."""
     return Abort("operation cancelled: actual cost limit exceeded", "too costly")

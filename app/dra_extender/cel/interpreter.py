@@ -61,7 +61,7 @@ class Interpreter:
         self._variables = builder.variables
 
     def evaluate(self, view: Roots, work: Work) -> tuple[Any, int]:
-        """The value of the expression and its cost. Raises Fault, Abort and TooMuch."""
+        """The value of the expression and its cost. Raises Fault, Abort and WorkExceeded."""
         work.charge(self._weight)
         frame = Frame(view, self._variables, work)
         value = self._evaluate(frame)

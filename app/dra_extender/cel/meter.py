@@ -64,7 +64,7 @@ class Meter:
         self.passing = 0
 
     def charge(self, units: int) -> None:
-        """Take off some units of work. Raises TooMuch when there are not as many left."""
+        """Take off some units of work. Raises WorkExceeded when there are not as many left."""
         self.work.charge(units)
 
     def room(self, size: int) -> None:

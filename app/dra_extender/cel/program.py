@@ -11,13 +11,10 @@ from typing import Final, NamedTuple
 
 from cachetools import LRUCache
 
-from dra_extender.cel.budget import affordable_work
 from dra_extender.cel.checker import check
 from dra_extender.cel.device import DeviceView
 from dra_extender.cel.environment import CelGates, environment
-from dra_extender.cel.errors import Abort, CelCompileError, CelRuntimeError, Fault, NotFast
-from dra_extender.cel.fallbacks import FALLBACKS
-from dra_extender.cel.generator import generate
+from dra_extender.cel.errors import Abort, CelCompileError, CelRuntimeError, Fault
 from dra_extender.cel.hints import hint_for_fault
 from dra_extender.cel.interpreter import Interpreter
 from dra_extender.cel.meter import Meter
@@ -40,7 +37,7 @@ _COMPILING: Final = 4
 class Program:
     """A compiled selector. `reads` is what it reads of a device: devices that agree in that get the same answer."""
 
-    __slots__ = ("_fast", "_interpreter", "_worst", "expression", "gates", "reads")
+    __slots__ = ("_interpreter", "expression", "gates", "reads")
 
     def __init__(self, expression: str, gates: CelGates, work: Work | None = None) -> None:
         work = unlimited() if work is None else work
@@ -55,33 +52,14 @@ class Program:
         self.expression = expression
         self.gates = gates
         self.reads = collect_reads(tree)
-        worst = affordable_work(tree)
-        self._fast = None if worst is None else generate(tree, language.declarations)
         self._interpreter = Interpreter(tree, language.declarations)
-        self._worst = worst or 0
 
     def evaluate(self, view: DeviceView, work: Work | None = None) -> bool:
-        """True when the device matches. Raises CelRuntimeError, and TooMuch when `work` does not suffice."""
-        fast = self._fast
-        if fast is not None and view.modest:
-            if work is not None:
-                work.charge(self._worst)
-            try:
-                return fast(view)
-            except NotFast:
-                FALLBACKS["interpreted"] += 1
-            except Exception as bug:
-                FALLBACKS["unexpected"] += 1
-                unexpected("selector", bug, expression=self.expression)
-        return self.evaluate_exactly(view, work)[0]
+        """True when the device matches. Raises CelRuntimeError, and WorkExceeded when `work` does not suffice."""
+        return self.evaluate_with_cost(view, work)[0]
 
-    @property
-    def is_fast(self) -> bool:
-        """True when the expression has a compiled form."""
-        return self._fast is not None
-
-    def evaluate_exactly(self, view: DeviceView, work: Work | None = None) -> tuple[bool, int]:
-        """True when the device matches, and the cost of finding out. Raises CelRuntimeError and TooMuch."""
+    def evaluate_with_cost(self, view: DeviceView, work: Work | None = None) -> tuple[bool, int]:
+        """True when the device matches, and the cost of finding out. Raises CelRuntimeError and WorkExceeded."""
         if view.error is not None:
             raise view.error.again()
         try:
@@ -114,9 +92,9 @@ def remembered_bytes(expression: str) -> int:
 
 
 def compile_selector(expression: str, gates: CelGates = CelGates(), work: Work | None = None) -> Program:
-    """The program of a selector. Raises CelCompileError, and TooMuch when `work` does not suffice.
+    """The program of a selector. Raises CelCompileError, and WorkExceeded when `work` does not suffice.
 
-    Programs and refusals are remembered, a TooMuch is not.
+    Programs and refusals are remembered, a WorkExceeded is not.
     """
     key = (expression, gates)
     known = _programs.get(key)

@@ -60,7 +60,7 @@ def try_selector(program: Program, slices: Iterable[ResourceSlice], gates: CelGa
 
 def misspelt(expression: str, key: str, view: DeviceView, work: Work) -> tuple[str, str]:
     """(the word that is wrong, the name of the device that is nearly the same, or empty), where the device does not
-    have `key`: a name that is there in another domain is right, and the domain is not. Raises TooMuch.
+    have `key`: a name that is there in another domain is right, and the domain is not. Raises WorkExceeded.
     """
     names = list(_names(view))
     if key in names:

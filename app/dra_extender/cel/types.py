@@ -79,16 +79,11 @@ NAMED_FORMAT: Final = Type("opaque", "kubernetes.NamedFormat")
 IP: Final = Type("opaque", "net.IP")
 CIDR: Final = Type("opaque", "net.CIDR")
 
-_AUTHORIZATION: Final = tuple(
-    Type("opaque", f"kubernetes.authorization.{name}")
-    for name in ("Authorizer", "GroupCheck", "PathCheck", "ResourceCheck", "Decision")
-)
-
 NAMED: Final = {
     kind.name: kind
     for kind in (
         BOOL, BYTES, DOUBLE, INT, NULL, STRING, UINT, DURATION, TIMESTAMP, DYN, ANY, TYPE,
-        QUANTITY, SEMVER, URL, NAMED_FORMAT, IP, CIDR, *_AUTHORIZATION,
+        QUANTITY, SEMVER, URL, NAMED_FORMAT, IP, CIDR,
     )
 }  # fmt: skip
 

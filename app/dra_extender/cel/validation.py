@@ -25,7 +25,7 @@ _INDEXES: Final = (str, int, bool, float, UInt)
 
 
 def validate(expression: str, tree: Node, meter: Meter) -> None:
-    """Refuse literals that cannot work. Raises CelCompileError and TooMuch."""
+    """Refuse literals that cannot work. Raises CelCompileError and WorkExceeded."""
     exempt: set[int] = set()
     for node in walk(tree):
         if isinstance(node, Call):
@@ -107,7 +107,7 @@ def _check_homogeneous(expression: str, node: ListNode | MapNode) -> None:
 
 
 def fold(expression: str, tree: Node, declarations: Declarations, meter: Meter) -> Node:
-    """The tree with constant conversions, lists and maps carried out. Raises CelCompileError where one fails, TooMuch.
+    """The tree with constant conversions, lists and maps carried out. Raises CelCompileError and WorkExceeded.
 
     What is folded is no larger than the expression: no function that makes a text or list longer is carried out.
     """

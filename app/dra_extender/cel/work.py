@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 
-class TooMuch(Exception):
+class WorkExceeded(Exception):
     """The allowance does not suffice. Neither an answer nor an error of the expression: ask again with more."""
 
 
@@ -23,10 +23,10 @@ class Work:
         self.left = allowed
 
     def charge(self, units: int) -> None:
-        """Take off some units. Raises TooMuch when there are not as many left."""
+        """Take off some units. Raises WorkExceeded when there are not as many left."""
         left = self.left - units
         if left < 0:
-            raise TooMuch(f"{units} units of work are more than the {self.left} that are left")
+            raise WorkExceeded(f"{units} units of work are more than the {self.left} that are left")
         self.left = left
 
 

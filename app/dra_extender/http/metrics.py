@@ -19,7 +19,6 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from dra_extender.cel.fallbacks import CAUSES
 from dra_extender.http.crowds import CROWDED_CONNECTIONS
 from dra_extender.scheduling import outcomes
 from dra_extender.scheduling.outcomes import L, LabelledCounter, Step
@@ -142,14 +141,6 @@ SPECS: tuple[Spec, ...] = (
     ),
     _read("worker_questions_open", "gauge", "questions that worker processes have not answered yet"),
     _read("worker_starts_total", "counter", "worker processes started, those that replace a stopped one included"),
-    Spec(
-        "selector_fallbacks_total",
-        "counter",
-        "evaluations of a CEL selector that its compiled form left to the interpreter",
-        ("cause",),
-        read=True,
-        values=_pairs(CAUSES),
-    ),
     Spec(
         "devices",
         "gauge",

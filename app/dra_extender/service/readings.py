@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dra_extender.cel.fallbacks import FALLBACKS
 from dra_extender.http.metrics import Reading
 from dra_extender.service.engine import Engine
 from dra_extender.service.gate import Gate
@@ -47,5 +46,3 @@ def of_process() -> Iterator[Reading]:
     """What is counted for the whole process, whichever service of it is asked."""
     for place, number in counts().items():
         yield Reading("unexpected_errors_total", number, place)
-    for cause, number in FALLBACKS.items():
-        yield Reading("selector_fallbacks_total", number, cause)

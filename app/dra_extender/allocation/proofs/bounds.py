@@ -158,7 +158,7 @@ class Bounds:
         return False
 
     def _charge(self, members: list[Demand]) -> None:
-        """Looking at one value of an attribute. Raises TooMuch."""
+        """Looking at one value of an attribute. Raises WorkExceeded."""
         if self._task.work is not None:
             self._task.work.charge(VALUE + len(members))
 

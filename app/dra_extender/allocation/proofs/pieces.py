@@ -89,7 +89,7 @@ class Pieces:
         return fits
 
     def _spend(self, units: int) -> None:
-        """Units of work. Raises TooMuch."""
+        """Units of work. Raises WorkExceeded."""
         if self._task.work is not None:
             self._task.work.charge(units)
 

@@ -55,7 +55,7 @@ class Pruning:
         return self._bounds.blocking if self._bounds is not None else None
 
     def hopeless(self, state: State, position: Position) -> bool:
-        """See `search.Pruner`. Raises TooMuch."""
+        """See `search.Pruner`. Raises WorkExceeded."""
         self._own_steps += 1
         if self._task.work is not None:
             self._task.work.charge(self._cost)

@@ -13,7 +13,15 @@ from typing import Final
 
 from dra_extender.allocation.selection import cel_gates
 from dra_extender.api.resource import DeviceClass
-from dra_extender.cel import CelCompileError, CelGates, CelRuntimeError, DeviceView, TooMuch, Work, compile_selector
+from dra_extender.cel import (
+    CelCompileError,
+    CelGates,
+    CelRuntimeError,
+    DeviceView,
+    Work,
+    WorkExceeded,
+    compile_selector,
+)
 from dra_extender.devices.models import DeviceModel
 from dra_extender.insight.why import claimchanges, namechanges, podchanges, selectorchanges, tenantchanges
 from dra_extender.insight.why.edits import Candidate, Families, Family, as_yaml, claims_with_targets, places
@@ -131,7 +139,7 @@ def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], gates: CelGat
             work.charge(1)
             if view.driver not in drivers and all(program.evaluate(view, work) for program in programs):
                 drivers.add(view.driver)
-    except (CelCompileError, CelRuntimeError, TooMuch):
+    except (CelCompileError, CelRuntimeError, WorkExceeded):
         pass
     return frozenset(drivers)
 
