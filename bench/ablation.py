@@ -16,46 +16,31 @@ from typing import Any, Final, NamedTuple
 
 from bench.allocation import vectors
 from bench.document import write_section
-from dra_extender.allocation import task
 from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.plan import STEP_BUDGET, Unfit, undecided
-from dra_extender.allocation.proofs import assignment, bins, bounds, budgets, demands, nogoods, pieces, sums, yields
-from dra_extender.allocation.proofs.proof import ALL, Proof
+from dra_extender.allocation.proofs import assignment, bounds, budgets, demands
+from dra_extender.allocation.proofs.bounds import ALL, Proof
+from dra_extender.allocation.proofs.packing import Filling, Packing, Reachable
 from dra_extender.allocation.scenario import Scenario, decide
 from tests.support.allocation.families import DECIDED_BY
 
 SEARCH = Path(__file__).parents[1] / "docs" / "decisions" / "search.md"
 
-PARTS: Final = frozenset({Proof.EXCHANGE, Proof.AHEAD, Proof.SUMS, Proof.BINS})
-"""What makes other proofs sharper, and proves nothing alone."""
-
 CODE: Final[Mapping[Proof, tuple[str, tuple[Any, ...]]]] = {
-    Proof.NOGOODS: ("nogoods", (nogoods,)),
-    Proof.EXCHANGE: (
-        "nogoods",
-        (nogoods.Nogoods._labels, nogoods.Nogoods._island, nogoods.Nogoods._build, nogoods._connected, nogoods._count),
-    ),
-    Proof.AHEAD: ("task", (task.Task.until_raising,)),
     Proof.COUNTS: ("demands", (demands,)),
     Proof.LIMIT: ("bounds", (bounds.Bounds._too_large,)),
     Proof.MATCH: (
         "bounds",
-        (bounds.Bounds._narrow_claim, bounds.Bounds._consistent, bounds._groups, bounds._shape, bounds._within),
+        (bounds.Bounds._narrow_claim, bounds.Bounds._consistent, bounds.Bounds._within, bounds._groups, bounds._shape),
     ),
     Proof.DISTINCT: ("bounds", (bounds.Bounds._diverse,)),
     Proof.HALL: ("assignment", (assignment,)),
     Proof.BUDGETS: ("budgets", (budgets,)),
-    Proof.YIELDS: ("yields", (yields,)),
-    Proof.SHARES: (
-        "pieces",
-        (pieces.Pieces._shares_fit, pieces.Pieces._room, pieces.Pieces._share, pieces.Pieces._taken),
-    ),
+    Proof.SHARES: ("packing", (Packing._shares_fit, Packing._left, Packing._least, Filling, Reachable)),
     Proof.GROUPS: (
-        "pieces",
-        (pieces.Pieces._groups_fit, pieces.Pieces._common_table, pieces.Pieces._binding, pieces._kinds),
+        "packing",
+        (Packing._groups_fit, Packing._set_fits, Packing._common_table, Packing._binding, Filling, Reachable),
     ),
-    Proof.SUMS: ("sums", (sums,)),
-    Proof.BINS: ("bins", (bins,)),
 }
 """The module, and what of it: its lines are those of the proof."""
 
@@ -128,7 +113,7 @@ def code_table() -> str:
     for proof in Proof:
         module, parts = CODE[proof]
         size = sum(len(inspect.getsourcelines(part)[0]) for part in parts)
-        alone = "–" if proof in PARTS else str(len(_undecided(counts(hard, PARTS | {proof}))))
+        alone = len(_undecided(counts(hard, {proof})))
         without = _total(counts(everyday, ALL - {proof}))
         lines.append(f"| {proof.value} | `{module}` | {size} | {alone} | {without} |")
     lines.append(f"| none | | | {len(_undecided(counts(hard, ())))} | {_total(counts(everyday, ()))} |")

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.plan import Failure, Plan, Unfit, undecided
-from dra_extender.allocation.proofs.proof import Proof
-from dra_extender.allocation.proofs.pruning import Pruning
+from dra_extender.allocation.proofs.bounds import Bounds, Proof
 from dra_extender.allocation.requests import prepare
 from dra_extender.allocation.scenario import Scenario, decide
 from dra_extender.allocation.search import Outcome, Search
@@ -69,7 +68,7 @@ def test_a_search_that_finds_nothing_leaves_no_trace(case: Json) -> None:
     task = task_of(case)
     if task is None:
         return
-    search = Search(task, 50_000, Pruning(task))
+    search = Search(task, 50_000, Bounds(task))
     before = snapshot(search.state)
     try:
         result = search.run()

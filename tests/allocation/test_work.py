@@ -10,7 +10,7 @@ import pytest
 from dra_extender.allocation.allocator import Allocator
 from dra_extender.allocation.budget import UNLIMITED
 from dra_extender.allocation.plan import Failure
-from dra_extender.allocation.proofs.sums import LOOKS, Filling
+from dra_extender.allocation.proofs.packing import VISITS, Filling
 from dra_extender.allocation.requests import prepare
 from dra_extender.allocation.scenario import Scenario
 from dra_extender.cel import Work, WorkExceeded
@@ -20,7 +20,7 @@ from tests.support.allocation import families
 from tests.support.allocation.families import DECIDED_BY
 from tests.support.counting import calls
 
-CALLS_PER_UNIT: Final = 12
+CALLS_PER_UNIT: Final = 10
 """A unit is about a microsecond, in which so many functions of Python and C are called at most."""
 UNCOUNTED: Final = 3_000
 """Calls, for what is done once per search."""
@@ -31,8 +31,8 @@ def amounts(count: int, low: int, high: int) -> list[int]:
 
 
 LARGE: Final = {
-    "states that fail": families.behind_all(40, 20, 30),
     "values that differ": families.distinct(30, 8),
+    "pairs that differ": families.distinct_pairs(3, 5, 16),
     "groups": families.together(20, 6, *[5] * 24),
     "groups of two kinds": families.aligned(16, 4, 2, 20, 3),
     "links": families.triangles(20, 30),
@@ -68,4 +68,4 @@ def test_sizes_that_fill_nothing_are_given_up_as_well() -> None:
     filling = Filling()
     assert filling.feasible(sizes, [sum(sizes) // 4 + 1] * 4, 100)
     assert filling.gave_up
-    assert LOOKS * 100 <= filling.looks < LOOKS * 101
+    assert VISITS * 100 <= filling.visits < VISITS * 101

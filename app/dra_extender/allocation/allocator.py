@@ -17,8 +17,7 @@ from collections.abc import Collection
 
 from dra_extender.allocation.budget import UNLIMITED, WorkBudget
 from dra_extender.allocation.plan import INVALID_POOLS, NO_SOLUTION, STEP_BUDGET, Failure, Plan, Unfit, undecided
-from dra_extender.allocation.proofs.proof import ALL, Proof
-from dra_extender.allocation.proofs.pruning import Pruning
+from dra_extender.allocation.proofs.bounds import ALL, Bounds, Proof
 from dra_extender.allocation.questions import Searched
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.allocation.result import ShareIDs, allocations
@@ -113,7 +112,7 @@ class Allocator:
         search = Search(task, self._budget)
         outcome = search.run()
         if outcome is Outcome.UNDECIDED and search.steps <= self._budget:
-            search = Search(task, self._budget, Pruning(task, self._proofs))
+            search = Search(task, self._budget, Bounds(task, self._proofs))
             outcome = search.run()
         return search, outcome
 
@@ -122,8 +121,10 @@ def lacking(task: Task) -> int | None:
     """The first request that has too few devices on its own; None when there is none before the first at which the
     search could meet an error.
     """
-    for request in range(task.until_raising(0)):
-        for option in task.options[request]:
+    for request, options in enumerate(task.options):
+        if any(option.raises for option in options):
+            return None
+        for option in options:
             if option.need <= option.usable.bit_count() and (option.need or not option.all):
                 break
         else:

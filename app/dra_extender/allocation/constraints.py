@@ -68,14 +68,23 @@ class AttributeTable:
         self._islands: list[int] | None = None
 
     @property
+    def grouping_cost(self) -> int:
+        """Units of work that the next look at `islands` costs at most."""
+        return 1 if self.disjoint or self._islands is not None else 1 + len(self.groups) ** 2 // 8
+
+    @property
     def islands(self) -> list[int]:
         """Disjoint masks: devices that have a token in common, directly or through others."""
+        if self.disjoint:
+            return self.groups
         if self._islands is None:
             self._islands = []
             for group in self.groups:
-                for other in [island for island in self._islands if island & group]:
-                    self._islands.remove(other)
-                    group |= other
+                touched = [island for island in self._islands if island & group]
+                if touched:
+                    self._islands = [island for island in self._islands if not island & group]
+                    for island in touched:
+                        group |= island
                 self._islands.append(group)
         return self._islands
 

@@ -30,7 +30,6 @@ from dra_extender.allocation.plan import (
 )
 from dra_extender.allocation.proofs.bounds import Bounds
 from dra_extender.allocation.proofs.demands import Choice, Demand, dry_devices
-from dra_extender.allocation.proofs.pruning import Pruning
 from dra_extender.allocation.requests import PreparedClaims
 from dra_extender.allocation.result import allocations
 from dra_extender.allocation.search import Outcome, Search
@@ -97,8 +96,8 @@ def _verdict(
     scarce = _scarce(task, requests)
     if scarce is not None and lacking(task) is not None:
         return "refused", refused, scarce, 1
-    pruning = Pruning(task)
-    search = Search(task, step_budget, pruning)
+    bounds = Bounds(task)
+    search = Search(task, step_budget, bounds)
     try:
         outcome = search.run()
         if outcome is Outcome.FOUND:
@@ -109,8 +108,8 @@ def _verdict(
     stuck = scarce
     if stuck is None:
         furthest = search.stuck.request if search.stuck else 0
-        request = pruning.blocking if pruning.blocking is not None else furthest
-        stuck = _stuck(task, request, pruning.reason or "every combination of devices was tried")
+        request = bounds.blocking if bounds.blocking is not None else furthest
+        stuck = _stuck(task, request, bounds.reason or "every combination of devices was tried")
     if outcome is Outcome.UNDECIDED:
         return "undecided", undecided(step_budget), stuck, search.steps
     return "refused", refused, stuck, search.steps

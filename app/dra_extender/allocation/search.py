@@ -3,7 +3,7 @@
 Promises
 - The answer is the first solution in the order of claims, requests, alternatives and devices, or that there is none,
   or the fatal error that this order meets first.
-- A pruner may cut off parts of the order in which there is provably no solution (see `pruning`); it never changes which
+- A pruner may cut off parts of the order in which there is provably no solution (see `proofs`); it never changes which
   solution is first. Without a pruner the search stops, undecided, at its first dead end.
 - Work is counted in steps; when the budget is used up the search ends undecided.
 - After a search that found nothing the state is as it was before.
@@ -53,9 +53,6 @@ class Pruner(Protocol):
 
     def hopeless(self, state: State, position: Position) -> bool:
         """True only when there is no solution from here."""
-
-    def failed(self, state: State, position: Position) -> None:
-        """There is no solution from here: everything was tried."""
 
 
 class _Frame:
@@ -238,8 +235,6 @@ class Search:
         return self._pick(frame, option)
 
     def _none(self, position: Position) -> Outcome:
-        if self._pruner is not None:
-            self._pruner.failed(self.state, position)
         self._remember_stuck(position)
         return Outcome.NONE
 

@@ -17,7 +17,6 @@ from dra_extender.allocation.counters import CounterLayout, counter_layout
 from dra_extender.allocation.requests import Ask, Filter, PreparedClaim, PreparedClaims, limit_problem
 from dra_extender.allocation.selection import Candidates, Objection, Suitability, candidates, suitability
 from dra_extender.api.features import FeatureGates
-from dra_extender.api.resource import MAX_RESULTS
 from dra_extender.cel import Work
 from dra_extender.devices.holdings import NodeHoldings
 from dra_extender.devices.nodeview import NodeView
@@ -87,13 +86,11 @@ class Task:
     """See the module. `options[r]` are the ways to satisfy request r, over all claims; `constraints` likewise.
 
     `fragile`: some device or constraint raises an error when the search reaches it, so no shortcut may be taken that
-    would hide it. `bulky`: some choice of alternatives would give a claim more results than it may have.
+    would hide it.
     """
 
     __slots__ = (
-        "_next_raising",
         "budget",
-        "bulky",
         "claim_constraints",
         "constraints",
         "counters",
@@ -125,7 +122,6 @@ class Task:
         self.holdings = holdings
         self.features: FeatureGates = prepared.features
         self.shareable = view.multi if self.features.DRAConsumableCapacity else 0
-        self.bulky = False
         self.counters: CounterLayout | None = None
         self.first_left: list[int] = []
         self.overdrawn = 0
@@ -139,48 +135,34 @@ class Task:
         for number, claim in enumerate(prepared.claims):
             self._add_claim(number, claim)
         self.fragile = any(option.raises for options in self.options for option in options)
-        self._next_raising: list[int] | None = None
 
     def suitability(self, device: int, filter: Filter) -> Suitability:
         """What the filter says of the device. Raises what the budget does."""
         return suitability(self.view.devices[device].model, filter, self.budget)
 
-    def until_raising(self, request: int) -> int:
-        """The first request from the given one on at which the search may meet an error; their number if there is
-        none.
-        """
-        if not self.fragile:
-            return len(self.options)
-        if self._next_raising is None:
-            following = [len(self.options)]
-            for index in range(len(self.options) - 1, -1, -1):
-                raises = any(option.raises for option in self.options[index])
-                following.append(index if raises else following[-1])
-            self._next_raising = following[::-1]
-        return self._next_raising[request]
+    def charge(self, units: int) -> None:
+        """Before the work is done. Raises WorkExceeded."""
+        if self.work is not None:
+            self.work.charge(units)
 
     def _add_claim(self, number: int, claim: PreparedClaim) -> None:
         base = len(self.constraints)
-        least = most = 0
+        least = 0
         for request in claim.requests:
             options = tuple(self._option(ask, number, request.index, base) for ask in request.asks)
             self.options.append(options)
             least += min(option.need for option in options)
-            most += max(option.need for option in options)
-        self.bulky = self.bulky or most > MAX_RESULTS
         problem = limit_problem(least)
         if problem:
             raise Failed(problem, number)
         lists = self.features.DRAListTypeAttributes
         for source in claim.constraints:
-            if self.work is not None:
-                self.work.charge(OPTION + len(self.view.devices))
+            self.charge(OPTION + len(self.view.devices))
             self.constraints.append(Constraint(self.view, source, lists))
         self.claim_constraints.append(range(base, len(self.constraints)))
 
     def _option(self, ask: Ask, number: int, request: int, base: int) -> Option:
-        if self.work is not None:
-            self.work.charge(OPTION + len(self.view.devices) // DEVICES_PER_UNIT)
+        self.charge(OPTION + len(self.view.devices) // DEVICES_PER_UNIT)
         found = candidates(self.view, ask.filter, self.budget)
         option = Option(ask, number, request, found)
         option.constraints = tuple(base + index for index in ask.covered)

@@ -8,7 +8,7 @@ import pytest
 
 from bench.ablation import SEARCH, baseline, count, left_out, load
 from dra_extender.allocation.plan import STEP_BUDGET
-from dra_extender.allocation.proofs.proof import ALL, Proof
+from dra_extender.allocation.proofs.bounds import ALL, Proof
 from dra_extender.allocation.scenario import Scenario
 from tests.support.allocation.families import (
     DECIDED_BY,
@@ -42,7 +42,6 @@ LAST_NEEDS_FIRST = claim(*(request(f"r{i}", 2) for i in range(9)), request("z", 
         (cards(6, [slots(f"q{i}", 1) for i in range(4)] + [slots("full", 4, 5)]), "allocated", 300),
         (cards(5, [slots(f"q{i}", 1) for i in range(2)] + [slots("half", 2, 9)]), "allocated", 300),
         (knapsacks(1, 8), "allocated", 100),
-        (knapsacks(2, 8), "allocated", 300),
         (together(2, 12, 7, 7, 7), "unschedulable", 20),
         (together(3, 9, 1, 1, 2, 2, 3, 4, 5, 9), "allocated", 400),
         (together_beside(6, 8, 5, 4), "unschedulable", 20),

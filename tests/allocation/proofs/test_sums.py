@@ -7,7 +7,7 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.allocation.proofs.sums import Filling
+from dra_extender.allocation.proofs.packing import Filling
 
 
 def packs(sizes: list[int], rooms: list[int]) -> bool:

@@ -6,9 +6,10 @@ search decides quickly with all proofs and not within its step budget when that 
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any, Final
 
-from dra_extender.allocation.proofs.proof import Proof
+from dra_extender.allocation.proofs.bounds import Proof
 from tests.support.allocation.scenarios import (
     DRIVER,
     A,
@@ -35,24 +36,8 @@ PERFECT: Final = (3, 3, 3, 7, 8, 10, 11, 14, 15, 17, 18, 20, 21, 24, 25, 27, 31,
 # --- devices of their own ---------------------------------------------------------------------------------------------
 
 
-def behind_all(gpus: int, first: int, last: int) -> Json:
-    """Too many GPUs are wanted. Most requests cannot see that: between them stands a request for all NICs, which could
-    meet an error, so only states that failed tell.
-    """
-    content = [device(f"gpu-{i}", {"index": i}) for i in range(gpus)]
-    content += [device(f"nic-{i}", {"nic": True, "numa": 0}) for i in range(2)]
-    claims = [
-        claim(*(request(f"r{i}", 1, GPU) for i in range(first)), name="first"),
-        claim(request("nics", None, NIC), name="nics", constraints=[NUMA]),
-        claim(*(request(f"z{i}", 1, GPU) for i in range(last)), name="last"),
-    ]
-    return scenario([resource_slice(content)], claims)
-
-
-def windows(count: int, *, error: bool) -> Json:
-    """Requests for neighbouring devices, all together one more than there are. With `error`, a request that could meet
-    one comes last.
-    """
+def windows(count: int) -> Json:
+    """Requests for neighbouring devices, all together one more than there are."""
 
     def between(name: str, low: int, high: int) -> Json:
         index = f"{A}.?index.orValue(-1)"
@@ -62,9 +47,7 @@ def windows(count: int, *, error: bool) -> Json:
     requests = [between(f"r{i}", i, i + half) for i in range(half)]
     requests += [between(f"t{i}", quarter, 3 * quarter) for i in range(half - 1)]
     requests += [between(f"u{i}", 0, count) for i in range(2)]
-    content = [*devices(count), device("nic", {"nic": True, "numa": 0})]
-    nics = claim(request("nics", None, NIC), name="nics", constraints=[NUMA])
-    return scenario([resource_slice(content)], [claim(*requests), *([nics] if error else [])])
+    return scenario([resource_slice(devices(count))], [claim(*requests)])
 
 
 def pinned_devices(count: int, pinned: int) -> Json:
@@ -98,6 +81,19 @@ def distinct(values: int, devices_per_value: int) -> Json:
     content = [device(f"d{i}", {"numa": i % values}) for i in range(values * devices_per_value)]
     constraints = [{"distinctAttribute": f"{DRIVER}/numa"}]
     return scenario([resource_slice(content)], [claim(request("r", values + 1), constraints=constraints)])
+
+
+def distinct_pairs(roots: int, requests: int, copies: int) -> Json:
+    """Requests for GPUs of different PCIe roots, said pair by pair, and many times that no device comes twice. One
+    device has no attribute value in common with another.
+    """
+    content = [device(f"d{i}", {"uuid": f"u{i}", "root": i % roots}) for i in range(2 * roots)]
+    content.append(device("lone", {"uuid": "lone", "root": roots}))
+    names = [f"r{i}" for i in range(requests)]
+    root, uuid = f"{DRIVER}/root", f"{DRIVER}/uuid"
+    constraints = [{"distinctAttribute": root, "requests": [*pair]} for pair in combinations(names, 2)]
+    constraints += [{"distinctAttribute": uuid, "requests": names} for _ in range(copies)]
+    return scenario([resource_slice(content)], [claim(*map(request, names), constraints=constraints)])
 
 
 def together(groups: int, size: int, *wanted: int) -> Json:
@@ -160,17 +156,6 @@ def cards(count: int, requests: list[Json], size: int = 4) -> Json:
     return _partitions(content, {f"card-{i}": {"slots": str(size)} for i in range(count)}, claim(*requests))
 
 
-def worn_cards(count: int, wanted: int) -> Json:
-    """Large partitions: each card has room for one of two. No two cards have the same memory left."""
-    content = [
-        device(f"c{i}-{k}", counters={f"card-{i}": {"slots": "3", "memory": "30"}})
-        for i in range(count)
-        for k in range(2)
-    ]
-    counters = {f"card-{i}": {"slots": "4", "memory": str(40 + i)} for i in range(count)}
-    return _partitions(content, counters, claim(*(request(f"r{i}") for i in range(wanted))))
-
-
 def knapsacks(cards: int, count: int) -> Json:
     """As many claims for `count` devices as cards with room for no more than their smallest `count` devices."""
     sizes = [20 + 37 * index % 101 for index in range(32)]
@@ -214,20 +199,12 @@ def shares_of_any_size(devices: int, *amounts: int) -> Json:
 
 
 DECIDED_BY: Final[dict[Proof, Json]] = {
-    Proof.NOGOODS: behind_all(16, 8, 9),
-    Proof.EXCHANGE: behind_all(20, 10, 11),
-    Proof.AHEAD: windows(24, error=True),
     Proof.COUNTS: pinned_devices(16, 8),
     Proof.LIMIT: alternatives(6, 5, 4, requests=8, total=40),
     Proof.MATCH: chain(12, 6, 3),
     Proof.DISTINCT: distinct(8, 6),
-    Proof.HALL: windows(24, error=False),
+    Proof.HALL: windows(24),
     Proof.BUDGETS: cards(8, [*(slots(f"quarter{i}", 1) for i in range(16)), *(slots(f"full{i}", 4) for i in range(5))]),
-    Proof.YIELDS: worn_cards(8, 9),
     Proof.SHARES: shares(6, *PERFECT),
     Proof.GROUPS: aligned(8, 4, 8, 9, 3),
-    Proof.SUMS: shares(6, *[7] * 4, *[21] * 6, *[31] * 6, *[41] * 6),
-    Proof.BINS: shares_of_two(
-        6, *((3 + i, 3) for i in range(6)), *[(60, 30)] * 6, *[(30, 30)] * 6, (30, 60)
-    ),
 }  # fmt: skip

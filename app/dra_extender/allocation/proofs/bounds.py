@@ -1,72 +1,108 @@
 """Proofs that a state of the search has no solution.
 
-Promises: `Bounds.refutes` is True only when no continuation can succeed; each bound is a relaxation of the problem, so
-the first solution in the documented order is never cut off. Cheap bounds come first:
+Promises: `hopeless` is True only when no continuation can succeed and none meets an error; each bound is a relaxation
+of the problem, so the first solution in the documented order is never cut off. A task in which the search could meet an
+error is not pruned. Cheap bounds come first:
 
 1. every request has enough devices left for one of its alternatives, and no claim gets too many results;
 2. every matchAttribute has a value with enough devices for all requests it covers at once, every distinctAttribute
    enough different values;
 3. all requests together can have devices of their own (Hall);
-4. the counters suffice even if everybody takes the devices that need least, and yield as many devices as are wanted;
+4. the counters suffice even if every request takes the devices that consume least;
 5. shares fit into devices, and claims that must stay together into groups.
+
+All work is charged before it is done. Every subset of the proofs leads to the same answers; fewer of them take more
+steps.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
+from enum import Enum
 from typing import Final
 
 from dra_extender.allocation.constraints import Constraint
 from dra_extender.allocation.proofs.assignment import assignable
 from dra_extender.allocation.proofs.budgets import CounterBudgets
 from dra_extender.allocation.proofs.demands import Demand, Unmet, demands, exclusive
-from dra_extender.allocation.proofs.pieces import Pieces
-from dra_extender.allocation.proofs.proof import ALL, Proof
-from dra_extender.allocation.proofs.yields import Yields
+from dra_extender.allocation.proofs.packing import Packing
 from dra_extender.allocation.search import Position
 from dra_extender.allocation.state import State
 from dra_extender.allocation.task import Task
 from dra_extender.api.resource import MAX_RESULTS
 
+
+class Proof(Enum):
+    """The proofs by name; the value is the name in tables."""
+
+    COUNTS = "enough devices for each request"
+    LIMIT = "the limit of results"
+    MATCH = "values for matchAttribute"
+    DISTINCT = "values for distinctAttribute"
+    HALL = "devices for all requests together"
+    BUDGETS = "counters for all requests together"
+    SHARES = "shares into devices"
+    GROUPS = "claims into groups of devices"
+
+
+ALL: Final = frozenset(Proof)
+
 REQUESTS_PER_STEP: Final = 32
-"""Looking at so many requests counts as a step of its own."""
+"""So many requests count as a step of their own."""
 
-
-VALUE: Final = 2
-"""Units of work that looking at one value of an attribute costs, besides one per request."""
+POSITION: Final = 20
+REQUEST: Final = 8
+WIDE: Final = 1_024
+"""Units of work that a position costs: as such, and per request for so many devices."""
+DEVICE: Final = 3
+COUNTED_DEVICE: Final = 10
+"""Units of work that the preparation for so many devices costs."""
+MEMBER: Final = 2
+"""Units of work that one alternative of one request costs, for one value of an attribute or one constraint."""
+VALUES_PER_UNIT: Final = 8
 
 
 class Bounds:
-    """See the module. `steps` counts the work: of packing, and of looking at many requests. `reason` is why the latest
-    state was refuted.
+    """The pruner of one search. `steps` counts its work. `reason` says why the latest position was hopeless, `blocking`
+    is the request that this is about, or the first of those.
     """
 
     def __init__(self, task: Task, proofs: Collection[Proof] = ALL) -> None:
+        """Raises WorkExceeded."""
         self.reason = ""
-        self.blocking = 0
-        """The request the latest refutation is about, or the first of those it is about."""
+        self.blocking: int | None = None
+        devices, counted = len(task.view.devices), task.counters is not None
+        task.charge(devices * (COUNTED_DEVICE if counted else DEVICE))
+        self._cost = POSITION + REQUEST * len(task.options) * (1 + devices // WIDE)
         self._task = task
         self._counts = Proof.COUNTS in proofs
         self._limit = MAX_RESULTS if Proof.LIMIT in proofs else None
         self._matches = _constraints(task, match=True, known=Proof.MATCH in proofs)
         self._distincts = _constraints(task, match=False, known=Proof.DISTINCT in proofs)
         self._hall = Proof.HALL in proofs
-        self._budgets = CounterBudgets(task) if task.counters is not None and Proof.BUDGETS in proofs else None
-        self._yields = Yields(task) if task.counters is not None and Proof.YIELDS in proofs else None
-        self._pieces = Pieces(task, proofs)
-        self._looks = 0
+        self._budgets = CounterBudgets(task) if counted and Proof.BUDGETS in proofs else None
+        self._packing = Packing(task, shares=Proof.SHARES in proofs, groups=Proof.GROUPS in proofs)
+        self._own_steps = 0
         self._viable: dict[Hashable, int] = {}
         """For claims of one shape, the devices that can serve the first matchAttribute: equal claims are common."""
 
     @property
     def steps(self) -> int:
-        return self._looks + self._pieces.steps
+        return self._own_steps + self._packing.steps
 
-    def refutes(self, state: State, position: Position, end: int) -> bool:
-        """Whether there is provably no solution from here for the requests before `end`."""
-        self._looks += (end - position.request) // REQUESTS_PER_STEP
-        found = demands(self._task, state, position, end)
+    def hopeless(self, state: State, position: Position) -> bool:
+        """See `search.Pruner`. Raises WorkExceeded."""
+        self._own_steps += 1
+        left = len(self._task.options) - position.request
+        if self._task.fragile or not left:
+            return False
+        self._task.charge(self._cost)
+        self._own_steps += left // REQUESTS_PER_STEP
+        return self._refutes(state, position)
+
+    def _refutes(self, state: State, position: Position) -> bool:
+        found = demands(self._task, state, position)
         if isinstance(found, Unmet):
             self.blocking, self.reason = found.request, "not enough devices are left"
             return self._counts
@@ -85,10 +121,7 @@ class Bounds:
         if self._budgets is not None and not self._budgets.suffice(state, needs):
             self.reason = "counters do not suffice for all requests together"
             return True
-        if self._yields is not None and not self._yields.suffice(state, needs):
-            self.reason = "the counter sets cannot yield enough devices for all requests together"
-            return True
-        reason = self._pieces.refutes(state, found, narrowed)
+        reason = self._packing.refutes(state, found, narrowed)
         if reason:
             self.reason = reason
         return bool(reason)
@@ -107,7 +140,9 @@ class Bounds:
     # --- constraints -------------------------------------------------------------------------------------------------
 
     def narrow(self, state: State, found: list[Demand]) -> list[Demand] | None:
-        """The demands without the devices whose attribute values cannot serve a whole claim."""
+        """The demands without the devices whose attribute values cannot serve a whole claim; None when no devices
+        satisfy the constraints of some claim. Raises WorkExceeded.
+        """
         if not self._task.constraints:
             return found
         by_claim: dict[int, list[Demand]] = defaultdict(list)
@@ -128,6 +163,7 @@ class Bounds:
         if not matches:
             return members if self._diverse(members, distincts) else None
         first, rest = matches[0], matches[1:]
+        self._task.charge(len(constraints) + _cost(members))
         key = (
             tuple((every[index].match, id(every[index].table)) for index in constraints),
             tuple(state.pins[index].tokens for index in matches),
@@ -137,34 +173,42 @@ class Bounds:
         if viable is None:
             viable = 0
             for group in _groups(every[first], state.pins[first].tokens):
-                self._charge(members)
-                inside = _within(members, group, first)
+                inside = self._within(members, group, first)
                 if inside is not None and self._consistent(state, inside, rest, distincts):
                     viable |= group
             self._viable[key] = viable
-        return _within(members, viable, first)
+        return self._within(members, viable, first)
 
     def _consistent(self, state: State, members: list[Demand], matches: list[int], distincts: list[int]) -> bool:
-        """Whether some choice of values for the remaining matchAttributes leaves everybody enough devices."""
+        """Whether some choice of values for the remaining matchAttributes leaves every request enough devices."""
         if not matches:
             needs = exclusive(members, self._task.shareable)
             return self._diverse(members, distincts) and (not self._hall or assignable(needs.items()))
         first, rest = matches[0], matches[1:]
         for group in _groups(self._task.constraints[first], state.pins[first].tokens):
-            self._charge(members)
-            inside = _within(members, group, first)
+            inside = self._within(members, group, first)
             if inside is not None and self._consistent(state, inside, rest, distincts):
                 return True
         return False
 
-    def _charge(self, members: list[Demand]) -> None:
-        """Looking at one value of an attribute. Raises WorkExceeded."""
-        if self._task.work is not None:
-            self._task.work.charge(VALUE + len(members))
+    def _within(self, members: list[Demand], group: int, constraint: int) -> list[Demand] | None:
+        """The demands when devices covered by the constraint have to be in the group; None when that is impossible."""
+        self._task.charge(_cost(members))
+        inside: list[Demand] = []
+        for demand in members:
+            if (demand.mask & group).bit_count() < demand.need and demand.covered(constraint):
+                return None
+            part = demand.within(group, constraint)
+            if part is None:
+                return None
+            inside.append(part)
+        return inside
 
     def _diverse(self, members: list[Demand], distincts: list[int]) -> bool:
         """Whether there are as many different values as devices are needed."""
+        cost = _cost(members)
         for index in distincts:
+            self._task.charge(cost)
             need = mask = 0
             for demand in members:
                 if demand.covered(index):
@@ -172,11 +216,17 @@ class Bounds:
                     mask |= demand.mask
             if need > 1:
                 table = self._task.constraints[index].table
+                self._task.charge(1 + len(table.groups) // VALUES_PER_UNIT)
                 values = sum(1 for group in table.groups if group & mask)
                 values += (mask & table.present & ~table.known).bit_count()
                 if values < need:
                     return False
         return True
+
+
+def _cost(members: list[Demand]) -> int:
+    """Units of work to go through the alternatives of all members once."""
+    return 1 + MEMBER * sum([len(demand.choices) for demand in members])
 
 
 def _constraints(task: Task, *, match: bool, known: bool) -> list[list[int]]:
@@ -199,7 +249,7 @@ def _groups(constraint: Constraint, pinned: Sequence[int] | None) -> Iterable[in
 
 
 def _shape(members: list[Demand], first: int) -> Hashable:
-    """What demands of a claim look like, however claims and constraints are numbered."""
+    """What the demands of a claim are, however claims and constraints are numbered."""
     return tuple(
         tuple(
             (choice.mask, choice.need, choice.option.admin, *(index - first for index in choice.option.constraints))
@@ -207,17 +257,3 @@ def _shape(members: list[Demand], first: int) -> Hashable:
         )
         for demand in members
     )
-
-
-def _within(members: list[Demand], group: int, constraint: int) -> list[Demand] | None:
-    """The demands when devices covered by the constraint have to be in the group; None when that is impossible."""
-    for demand in members:
-        if (demand.mask & group).bit_count() < demand.need and demand.covered(constraint):
-            return None
-    inside: list[Demand] = []
-    for demand in members:
-        part = demand.within(group, constraint)
-        if part is None:
-            return None
-        inside.append(part)
-    return inside

@@ -2,7 +2,7 @@
 
 Promises: a lower bound. Every request is charged the smallest demands among the devices it could take; requests that
 accept the same devices share them. Looked at are each counter and, summed up over all sets and pools, each counter
-name. `yields` asks the other way round.
+name.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dra_extender.allocation.state import State
 from dra_extender.allocation.task import Task
 
 
-class Budget:
-    """One sum of counters: `numbers` are added up; `steps` are (demand, devices with it), ascending, without zero."""
+class CounterSum:
+    """A sum of counters: `numbers` are added up; `steps` are (demand, devices with it), ascending, without zero."""
 
     __slots__ = ("consuming", "numbers", "steps")
 
@@ -50,17 +50,6 @@ class Budget:
             need -= taken
         return total
 
-    def most(self, mask: int, left: int) -> int:
-        """How many devices of the mask `left` suffices for at most."""
-        count = (mask & ~self.consuming).bit_count()
-        for weight, devices in self.steps:
-            if weight > left:
-                break
-            taken = min(left // weight, (mask & devices).bit_count())
-            left -= taken * weight
-            count += taken
-        return count
-
 
 class CounterBudgets:
     """All budgets of a task."""
@@ -72,7 +61,7 @@ class CounterBudgets:
             by_name[name].append(number)
         sums = [[number] for number in range(len(names))]
         sums += [numbers for numbers in by_name.values() if len(numbers) > 1]
-        self._budgets = [Budget(task, numbers) for numbers in sums]
+        self._budgets = [CounterSum(task, numbers) for numbers in sums]
 
     def suffice(self, state: State, needs: Mapping[int, int]) -> bool:
         """Whether what is left may be enough for the `demands.exclusive` needs."""

@@ -83,11 +83,11 @@ class Unmet(NamedTuple):
     request: int
 
 
-def demands(task: Task, state: State, position: Position, end: int) -> list[Demand] | Unmet:
-    """All demands from the position on, those of requests before `end`, or the first that cannot be met on its own."""
+def demands(task: Task, state: State, position: Position) -> list[Demand] | Unmet:
+    """All demands from the position on, or the first that cannot be met on its own."""
     dry = dry_devices(task, state)
     found: list[Demand] = []
-    for request in range(position.request, end):
+    for request in range(position.request, len(task.options)):
         current = position.option if request == position.request else None
         if current is not None:
             mask = available(state, current, dry) >> position.start << position.start

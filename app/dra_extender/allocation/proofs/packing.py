@@ -1,0 +1,354 @@
+"""Fragmentation: capacity that suffices in total but not in the pieces it comes in.
+
+Promises: every question is a relaxation of what is still to be decided, so a `no` is a proof. A question has one
+dimension: the sizes of items, and the room of bins. An item may go into every bin; a limit on the work makes the answer
+yes. Two questions are asked, each only where a task has them:
+
+- shares: for each capacity, the least that requests consume, into what the shared devices have left of it;
+- groups: for each set of devices that requests accept, the claims whose devices must have one value of an attribute in
+  common, into the devices of each value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from math import gcd
+from typing import Final
+
+from dra_extender.allocation.constraints import AttributeTable
+from dra_extender.allocation.proofs.demands import Demand
+from dra_extender.allocation.state import State
+from dra_extender.allocation.task import Task
+from dra_extender.devices.holdings import NO_AMOUNTS
+
+Sizes = tuple[int, ...]
+"""Descending."""
+
+MAX_ITEMS: Final = 256
+
+MOST_STEPS: Final = 2_000
+"""How many steps the first question may take before it counts as answered with yes."""
+LEAST_STEPS: Final = 40
+"""How many every question may take."""
+
+MOST_SETS: Final = 4
+"""How many different sets of acceptable devices are looked at."""
+
+SHARE: Final = 2
+"""Units of work that it costs to see what one alternative consumes of one device."""
+
+MAX_SUM: Final = 1 << 14
+"""Up to this sum, in units of their greatest common divisor, all sums of sizes are computed."""
+
+VISITS: Final = 64
+"""How many sizes may be visited for one set that is tried."""
+PORTION: Final = 32
+"""So many visits are charged together."""
+SIZES: Final = 4
+"""Computing the sums of so many sizes costs as much as a visit."""
+
+
+class Packing:
+    """Both questions for one task. `steps` counts the sets of items that were tried."""
+
+    def __init__(self, task: Task, *, shares: bool, groups: bool) -> None:
+        self.steps = 0
+        self._task = task
+        self._shares = shares and task.shareable != 0
+        self._groups = groups and bool(task.constraints)
+        self._filling = Filling(task.charge)
+        self._most_steps = MOST_STEPS
+
+    def refutes(self, state: State, found: Sequence[Demand], narrowed: Sequence[Demand]) -> str:
+        """Why there is no solution; empty when packing does not prove that. Raises WorkExceeded."""
+        if self._shares and not self._shares_fit(state, narrowed):
+            return "the capacity left does not suffice for all shares together"
+        if self._groups and not self._groups_fit(found):
+            return "no distribution of the claims over groups of matching devices is possible"
+        return ""
+
+    def _fits(self, sizes: list[int], rooms: list[int]) -> bool:
+        """A question that is too hard lowers the limit of the next ones."""
+        if len(sizes) > MAX_ITEMS:
+            return True
+        before, limit = self._filling.work, self._most_steps
+        fits = self._filling.feasible(sizes, rooms, limit)
+        if self._filling.gave_up:
+            self._most_steps = max(limit // 4, LEAST_STEPS)
+        self.steps += self._filling.work - before
+        return fits
+
+    # --- shares ------------------------------------------------------------------------------------------------------
+
+    def _shares_fit(self, state: State, narrowed: Sequence[Demand]) -> bool:
+        """Several devices for one request count as several shares; each exclusive device takes one share, the largest
+        that is left. With admin access several requests can have one exclusive device.
+        """
+        task, mask = self._task, 0
+        wanting = [
+            demand
+            for demand in narrowed
+            if demand.need and demand.mask & task.shareable and not (demand.admin and demand.mask & ~task.shareable)
+        ]
+        for demand in wanting:
+            mask |= demand.mask
+        if sum(demand.need for demand in wanting) < 2:
+            return True
+        exclusive = (mask & ~task.shareable).bit_count()
+        mask &= task.shareable
+        devices = [device for device in range(mask.bit_length()) if mask >> device & 1]
+        task.charge(SHARE * len(devices) * (1 + sum(len(demand.choices) for demand in wanting)))
+        rooms: dict[str, list[int]] = defaultdict(list)
+        for device in devices:
+            for name, room in self._left(state, device):
+                rooms[name].append(room)
+        sizes: dict[str, list[int]] = defaultdict(list)
+        for demand in wanting:
+            for name, amount in self._least(demand, devices):
+                sizes[name] += [amount] * demand.need
+        for name, found in sizes.items():
+            shared = sorted(found)[: len(found) - exclusive] if exclusive < len(found) else []
+            if len(shared) > 1 and not self._fits(shared, rooms[name]):
+                return False
+        return True
+
+    def _left(self, state: State, device: int) -> Iterator[tuple[str, int]]:
+        allocated = self._task.holdings.shared.get(device, NO_AMOUNTS)
+        attempt = state.consumed.get(device, NO_AMOUNTS)
+        for name, offered in self._task.view.devices[device].model.traits.capacity.items():
+            yield name, max(0, offered.value.nano - allocated.get(name, 0) - attempt.get(name, 0))
+
+    def _least(self, demand: Demand, devices: Sequence[int]) -> Iterator[tuple[str, int]]:
+        """The least that one share of the request consumes of each capacity, whichever device it takes."""
+        least: dict[str, int] = {}
+        counts: Counter[str] = Counter()
+        possible = 0
+        for choice in demand.choices:
+            for device in devices:
+                if choice.mask >> device & 1:
+                    possible += 1
+                    for name, amount in self._task.suitability(device, choice.option.ask.filter).takes or ():
+                        least[name] = min(least.get(name, amount.nano), amount.nano)
+                        counts[name] += 1
+        return ((name, amount) for name, amount in least.items() if amount and counts[name] == possible)
+
+    # --- groups ------------------------------------------------------------------------------------------------------
+
+    def _groups_fit(self, found: Sequence[Demand]) -> bool:
+        table = self._common_table(found)
+        if table is None:
+            return True
+        self._task.charge(table.grouping_cost)
+        members = [
+            demand for demand in found if demand.need and not demand.admin and not demand.mask & self._task.shareable
+        ]
+        groups = [*table.islands, ~table.known]
+        return all(self._set_fits(kind, members, groups, table) for kind in _sets(demand.mask for demand in members))
+
+    def _set_fits(self, kind: int, members: Sequence[Demand], groups: Sequence[int], table: AttributeTable) -> bool:
+        """Whether the requests that accept only devices of this set have room in the groups."""
+        self._task.charge(len(groups) * (1 + len(members) // SIZES))
+        rooms = [(group & kind).bit_count() for group in groups]
+        sizes: list[int] = []
+        together: dict[int, int] = defaultdict(int)
+        for demand in members:
+            mask = demand.mask
+            if mask & ~kind:
+                continue
+            binding = self._binding(demand, table)
+            if binding is not None:
+                together[binding] += demand.need
+                continue
+            accepted = [index for index, group in enumerate(groups) if mask & group]
+            if len(accepted) == 1:
+                rooms[accepted[0]] -= demand.need
+            else:
+                sizes += [1] * demand.need
+        if max(together.values(), default=0) < 2:
+            return True
+        return min(rooms) >= 0 and self._fits([*sizes, *together.values()], rooms)
+
+    def _common_table(self, found: Sequence[Demand]) -> AttributeTable | None:
+        """The attribute that most claims want to match, the first of those, if any."""
+        tables: Counter[AttributeTable] = Counter()
+        for claim in {demand.claim for demand in found}:
+            constraints = (self._task.constraints[index] for index in self._task.claim_constraints[claim])
+            tables.update([*dict.fromkeys(constraint.table for constraint in constraints if constraint.match)])
+        if not tables:
+            return None
+        table = tables.most_common(1)[0][0]
+        return table if table.present == table.known and len(found) > 1 else None
+
+    def _binding(self, demand: Demand, table: AttributeTable) -> int | None:
+        """The constraint that keeps the devices of the request together with those of others."""
+        for index in self._task.claim_constraints[demand.claim]:
+            constraint = self._task.constraints[index]
+            if constraint.match and constraint.table is table and demand.covered(index):
+                return index
+        return None
+
+
+def _sets(masks: Iterable[int]) -> list[int]:
+    """The most frequent masks, and all of them together."""
+    frequent = Counter(masks)
+    every = 0
+    for mask in frequent:
+        every |= mask
+    return list(dict.fromkeys([every, *(mask for mask, _ in frequent.most_common(MOST_SETS - 1))]))
+
+
+class _TooLong(Exception):
+    """The answer is not to be had within the limit."""
+
+
+class Filling:
+    """Whether sizes fit into rooms when little room may be lost: rooms are filled one after the other.
+
+    Promises: False only when it is proven. A room too small for the largest size is filled first, else the largest size
+    is put into each different room in turn; either way with every set of sizes that fills the room so far that no size
+    left over would still fit and not more room is lost than there is to lose. Situations that failed are remembered for
+    later questions: sizes and rooms alone identify them.
+
+    `steps` counts the sets that were tried over all questions, `visits` the sizes that were visited for them; `spend`
+    is called with visits before they are made, and may raise.
+    """
+
+    def __init__(self, spend: Callable[[int], None] = lambda visits: None) -> None:
+        self.steps = 0
+        self.visits = 0
+        self.gave_up = False
+        """The latest question was not answered within its limit."""
+        self._spend = spend
+        self._most_steps = 0
+        self._most_visits = 0
+        self._failed: set[tuple[Sizes, Sizes]] = set()
+
+    @property
+    def work(self) -> int:
+        """In steps: where a step takes more than its visits, they count."""
+        return max(self.steps, self.visits // VISITS)
+
+    def feasible(self, sizes: Sequence[int], rooms: Sequence[int], limit: int) -> bool:
+        """Whether all sizes fit; True as well when `limit` steps, or VISITS for each, do not suffice to prove that they
+        do not. Raises what `spend` does.
+        """
+        self.gave_up = False
+        ordered = tuple(sorted(sizes, reverse=True))
+        self._spend(len(sizes) * (1 + len(rooms) // SIZES))
+        if _fits_greedily(ordered, rooms):
+            return True
+        self._most_steps, self._most_visits = self.steps + limit, self.visits + VISITS * limit
+        try:
+            return self._fill(ordered, tuple(sorted(rooms)))
+        except _TooLong:
+            self.gave_up = True
+            return True
+
+    def _visit(self) -> None:
+        """Raises _TooLong, and what `spend` does."""
+        self.visits += 1
+        if not self.visits % PORTION:
+            self._spend(PORTION)
+            if self.visits > self._most_visits:
+                raise _TooLong
+
+    def _fill(self, sizes: Sizes, rooms: Sizes) -> bool:
+        if not sizes:
+            return True
+        slack = sum(rooms) - sum(sizes)
+        if slack < 0 or sizes[0] > rooms[-1]:
+            return False
+        if (sizes, rooms) in self._failed:
+            return False
+        self._spend(1 + (len(sizes) + len(rooms)) // SIZES)
+        reachable = Reachable(sizes)
+        if sum(room - reachable.most(room) for room in rooms) <= slack:
+            for left, rest in self._branches(sizes, rooms, slack, reachable):
+                self.steps += 1
+                if self.steps > self._most_steps:
+                    raise _TooLong
+                if self._fill(left, rest):
+                    return True
+        self._failed.add((sizes, rooms))
+        return False
+
+    def _branches(self, sizes: Sizes, rooms: Sizes, slack: int, reachable: Reachable) -> Iterator[tuple[Sizes, Sizes]]:
+        """(sizes left, rooms left) after every sensible way to fill one room."""
+        if rooms[0] < sizes[0]:
+            for left in self._completions(sizes, 0, rooms[0], slack, reachable):
+                yield left, rooms[1:]
+            return
+        previous = -1
+        for index, room in enumerate(rooms):
+            if room != previous:
+                previous = room
+                for left in self._completions(sizes, 1, room - sizes[0], slack, reachable):
+                    yield left, rooms[:index] + rooms[index + 1 :]
+
+    def _completions(self, sizes: Sizes, first: int, room: int, slack: int, reachable: Reachable) -> Iterator[Sizes]:
+        """What is left of the sizes when some of them, from the first on, fill the room; fullest sets come first."""
+
+        def extend(index: int, free: int, kept: Sizes) -> Iterator[Sizes]:
+            self._visit()
+            # `kept` are the sizes that were passed over, all of them before `index`
+            while index < len(sizes) and sizes[index] > free:
+                kept = (*kept, sizes[index])
+                index += 1
+            if index == len(sizes):
+                if free <= slack and (not kept or kept[-1] > free):
+                    yield kept
+                return
+            if not reachable.between(index, max(0, free - slack), free):
+                return
+            size = sizes[index]
+            yield from extend(index + 1, free - size, kept)
+            same = index
+            while same < len(sizes) and sizes[same] == size:
+                same += 1
+            yield from extend(same, free, kept + sizes[index:same])
+
+        return extend(first, room, ())
+
+
+class Reachable:
+    """The sums that some of the sizes from an index on can add up to."""
+
+    __slots__ = ("_sums", "_totals", "_unit")
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._totals = [*accumulate(reversed(sizes), initial=0)][::-1]
+        self._unit = gcd(*sizes) or 1
+        self._sums: list[int] = []
+        if self._totals[0] // self._unit <= MAX_SUM:
+            sums = [1]
+            for size in reversed(sizes):
+                sums.append(sums[-1] | sums[-1] << size // self._unit)
+            self._sums = sums[::-1]
+
+    def between(self, index: int, low: int, high: int) -> bool:
+        """Whether a sum between the limits may be possible."""
+        if not self._sums:
+            return self._totals[index] >= low
+        first = -(-low // self._unit)
+        count = high // self._unit - first + 1
+        return count > 0 and bool(self._sums[index] >> first & ((1 << count) - 1))
+
+    def most(self, room: int) -> int:
+        """The largest sum of all sizes that fits, or the room when there are too many sums to compute them."""
+        if not self._sums:
+            return min(room, self._totals[0])
+        return ((self._sums[0] & ((2 << room // self._unit) - 1)).bit_length() - 1) * self._unit
+
+
+def _fits_greedily(sizes: Sizes, rooms: Sequence[int]) -> bool:
+    """Largest first, each into the fullest room that takes it."""
+    left = sorted(rooms)
+    for size in sizes:
+        place = next((index for index, room in enumerate(left) if room >= size), None)
+        if place is None:
+            return False
+        left[place] -= size
+        left.sort()
+    return True
