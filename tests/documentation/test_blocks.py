@@ -24,7 +24,7 @@ from tests.support.documentation.terminal import Answer, type_all
 
 BLOCKS = all_blocks()
 WITH_COMMANDS = [block for block in BLOCKS if block.language in COMMANDS]
-LANGUAGES = (*COMMANDS, "text", "yaml", "python")
+LANGUAGES = (*COMMANDS, "text", "yaml", "python", "mermaid")
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
