@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dra_extender.allocation.questions import CompileQuestion
 from dra_extender.cel import CelGates
-from dra_extender.scheduling.workqueue import WorkItem, WorkQueue
+from dra_extender.scheduling.deferred import WorkItem, WorkQueue
 
 
 def asked(namespace: str, content: str, number: int) -> WorkItem:
@@ -65,7 +65,7 @@ def test_who_asks_more_does_not_come_more_often(waiting: list[str], order: list[
 )
 def test_who_waits_with_most_gives_way(waiting: list[str], newcomer: str, yielded: str | None) -> None:
     made = queue(*waiting)
-    found = made.yielded(newcomer[0], newcomer[1])
+    found = made.evict_for(newcomer[0], newcomer[1])
     assert (found.key if found is not None else None) == yielded
     assert len(made) == len(waiting) - (yielded is not None)
 
@@ -85,7 +85,7 @@ def test_no_question_is_lost_and_none_comes_twice(moves: list[str]) -> None:
         elif move == "drop x":
             waiting -= {str(each.key) for each in made.drop("x")}
         elif move.startswith("yield"):
-            found = made.yielded(move[-2], move[-1])
+            found = made.evict_for(move[-2], move[-1])
             waiting -= {str(found.key)} if found is not None else set()
         elif move != "take":
             made.put(move[0], asked(move[0], move[1], number))

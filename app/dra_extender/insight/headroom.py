@@ -20,7 +20,7 @@ from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import DeviceClaim, DeviceRequest, ExactDeviceRequest, ResourceClaim, ResourceClaimSpec
 from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.plurals import counted
-from dra_extender.scheduling.slices import PORTION, QueryBudget, Steps, at_once
+from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices, run_at_once
 from dra_extender.scheduling.view import View
 
 DECISIONS: Final = 2_000
@@ -89,12 +89,12 @@ def headroom(
     view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
 ) -> Headroom:
     """All at once."""
-    return at_once(measuring(view, what, claims, most=most, state=state))
+    return run_at_once(measuring(view, what, claims, most=most, state=state))
 
 
 def measuring(
     view: View, what: str, claims: Sequence[ResourceClaim], *, most: int = DECISIONS, state: Overlay | None = None
-) -> Steps[Headroom]:
+) -> Slices[Headroom]:
     """How many more pods with such claims fit, in this state or as things are. `what` they are, for people."""
     filling = _Filling(view, claims, state or view.overlay(), most)
     names = [name for name in sorted(view.cluster.nodes) if not view.cluster.nodes[name].spec.unschedulable]
@@ -146,12 +146,12 @@ class _Filling:
         """Everything was decided so far."""
         return self._enough and self._budget.complete
 
-    def keys(self, names: Sequence[str]) -> Steps[Mapping[str, Hashable]]:
+    def keys(self, names: Sequence[str]) -> Slices[Mapping[str, Hashable]]:
         """The same for nodes that devices do not tell apart."""
         found = yield from self._budget.turn(lambda view: dict(view.decisions.alike(self._claims, names)))
         return found or {}
 
-    def node(self, name: str, key: Hashable) -> Steps[int]:
+    def node(self, name: str, key: Hashable) -> Slices[int]:
         """How many fit on the node."""
         if name in self._state.differing or self._is_shared:
             key = None
@@ -174,7 +174,7 @@ class _Filling:
             self._known[key] = fits
         return fits
 
-    def _plan(self, state: Overlay, name: str) -> Steps[list[Planned] | None]:
+    def _plan(self, state: Overlay, name: str) -> Slices[list[Planned] | None]:
         if self.decisions >= self._most:
             self._enough = False
             return None

@@ -1,24 +1,26 @@
-"""Calls in counted turns of the event loop, and questions to workers that no turn can take.
+"""Decisions in turns of the event loop, and the work that they defer to worker processes.
 
 Promises
-- `decide` makes one decision on one state, without an await in it, in as many turns as it takes, up to a limit for the
-  call. After that, nodes that are not decided are refused, and the pod is woken to go on.
-- Whatever is left to workers is asked once, however many pods, nodes and calls want to know it. Namespaces take turns,
-  and the claims within one: a claim with thousands of questions is as far from an answer as one with a few.
-- Claims of one content get so much of the workers' time, and of calls that come to no end, and no more: then their
-  other questions are not asked, a call for them gets one turn, and their pods are told so, for a while.
-- Whoever asks most gives way when there are too many questions: nobody can keep others from asking.
-- Pods that were refused for want of an answer are woken when the questions of some claims are all answered, and those
-  that were told to wait for a while when that is over.
+- `decide` makes a decision on one state, in as many turns as it needs, up to `call_work`. Nodes that are undecided then
+  are refused, and the pod is requeued.
+- Deferred work is done once, however many pods, nodes and calls need it. Namespaces take turns, and within a namespace
+  the claims of one content do. When the queue is full, the namespace and the content with most items lose one.
+- Claims of one content get `worker_claim_seconds` of the workers' time and of calls that reach `call_work`. After that
+  their queued work is dropped, and for `worker_forgiving_seconds` nothing is deferred for them.
+- A pod that was refused because of deferred work is requeued when all work of one content is done; a pod that was
+  refused for the time its claims have used, when that time is forgiven.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator
-from itertools import count, repeat
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
+from itertools import count
 from typing import Final, TypeVar
 
+import msgspec
 import structlog
 from cachetools import TTLCache
 
@@ -39,93 +41,178 @@ from dra_extender.scheduling.claims import Unschedulable, find
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
 from dra_extender.scheduling.ports import Observer, Workers
 from dra_extender.scheduling.requeue import RequeueTrigger
+from dra_extender.scheduling.slices import Slices, in_turns, run
 from dra_extender.scheduling.view import View
-from dra_extender.scheduling.workqueue import WorkItem, WorkQueue
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
-AWAITED: Final = "workers"
-"""What pods wait for, instead of a claim or a pod."""
+WORKERS: Final = "workers"
+"""What a pod awaits, instead of the UID of a claim or a pod."""
 
 USED_UP: Final = "deciding on the pod's claims takes too long"
 UNAVAILABLE: Final = "no worker process can be started"
 
-MOST_QUESTIONS: Final = 4_000
+MOST_QUEUED: Final = 4_000
 UNITS: Final = 1_000_000
-"""Units of work that are put down as a second."""
+"""Units of work that count as one second."""
 
 MARGIN_SECONDS: Final = 1.0
-"""How much later than it is over a pause is known to be over."""
+"""Pods are requeued so much later than a pause ends."""
 
 REMEMBERED_CONTENTS: Final = 10_000
 
 
-class DeferredWork:
-    """One per service. Without `workers` everything is done at once, however long it takes. The state is as the pod has
-    it: what is kept for others counts as taken.
+class WorkItem(msgspec.Struct, frozen=True, eq=False):
+    """Work for a worker. `content`: of the claims that need it."""
+
+    key: Hashable
+    question: Question
+    content: Hashable
+
+
+class WorkQueue:
+    """Fair by namespace, and within a namespace by content of claims.
+
+    `put` and `take` cost the same however long the queue is.
     """
 
-    def __init__(self, view: View, workers: Workers | None, requeue: RequeueTrigger, observer: Observer) -> None:
+    def __init__(self) -> None:
+        self._size = 0
+        self._namespaces: dict[str, dict[Hashable, deque[WorkItem]]] = {}
+        """In the order of their turns, as are the contents of each."""
+        self._sizes: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return self._size
+
+    def put(self, namespace: str, item: WorkItem) -> None:
+        """Append to the items of this content."""
+        self._namespaces.setdefault(namespace, {}).setdefault(item.content, deque()).append(item)
+        self._grow(namespace, 1)
+
+    def take(self) -> WorkItem:
+        """The next item. Its namespace moves to the end, and so does its content within the namespace."""
+        namespace, by_content = next(iter(self._namespaces.items()))
+        content, items = next(iter(by_content.items()))
+        item = items.popleft()
+        del self._namespaces[namespace], by_content[content]
+        if items:
+            by_content[content] = items
+        if by_content:
+            self._namespaces[namespace] = by_content
+        self._grow(namespace, -1)
+        return item
+
+    def evict_for(self, namespace: str, content: Hashable) -> WorkItem | None:
+        """Remove the last item of the longest content in the longest namespace; None when neither is longer than this
+        one.
+        """
+        longest = max(self._sizes, key=self._sizes.__getitem__, default=namespace)
+        if self._sizes.get(longest, 0) <= self._sizes.get(namespace, 0):
+            longest = namespace
+        by_content = self._namespaces.get(longest, {})
+        evicted = max(by_content, key=lambda other: len(by_content[other]), default=content)
+        if longest == namespace and len(by_content.get(evicted, ())) <= len(by_content.get(content, ())):
+            return None
+        item = by_content[evicted].pop()
+        if not by_content[evicted]:
+            del by_content[evicted]
+        if not by_content:
+            del self._namespaces[longest]
+        self._grow(longest, -1)
+        return item
+
+    def drop(self, content: Hashable) -> Iterable[WorkItem]:
+        """Remove all items of this content."""
+        for namespace in list(self._namespaces):
+            items = self._namespaces[namespace].pop(content, ())
+            if not self._namespaces[namespace]:
+                del self._namespaces[namespace]
+            if items:
+                self._grow(namespace, -len(items))
+            yield from items
+
+    def _grow(self, namespace: str, by: int) -> None:
+        self._size += by
+        self._sizes[namespace] = self._sizes.get(namespace, 0) + by
+        if not self._sizes[namespace]:
+            del self._sizes[namespace]
+
+
+class _Call:
+    """One call of `decide`. Its turns share `waited` (what they cannot decide yet) and `needed` (work they defer)."""
+
+    def __init__(self, view: View, pod: Pod) -> None:
+        self.namespace = pod.metadata.namespace
+        self.waited: Waited = {}
+        self.needed: dict[Hashable, Question] = {}
+        self.used = 0
+        """Units of work of the turns before `budget`."""
+        self.budget: TurnBudget
         self._view = view
+        self._pod = pod
+        self._content: Hashable = None
+
+    def content(self, budget: WorkBudget = UNLIMITED) -> Hashable:
+        """The content of the claims that need devices; that of the pod alone when there are none. Raises TurnSpent."""
+        if self._content is None:
+            claims = find(self._pod, self._view.ledger.get, self._view.features)
+            pending = () if isinstance(claims, Unschedulable) else [each for each in claims if each.allocation is None]
+            self._content = contents(pending, budget) or (self._pod.metadata.uid,)
+        return self._content
+
+    def budgets(self, make: Callable[[bool], TurnBudget], most: int) -> Iterator[TurnBudget]:
+        """Turn by turn. `make(last)`: the last turn is the one that reaches `most` units of work."""
+        turn_work = self._view.config.turn_work
+        while True:
+            self.budget = make(most - self.used <= turn_work)
+            yield self.budget
+            self.used += self.budget.used
+
+
+class DeferredWork:
+    """One per service. Without `workers` a decision takes one turn, however long that is. Devices that are held for
+    other pods count as allocated.
+    """
+
+    def __init__(
+        self, view: View, answers: Answers, workers: Workers | None, requeue: RequeueTrigger, observer: Observer
+    ) -> None:
+        self._view = view
+        self._answers = answers
         self._workers = workers
         self._requeue = requeue
         self._observer = observer
-        config, clock = view.config, view.clock
-        self._answers = Answers()
-        self._waiting = WorkQueue()
+        self._queue = WorkQueue()
         self._open: dict[Hashable, int] = {}
-        """By content of claims: how many questions are open."""
+        """By content: how many items are queued or being worked on."""
         self._spent: TTLCache[Hashable, float] = TTLCache(
-            REMEMBERED_CONTENTS, config.worker_forgiving_seconds, timer=clock.monotonic
+            REMEMBERED_CONTENTS, view.config.worker_forgiving_seconds, timer=view.clock.monotonic
         )
+        """By content: seconds used."""
         self._unavailable_until = 0.0
-        self._working: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._answered = asyncio.Event()
 
     def __len__(self) -> int:
-        """How many questions are not answered yet."""
+        """How many items are queued or being worked on."""
         return len(self._answers.open)
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     async def decide(self, pod: Pod, decision: Callable[[View], T]) -> tuple[T, bool]:
-        """What the decision comes to, made on one state, which is that of the moment when this returns. True when
-        another one may come to more later: workers are being asked, or the limit for the call was reached.
+        """The decision on the state at the moment when this returns. True when a later one may find more: work was
+        deferred, or the call has reached `call_work`.
         """
         if self._workers is None:
             return decision(self._view.with_pod(pod)), False
-        asker = _Asker(self._view, pod)
-        config = self._view.config
-        if self._spent:
-            await self._look(asker)
-        used_up = self._is_used_up(asker)
-        most = left = config.turn_work if used_up else config.call_work
-        waited: Waited = {}
-        asked: dict[Hashable, Question] = {}
-        news = self._news
-        while True:
-            stopped = USED_UP if used_up else SEARCHING
-            budget = self._budget(asker, waited, asked, last=left <= config.turn_work, stopped=stopped)
-            try:
-                found = decision(self._view.with_pod(pod).with_budget(budget))
-            except TurnSpent:
-                left -= budget.used
-                await asyncio.sleep(0)
-                await self._look(asker)
-                continue
-            self._ask(asker, asked)
-            if budget.waits and news is not self._news:  # what an earlier turn waited for may have been answered since
-                asyncio.get_running_loop().call_soon(self._requeue.ended, AWAITED)
-            if budget.unfinished and not used_up:
-                self._charge(asker.content, (most - left + budget.used) / UNITS)
-                asyncio.get_running_loop().call_soon(self._requeue.ended, AWAITED)
-            return found, budget.waits or (budget.unfinished and not used_up)
+        return await run(self._deciding(pod, decision))
 
-    async def insist(self, pod: Pod, decision: Callable[[View, Pod], T], seconds: float) -> T:
-        """As `decide`, but what workers have to say is waited for: for so long, if need be."""
+    async def decide_within(self, seconds: float, pod: Pod, decision: Callable[[View, Pod], T]) -> T:
+        """As `decide`, and wait for deferred work, at most so many seconds."""
         deadline = self._view.clock.monotonic() + seconds
         while True:
             found, open_ = await self.decide(pod, lambda view: decision(view, pod))
@@ -134,172 +221,151 @@ class DeferredWork:
                 return found
             try:
                 async with asyncio.timeout(left):
-                    await self._news.wait()
+                    await self._answered.wait()
             except TimeoutError:
                 return found
 
-    def budgets(self) -> Iterator[WorkBudget]:
-        """For the turns of a question that is no verb's, one after the other: nothing is asked of workers for it."""
-        if self._workers is None:
-            yield from repeat(UNLIMITED)
-        config, waited = self._view.config, Waited()
-        for turn in count(1):
-            last = turn * config.turn_work >= config.call_work
-            yield TurnBudget(
-                self._answers, allowance=config.turn_work, ceiling=config.question_work, last=last, waited=waited
-            )
+    def _deciding(self, pod: Pod, decision: Callable[[View], T]) -> Slices[tuple[T, bool]]:
+        call, config, answered = _Call(self._view, pod), self._view.config, self._answered
+        if self._spent:
+            yield from self._identify(call)
+        used_up = self._is_used_up(call)
+        budgets = call.budgets(partial(self._budget, call, used_up), config.turn_work if used_up else config.call_work)
 
-    def _budget(
-        self, asker: _Asker, waited: Waited, asked: dict[Hashable, Question], *, last: bool, stopped: str
-    ) -> TurnBudget:
+        def decide(budget: TurnBudget) -> T:
+            return decision(self._view.with_pod(pod).with_budget(budget))
+
+        try:
+            found = decide(next(budgets))
+        except TurnSpent:
+            yield
+            yield from self._identify(call)
+            found = yield from in_turns(budgets, decide)
+        self._defer(call)
+        waits, unfinished = call.budget.waits, call.budget.unfinished and not used_up
+        if unfinished:
+            self._charge(call.content(), (call.used + call.budget.used) / UNITS)
+        # What an earlier turn of the call waits for may be answered by now.
+        if unfinished or (waits and answered is not self._answered):
+            asyncio.get_running_loop().call_soon(self._requeue.ended, WORKERS)
+        return found, waits or unfinished
+
+    def _identify(self, call: _Call) -> Slices[None]:
+        """Find the content of the call's claims, in turns: it costs as much as reading the claims."""
+        config = self._view.config
+        budgets = (TurnBudget(self._answers, allowance=config.turn_work, ceiling=config.question_work) for _ in count())
+        yield from in_turns(budgets, call.content)
+
+    def _budget(self, call: _Call, used_up: bool, last: bool) -> TurnBudget:
         config = self._view.config
         return TurnBudget(
             self._answers,
             allowance=config.turn_work,
             ceiling=config.question_work,
             last=last,
-            stopped=stopped,
-            refusal=lambda: self._refusal(asker),
-            waited=waited,
-            asked=asked,
+            stopped=USED_UP if used_up else SEARCHING,
+            refusal=partial(self._refusal, call),
+            waited=call.waited,
+            asked=call.needed,
         )
 
-    async def _look(self, asker: _Asker) -> None:
-        """Find out for whom workers would be asked, in as many turns as it takes: it costs what reading the claims has
-        cost.
-        """
-        config = self._view.config
-        while True:
-            budget = TurnBudget(self._answers, allowance=config.turn_work, ceiling=config.question_work)
-            try:
-                asker.look(budget)
-            except TurnSpent:
-                await asyncio.sleep(0)
-            else:
-                return
-
-    def _refusal(self, asker: _Asker) -> str:
-        """Why workers are not asked for the pod; empty when they are."""
+    def _refusal(self, call: _Call) -> str:
+        """Why nothing is deferred for the call; empty when work is."""
         if self._unavailable_until > self._view.clock.monotonic():
             return UNAVAILABLE
-        return USED_UP if self._is_used_up(asker) else ""
+        return USED_UP if self._is_used_up(call) else ""
 
-    def _is_used_up(self, asker: _Asker) -> bool:
-        return bool(self._spent) and self._spent.get(asker.content, 0.0) >= self._view.config.worker_claim_seconds
+    # --- time that claims have used ----------------------------------------------------------------------------------
+
+    def _is_used_up(self, call: _Call) -> bool:
+        return bool(self._spent) and self._spent.get(call.content(), 0.0) >= self._view.config.worker_claim_seconds
 
     def _charge(self, content: Hashable, seconds: float) -> None:
-        """Claims of this content took so long. When it is too long, what they have asked is given up, for a while."""
+        """Claims of this content took so long. When that is too much, drop their queued work."""
         config, spent = self._view.config, self._spent.get(content, 0.0)
         self._spent[content] = spent + seconds
         if spent + seconds < config.worker_claim_seconds:
             return
-        self._wake_after(config.worker_forgiving_seconds)
+        self._requeue_after(config.worker_forgiving_seconds)
         if spent < config.worker_claim_seconds:
-            log.warning("some claims take too long and are given up for a while", seconds=spent + seconds)
-            for other in list(self._waiting.drop(content)):
-                self._close(other)
+            log.warning("claims need too much worker time, dropping their work", seconds=spent + seconds)
+            for item in list(self._queue.drop(content)):
+                self._close(item)
 
-    def _wake_after(self, seconds: float) -> None:
-        """Pods that are told to wait so long do not wait for any answer."""
+    def _requeue_after(self, seconds: float) -> None:
+        """Requeue the pods whose work is refused for so long."""
         asyncio.get_running_loop().call_later(seconds + MARGIN_SECONDS, self._requeue.improved)
 
-    # --- questions ---------------------------------------------------------------------------------------------------
+    # --- the queue ---------------------------------------------------------------------------------------------------
 
-    def _ask(self, asker: _Asker, questions: dict[Hashable, Question]) -> None:
-        for key, question in questions.items():
+    def _defer(self, call: _Call) -> None:
+        """Queue what the call needs and no earlier call has queued."""
+        for key, question in call.needed.items():
             if key in self._answers.open or self._answers.get(key) is not None:
-                continue  # since an earlier turn
-            if self._open.get(asker.content, 0) >= ROOM or not self._has_room(asker):
+                continue
+            content = call.content()
+            if self._open.get(content, 0) >= ROOM or not self._make_room(call.namespace, content):
                 break
             self._answers.open.add(key)
-            self._open[asker.content] = self._open.get(asker.content, 0) + 1
-            self._waiting.put(asker.namespace, WorkItem(key, question, asker.content))
+            self._open[content] = self._open.get(content, 0) + 1
+            self._queue.put(call.namespace, WorkItem(key, question, content))
         self._work()
 
-    def _has_room(self, asker: _Asker) -> bool:
-        """Made where somebody else asks more."""
-        if len(self._waiting) < MOST_QUESTIONS:
+    def _make_room(self, namespace: str, content: Hashable) -> bool:
+        """True when one more item may be queued."""
+        if len(self._queue) < MOST_QUEUED:
             return True
-        yielded = self._waiting.yielded(asker.namespace, asker.content)
-        if yielded is not None:
-            self._forget(yielded)
-        return yielded is not None
+        evicted = self._queue.evict_for(namespace, content)
+        if evicted is not None:
+            self._forget(evicted)
+        return evicted is not None
 
     def _work(self) -> None:
-        while self._workers is not None and len(self._waiting) and len(self._working) < self._workers.capacity:
-            task = asyncio.create_task(self._answer(self._workers, self._waiting.take()), name="question")
-            self._working.add(task)
+        while self._workers is not None and len(self._queue) and len(self._tasks) < self._workers.capacity:
+            task = asyncio.create_task(self._answer(self._workers, self._queue.take()), name="deferred work")
+            self._tasks.add(task)
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._working.discard(task)
+        self._tasks.discard(task)
         if not task.cancelled():
             self._work()
 
-    async def _answer(self, workers: Workers, asked: WorkItem) -> None:
+    async def _answer(self, workers: Workers, item: WorkItem) -> None:
         try:
-            reply = await workers.answer(asked.question)
+            reply = await workers.answer(item.question)
         except Exception as problem:
             unexpected("workers", problem)
-            self._close(asked)
+            self._close(item)
             return
-        answer, seconds = reply.answer, reply.seconds
-        self._observer.count(WORKER_ANSWERS, answer.limit if isinstance(answer, Overrun) else kind_of(asked.question))
+        answer, config = reply.answer, self._view.config
+        self._observer.count(WORKER_ANSWERS, answer.limit if isinstance(answer, Overrun) else kind_of(item.question))
         if isinstance(answer, Overrun) and answer.limit == "start":
-            self._unavailable_until = self._view.clock.monotonic() + self._view.config.worker_pause_seconds
-            self._wake_after(self._view.config.worker_pause_seconds)
+            self._unavailable_until = self._view.clock.monotonic() + config.worker_pause_seconds
+            self._requeue_after(config.worker_pause_seconds)
         else:
-            self._answers.learn(asked.key, asked.question, answer)
-        self._charge(asked.content, seconds)
-        self._close(asked)
+            self._answers.learn(item.key, item.question, answer)
+        self._charge(item.content, reply.seconds)
+        self._close(item)
 
-    def _close(self, asked: WorkItem) -> None:
-        """The question is not open any more."""
-        if self._forget(asked):
-            self._requeue.ended(AWAITED)
-        self._news.set()
-        self._news = asyncio.Event()
+    def _close(self, item: WorkItem) -> None:
+        """The item is done, or dropped."""
+        if self._forget(item):
+            self._requeue.ended(WORKERS)
+        self._answered.set()
+        self._answered = asyncio.Event()
 
-    def _forget(self, asked: WorkItem) -> bool:
-        """True when it was the last open one of its claims."""
-        self._answers.open.discard(asked.key)
-        self._open[asked.content] -= 1
-        if self._open[asked.content]:
+    def _forget(self, item: WorkItem) -> bool:
+        """True when it was the last open item of its content."""
+        self._answers.open.discard(item.key)
+        self._open[item.content] -= 1
+        if self._open[item.content]:
             return False
-        del self._open[asked.content]
+        del self._open[item.content]
         return True
 
     async def drain(self) -> None:
-        """End what is being asked."""
-        tasks = list(self._working)
-        for task in tasks:
+        """Cancel what workers are working on."""
+        for task in (tasks := list(self._tasks)):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class _Asker:
-    """For whom workers are asked: what they cost is put down to all claims of the same content."""
-
-    def __init__(self, view: View, pod: Pod) -> None:
-        self._view = view
-        self._pod = pod
-        self._content: Hashable = None
-
-    @property
-    def namespace(self) -> str:
-        return self._pod.metadata.namespace
-
-    @property
-    def content(self) -> Hashable:
-        """Of the claims that need devices; of the pod alone when there are none."""
-        return self.look(UNLIMITED)
-
-    def look(self, budget: WorkBudget) -> Hashable:
-        """The content. Raises TurnSpent."""
-        if self._content is None:
-            claims = find(self._pod, self._view.ledger.get, self._view.features)
-            wanting = (
-                () if isinstance(claims, Unschedulable) else [claim for claim in claims if claim.allocation is None]
-            )
-            self._content = contents(wanting, budget) or (self._pod.metadata.uid,)
-        return self._content

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
+from dra_extender.allocation.budget import Answers
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import (
@@ -48,6 +49,7 @@ from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.release.sweep import Sweeper
 from dra_extender.scheduling.release.unblock import Unblocker
 from dra_extender.scheduling.requeue import RequeueTrigger
+from dra_extender.scheduling.slices import QueryBudgets
 from dra_extender.scheduling.verbs.filter import Filter, Memory
 from dra_extender.scheduling.verbs.preempt import Preempt
 from dra_extender.scheduling.verbs.prioritize import prioritize
@@ -93,9 +95,12 @@ class Extender:
         self._leading: Callable[[], bool] = lambda: True
         self.requeue = requeue = RequeueTrigger(ports.requeue, config, observer)
         self.reservations, self.nominations = records.reservations, records.nominations
-        self.view = view = records.view(decisions, placement, budgets=lambda: self._deferred.budgets())
+        answers = Answers()
+        self.view = view = records.view(
+            decisions, placement, QueryBudgets(answers, config, limited=workers is not None)
+        )
         self._intake = intake = records.intake(requeue, placement)
-        self._deferred = DeferredWork(view, workers, requeue, observer)
+        self._deferred = DeferredWork(view, answers, workers, requeue, observer)
         self._clearer = clearer = Clearer(view, ports, intake, requeue, observer, records.clearing)
         self._unblocker = Unblocker(view, clearer)
         self._sweeper = Sweeper(view, ports, intake, clearer, records.idle, records.unseen, observer)

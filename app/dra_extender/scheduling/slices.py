@@ -1,91 +1,146 @@
-"""How much of a long question is answered at a time, and altogether: counted while it is done.
+"""Bounded work on the event loop: long computations run in slices, and between two slices everything else runs.
 
-Promises: between two steps of a question the event loop is free. A step ends after `STEP` units of work (about a
-microsecond each), or with the turn of a budget. `TRIALS` hypothetical decisions and `WORK` units are made at most,
-whatever claims, pods and clusters contain: then `complete` is False, and what was found until then is told.
+A computation is a generator (`Slices`) that yields after each slice. `run` executes it on the event loop, `run_at_once`
+in a command. `in_turns` turns a decision, which is a function of one state, into such a computation: every slice runs
+the decision with a new work budget, until one budget suffices. What a slice found out is memoised, so the next one gets
+further. docs/decisions/bounded-work.md shows how this and `deferred` fit together.
+
+Promises: `run` and `run_at_once` return in the slice that ended the computation, with no await in between, so a result
+belongs to the state at that moment. A question (`QueryBudget`) makes at most `TRIALS` hypothetical decisions and
+charges at most `WORK` units of work (about a microsecond each); beyond that `complete` is False and the answer has what
+was found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import asyncio
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import count, repeat
 from typing import Final, TypeVar, overload
 
-from dra_extender.allocation.budget import Deferred, TurnSpent
+import msgspec
+
+from dra_extender.allocation.budget import UNLIMITED, Answers, Deferred, TurnBudget, TurnSpent, Waited, WorkBudget
+from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.view import View
 
 T = TypeVar("T")
-Steps = Generator[None, None, T]
-"""What is done a step at a time, with a result at the end."""
+B = TypeVar("B", bound=WorkBudget)
+Slices = Generator[None, None, T]
+"""A computation that yields after each slice and returns its result."""
 
-STEP: Final = 5_000
+SLICE: Final = 5_000
+"""Units of work in one slice of a question."""
 PORTION: Final = 250
-"""Nodes that are asked about in one turn."""
+"""Nodes decided on in one turn of a question."""
 TRIALS: Final = 400
 WORK: Final = 2_000_000
 
 
-def at_once(steps: Steps[T]) -> T:
-    """What the steps return at the end, all of them taken now."""
+async def run(slices: Slices[T], between: Callable[[], object] | None = None) -> T:
+    """The result. The event loop runs other tasks between two slices; `between` is called first."""
     while True:
         try:
-            next(steps)
+            next(slices)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if between is not None:
+            between()
+        await asyncio.sleep(0)
+
+
+def run_at_once(slices: Slices[T]) -> T:
+    """The result, for callers without an event loop."""
+    while True:
+        try:
+            next(slices)
         except StopIteration as end:
             result: T = end.value
             return result
 
 
+def in_turns(budgets: Iterable[B], decide: Callable[[B], T]) -> Slices[T]:
+    """The result of the first turn whose budget suffices. Raises Deferred. `budgets` is endless."""
+    for budget in budgets:
+        try:
+            return decide(budget)
+        except TurnSpent:
+            yield
+    raise ValueError("out of budgets")
+
+
+class QueryBudgets(msgspec.Struct, frozen=True):
+    """Makes the budgets of questions. Questions read the answers of workers and leave no work to them."""
+
+    answers: Answers
+    config: SchedulingConfig
+    limited: bool = True
+    """False: one turn suffices for everything, because nothing else runs."""
+
+    def __call__(self) -> Iterator[WorkBudget]:
+        """The budgets of one question, turn by turn. From `call_work` on, what a turn does not decide is Deferred."""
+        if not self.limited:
+            yield from repeat(UNLIMITED)
+        turn_work, ceiling, waited = self.config.turn_work, self.config.question_work, Waited()
+        for turn in count(1):
+            last = turn * turn_work >= self.config.call_work
+            yield TurnBudget(self.answers, allowance=turn_work, ceiling=ceiling, last=last, waited=waited)
+
+
 class QueryBudget:
-    """The turns of one diagnosis. `trials` counts the hypothetical decisions, `nodes` the nodes looked at, `work` the
-    units of work.
-    """
+    """The budget of one question. `trials`: hypothetical decisions made; `nodes`: nodes looked at; `work`: units."""
 
     def __init__(self, view: View, most: int = TRIALS, work: int = WORK) -> None:
         self.trials = 0
         self.nodes = 0
         self.work = 0
         self.complete = True
-        """Nothing was left out so far."""
+        """False when the budget ended before the question was answered completely."""
         self._view = view
         self._budgets = view.budgets()
-        self._step = 0
+        self._slice = 0
         self._most_trials, self._most_work = most, work
 
     def must_yield(self, units: int) -> bool:
-        """Count work that was done, or is small; True when others have to be let go first: yield then."""
+        """Charge work that is done, or known to be small. True when the slice is used up: the caller yields."""
         self.work += units
-        self._step += units
-        if self._step < STEP:
+        self._slice += units
+        if self._slice < SLICE:
             return False
-        self._step = 0
+        self._slice = 0
         return True
 
     def spent(self) -> bool:
-        """Whether no more may be tried; notes that something was left out."""
+        """True when nothing more may be tried; `complete` is False then."""
         if self.trials >= self._most_trials or self.work >= self._most_work:
             self.complete = False
             return True
         return False
 
-    def turn(self, ask: Callable[[View], T]) -> Steps[T | None]:
-        """The answer, in as many turns as it takes; None when nobody can say yet."""
-        for budget in self._budgets:
+    def turn(self, decide: Callable[[View], T]) -> Slices[T | None]:
+        """The decision in turns; None when a worker has to answer first."""
+        due = False
+
+        def charged(budget: WorkBudget) -> T:
+            nonlocal due
             try:
-                found = ask(self._view.with_budget(budget))
-            except TurnSpent:
-                self.must_yield(budget.used)
-                yield
-                continue
-            except Deferred:
-                break
-            if self.must_yield(budget.used):
-                yield
-            return found
-        self.complete = False
-        return None
+                return decide(self._view.with_budget(budget))
+            finally:
+                due = self.must_yield(budget.used)
+
+        try:
+            found = yield from in_turns(self._budgets, charged)
+        except Deferred:
+            self.complete = False
+            return None
+        if due:
+            yield
+        return found
 
 
-class Made(Sequence[T]):
-    """So many things in order, each made when it is asked for: of many that are told apart by halving few are."""
+class LazySequence(Sequence[T]):
+    """`count` items, each made when it is read: a binary search over them reads few."""
 
     def __init__(self, count: int, make: Callable[[int], T]) -> None:
         self._count = max(count, 0)

@@ -23,6 +23,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.note import Note, note_of
 from dra_extender.insight.why.report import BindingRule, Diagnosis
+from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
@@ -89,20 +90,13 @@ class Diagnoses:
 
     async def look(self) -> Diagnosis | None:
         """Diagnose the pod that is next, and tell what is new. None when no pod is."""
-        refused = await self._waiting()
+        refused = await run(self._waiting())
         due = [uid for uid, generation in refused.items() if self._is_due(uid, generation)]
         pods = [pod for uid in due if (pod := self._view.pods.get(uid)) is not None and not pod.spec.node_name]
         if not pods:
             return None
         pod = min(pods, key=lambda pod: self._last(pod.metadata.uid))
-        steps = diagnosing(self._view, pod)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                found: Diagnosis = end.value
-                break
-            await asyncio.sleep(0)
+        found = await run(diagnosing(self._view, pod))
         self._tell(pod, found, refused[pod.metadata.uid])
         return found
 
@@ -117,7 +111,7 @@ class Diagnoses:
         """
         return {**self._kept, **self._refused()}
 
-    async def _waiting(self) -> Mapping[str, int]:
+    def _waiting(self) -> Slices[Mapping[str, int]]:
         """As of now; all pods are looked at, a portion at a time."""
         kept: dict[str, int] = {}
         looked = 0
@@ -127,7 +121,7 @@ class Diagnoses:
             looked += 1 + len(pod.spec.resource_claims) + len(pod.spec.containers)
             if looked >= PORTION:
                 looked = 0
-                await asyncio.sleep(0)
+                yield
         self._kept = kept
         return self.waiting()
 

@@ -27,6 +27,7 @@ from dra_extender.kube.watches import Watches
 from dra_extender.kube.writer import Writer
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.slices import Slices, run
 from dra_extender.service.audit import Audit
 from dra_extender.service.diagnoses import Diagnoses
 from dra_extender.service.following import Following
@@ -147,14 +148,15 @@ class Engine:
 
     async def _look(self) -> None:
         try:
-            steps = chain(self.cluster.inventory.nodes.look(), self.extender.recall())
-            for number, _ in enumerate(steps, start=1):
-                if number % _PORTION == 0:
-                    await asyncio.sleep(0)
-            for _ in self.extender.warm_up():
-                await asyncio.sleep(0)
+            await run(self._looking())
         except Exception as problem:  # decisions will look by themselves
             unexpected("inventory", problem)
+
+    def _looking(self) -> Slices[None]:
+        for number, _ in enumerate(chain(self.cluster.inventory.nodes.look(), self.extender.recall()), start=1):
+            if number % _PORTION == 0:
+                yield
+        yield from self.extender.warm_up()
 
     async def _audit(self) -> None:
         """Before everything was listed there is nothing to say."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dra_extender.http.page.board import Board
-from dra_extender.http.page.parts import BoardPart, Pods, Steps
+from dra_extender.http.page.parts import BoardPart, Pods
 from dra_extender.http.page.questions import LATE, SOON, Ask, Questions
+from dra_extender.scheduling.slices import Slices
 
 
 class Clock:
@@ -18,7 +19,7 @@ class Clock:
 
 
 def answering(key: str) -> Ask:
-    def ask() -> Steps:
+    def ask() -> Slices[BoardPart]:
         yield
         return Pods(key, 1)
 
@@ -87,7 +88,7 @@ async def test_the_answer_to_a_question_that_nobody_has_any_more_goes() -> None:
 
 async def test_an_answer_that_comes_too_late_is_not_put(questions: Questions) -> None:
     def ask_and_forget(key: str) -> Ask:
-        def ask() -> Steps:
+        def ask() -> Slices[BoardPart]:
             questions.keep("k", [], answering)
             yield
             return BoardPart(key)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from itertools import count
 from typing import Any, Final
 
 import msgspec
 
-from dra_extender.allocation.budget import Answers, TurnBudget, Waited, WorkBudget
+from dra_extender.allocation.budget import Answers
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.decoding import UNDECODABLE, convert
@@ -20,6 +19,7 @@ from dra_extender.insight.why.draft import defaulted
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.slices import QueryBudgets
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Stopped
@@ -27,14 +27,6 @@ from tests.support.simulation.objects import DRIVER, Json, KubernetesObject
 
 POD: Final = "p"
 """The one to diagnose."""
-
-
-def budgets() -> Iterator[WorkBudget]:
-    """What the turns of a question of the service may do (`DeferredWork.budgets`)."""
-    answers, config, waited = Answers(), SchedulingConfig(), Waited()
-    for turn in count(1):
-        last = turn * config.turn_work >= config.call_work
-        yield TurnBudget(answers, allowance=config.turn_work, ceiling=config.question_work, last=last, waited=waited)
 
 
 def view_of(objects: Iterable[KubernetesObject]) -> View:
@@ -52,7 +44,7 @@ def view_of(objects: Iterable[KubernetesObject]) -> View:
         clock=clock,
         config=config,
         resources=ResourceNames(cluster.classes, clock, config),
-        budgets=budgets,
+        budgets=QueryBudgets(Answers(), config),
     )
 
 

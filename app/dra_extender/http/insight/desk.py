@@ -8,7 +8,7 @@ that take longest have a queue of their own, which is short: who finds it full i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from dra_extender.api.core import Pod
 from dra_extender.http.reports import Problem, Unanswered
 from dra_extender.http.schemas import schema_of
 from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
 
 MOST_WAITING: Final = 8
@@ -42,7 +43,7 @@ class Insight(Protocol):
     def terms(self, pod: Pod) -> Terms | None:
         """On what terms the pod may preempt others; None: preemption is off."""
 
-    def problems(self) -> Generator[None, None, Sequence[Problem]]:
+    def problems(self) -> Slices[Sequence[Problem]]:
         """What is wrong, and what to do about each, in small steps. Asked for only when something is known."""
 
 
@@ -81,15 +82,15 @@ class Desk:
         """What questions may read."""
         return self.insight.view
 
-    async def answer(self, steps: Generator[None, None, T]) -> T:
+    async def answer(self, steps: Slices[T]) -> T:
         """What the steps return at the end, when it is their turn; between any two of them everything else gets its."""
         async with self._turn:
-            return await _stepwise(steps)
+            return await run(steps)
 
-    async def answer_at_length(self, steps: Generator[None, None, T]) -> T:
+    async def answer_at_length(self, steps: Slices[T]) -> T:
         """As `answer`, for steps that may be thousands: other questions do not wait for them."""
         async with self._queue():
-            return await _stepwise(steps)
+            return await run(steps)
 
     @asynccontextmanager
     async def _queue(self) -> AsyncIterator[None]:
@@ -102,16 +103,6 @@ class Desk:
                 yield
         finally:
             self._waiting -= 1
-
-
-async def _stepwise(steps: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        await asyncio.sleep(0)
 
 
 def encoded(answer: msgspec.Struct) -> Response:

@@ -27,7 +27,7 @@ from dra_extender.insight.whatif.changes import (
     known_pod,
 )
 from dra_extender.insight.why.draft import Draft, defaulted, draft
-from dra_extender.scheduling.slices import Steps
+from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.view import View
 
 MOST_PODS: Final = 100
@@ -162,7 +162,7 @@ _envelope = msgspec.json.Decoder(_Envelope)
 _key = msgspec.json.Decoder(Key)
 
 
-def reading(view: View, body: bytes) -> Steps[Question]:
+def reading(view: View, body: bytes) -> Slices[Question]:
     """What is asked. Raises Unusable."""
     found = _read("", _body, body)
     slices, objects, asked = [], [], []

@@ -13,7 +13,7 @@ from dra_extender.http.schemas import schema_of
 from dra_extender.insight.whatif.asking import asking
 from dra_extender.insight.whatif.changes import Missing, Unusable
 from dra_extender.insight.whatif.report import WhatIf
-from dra_extender.scheduling.slices import Steps
+from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.view import View
 
 MOST_BYTES: Final = 512 * 2**10
@@ -56,7 +56,7 @@ def router(desk: Desk) -> APIRouter:
     return made
 
 
-def _answer(view: View, body: bytes) -> Steps[WhatIf]:
+def _answer(view: View, body: bytes) -> Slices[WhatIf]:
     """Raises Unusable."""
     question = yield from reading(view, body)
     return (yield from asking(view, question.changes, question.asked))

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -30,7 +30,6 @@ from dra_extender.http.page.parts import (
     Pods,
     Problems,
     Status,
-    Steps,
     devices_key,
     room,
     waiting,
@@ -38,6 +37,7 @@ from dra_extender.http.page.parts import (
 )
 from dra_extender.http.page.questions import SHARE, Questions
 from dra_extender.insight.devicereport.parts import Following
+from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
 
@@ -117,7 +117,7 @@ class Feed:
         try:
             while self.board.readers or self._clock() - self._left_at < LINGER:
                 try:
-                    await self._stepwise(self.look())
+                    await self._refresh()
                 except Exception as problem:
                     unexpected("feed", problem)
                 await asyncio.sleep(PERIOD)
@@ -126,14 +126,17 @@ class Feed:
             await asyncio.gather(asking, return_exceptions=True)
             self._begin_anew()
 
-    async def _stepwise(self, steps: Generator[None, None, None]) -> None:
-        """Between steps everything else goes on; readers hear meanwhile of what has been found."""
+    async def _refresh(self) -> None:
+        """Look once; meanwhile readers hear every `FIRST` seconds of what has been found."""
         rung = self._clock()
-        for _ in steps:
+
+        def ring() -> None:
+            nonlocal rung
             if self._clock() - rung >= FIRST:
                 rung = self._clock()
                 self.board.ring()
-            await asyncio.sleep(0)
+
+        await run(self.look(), between=ring)
         self.board.ring()
 
     async def _ask(self) -> None:
@@ -150,7 +153,7 @@ class Feed:
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
-    def look(self) -> Generator[None, None, None]:
+    def look(self) -> Slices[None]:
         """Put on the board what has changed since the last look."""
         unknown = self._insight.unknown()
         if unknown:
@@ -167,7 +170,7 @@ class Feed:
         yield from self._look_at_devices(self.following)
         self._put(Status("status", "", True))
 
-    def _look_at_devices(self, following: Following) -> Generator[None, None, None]:
+    def _look_at_devices(self, following: Following) -> Slices[None]:
         for difference in following.look():
             if difference is not None:
                 id, part = difference
@@ -184,7 +187,7 @@ class Feed:
         for key in self.board.keys("devices\n"):
             self.board.drop(key)
 
-    def _look_at_nodes(self, view: View) -> Generator[None, None, None]:
+    def _look_at_nodes(self, view: View) -> Slices[None]:
         cordoned: list[str] = []
         nodes = list(view.cluster.nodes.items())
         for start in range(0, len(nodes), PORTION):
@@ -192,7 +195,7 @@ class Feed:
             yield
         self._put(Nodes("nodes", len(nodes), sorted(cordoned)[:MOST_CORDONED]))
 
-    def _look_at_pods(self, view: View) -> Generator[None, None, None]:
+    def _look_at_pods(self, view: View) -> Slices[None]:
         found: list[Pod] = []
         for number, pod in enumerate(view.pods):
             if not pod.spec.node_name and not pod.finished and view.uses_devices(pod):
@@ -218,25 +221,25 @@ class Feed:
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def _ask_why(self, key: str) -> Callable[[], Steps | None]:
+    def _ask_why(self, key: str) -> Callable[[], Slices[BoardPart] | None]:
         uid = key.removeprefix(WHY)
 
-        def ask() -> Steps | None:
+        def ask() -> Slices[BoardPart] | None:
             pod = self._waiting.get(uid)
             return why(self._insight.view, pod) if pod is not None else None
 
         return ask
 
-    def _ask_room(self, key: str) -> Callable[[], Steps | None]:
+    def _ask_room(self, key: str) -> Callable[[], Slices[BoardPart] | None]:
         name = key.removeprefix(ROOM)
 
-        def ask() -> Steps | None:
+        def ask() -> Slices[BoardPart] | None:
             view = self._insight.view
             return room(view, name) if name in view.cluster.classes else None
 
         return ask
 
-    def _problems(self) -> Steps:
+    def _problems(self) -> Slices[BoardPart]:
         found = yield from self._insight.problems()
         shown = [problem.model_dump() for problem in found[:MOST_PROBLEMS]]
         return Problems(PROBLEMS, len(found), shown)

@@ -5,7 +5,7 @@ Promises: every part says what `kind` it is and, where there are several of the 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +15,7 @@ from dra_extender.insight.devicereport.parts import Part, PartID
 from dra_extender.insight.headroom import class_claim, class_words, measuring, problem_of
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.report import Remedy
+from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.view import View
 
 DECISIONS: Final = 1_000
@@ -29,9 +30,6 @@ class BoardPart(msgspec.Struct, frozen=True, tag_field="kind"):
     """Anything on the board, under its key."""
 
     key: str
-
-
-Steps = Generator[None, None, BoardPart]
 
 
 class Devices(BoardPart, frozen=True, tag="devices"):
@@ -112,8 +110,8 @@ def waiting(pod: Pod) -> Waiting:
     )
 
 
-def why(view: View, pod: Pod) -> Steps:
-    """In small steps."""
+def why(view: View, pod: Pod) -> Slices[BoardPart]:
+    """In slices."""
     found = yield from diagnosing(view, pod)
     return Why(
         key=f"{WHY}{found.uid}",
@@ -128,8 +126,8 @@ def why(view: View, pod: Pod) -> Steps:
     )
 
 
-def room(view: View, name: str) -> Steps:
-    """In small steps."""
+def room(view: View, name: str) -> Slices[BoardPart]:
+    """In slices."""
     claims = (class_claim(name),)
     problem = problem_of(view, claims)
     if problem:

@@ -7,7 +7,6 @@ while nothing has changed, except after a while; what was never asked comes firs
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -15,7 +14,8 @@ from typing import Final
 import msgspec
 
 from dra_extender.http.page.board import Board
-from dra_extender.http.page.parts import BoardPart, Steps
+from dra_extender.http.page.parts import BoardPart
+from dra_extender.scheduling.slices import Slices, run
 
 SHARE: Final = 9
 """A pause is at least so many times as long as what came before it."""
@@ -24,7 +24,7 @@ SOON: Final = 1.0
 LATE: Final = 10.0
 """The same when nothing is known to have changed: some answers rest on what nobody counts."""
 
-Ask = Callable[[], Steps | None]
+Ask = Callable[[], Slices[BoardPart] | None]
 """Begins to ask; None: there is nothing to ask about any more. The answer is a part of the board."""
 
 
@@ -71,13 +71,7 @@ class Questions:
         steps = asked.ask()
         if steps is None:
             return
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                found: BoardPart = end.value
-                break
-            await asyncio.sleep(0)
+        found = await run(steps)
         self.answered += 1
         if key in self._asked:
             self._board.put(key, msgspec.json.encode(found))

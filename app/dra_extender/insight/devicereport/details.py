@@ -14,7 +14,7 @@ from dra_extender.api.resource import Device, DeviceID, ResourceSlice
 from dra_extender.devices.catalogue import PublishedPool
 from dra_extender.insight.devicereport.report import CountedDevice
 from dra_extender.insight.devicereport.taking import ClassMembers, counting
-from dra_extender.scheduling.slices import Steps
+from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.view import View
 
 
@@ -41,7 +41,7 @@ class DeviceDetails(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[PublishedTaint, ...]
 
 
-def detailing(view: View, id: DeviceID) -> Steps[DeviceDetails | None]:
+def detailing(view: View, id: DeviceID) -> Slices[DeviceDetails | None]:
     """In small steps; None when there is no such device."""
     published = view.cluster.inventory.pools.get(id[:2])
     found = _find(published, id[2]) if published is not None else None

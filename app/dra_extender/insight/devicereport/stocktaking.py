@@ -15,7 +15,7 @@ import msgspec
 from dra_extender.api.quantity import Quantity
 from dra_extender.insight.devicereport.report import CountedDevice, State
 from dra_extender.insight.devicereport.taking import ClassMembers, counting
-from dra_extender.scheduling.slices import Steps
+from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.view import View
 
 _SHARED: Final = ("free", "shared")
@@ -45,7 +45,7 @@ class Stock(msgspec.Struct, frozen=True):
                 self.free[device.driver, amount.name] += max(0, offered - used)
 
 
-def stocktaking(view: View) -> Steps[Stock]:
+def stocktaking(view: View) -> Slices[Stock]:
     """All devices."""
     found, classes = Stock(), ClassMembers(view)
     for pool in list(view.cluster.inventory.pools):

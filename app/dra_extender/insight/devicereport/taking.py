@@ -30,7 +30,7 @@ from dra_extender.devices.uses import EVERY_DEVICE, PoolID
 from dra_extender.devices.validity import defects, with_devices
 from dra_extender.insight.devicereport.report import Amount, Census, CountedDevice, Holding, State
 from dra_extender.insight.devicereport.totals import totals_of
-from dra_extender.scheduling.slices import Steps, at_once
+from dra_extender.scheduling.slices import Slices, run_at_once
 from dra_extender.scheduling.view import View
 
 MOST_DEVICES: Final = 5_000
@@ -76,10 +76,10 @@ EVERYTHING: Final = Asked()
 
 def census(view: View, asked: Asked = EVERYTHING) -> Census:
     """All at once."""
-    return at_once(taking(view, asked))
+    return run_at_once(taking(view, asked))
 
 
-def taking(view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, after: str = "") -> Steps[Census]:
+def taking(view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, after: str = "") -> Slices[Census]:
     """A page with the devices of `limit` pools, or of all; those that come after the pool `after` (driver/pool)."""
     inventory, classes = view.cluster.inventory, ClassMembers(view)
     sight, start = _Sight(inventory, asked.nodes), _pool_id(after)
@@ -100,7 +100,7 @@ def taking(view: View, asked: Asked = EVERYTHING, *, limit: int | None = None, a
 
 def counting(
     view: View, published: PublishedPool, classes: ClassMembers, sees: Callable[[str, DeviceID], bool] | None = None
-) -> Steps[list[CountedDevice]]:
+) -> Slices[list[CountedDevice]]:
     """The devices of one pool, a slice at a step; with `sees` (node, device) only some of them."""
     found: list[CountedDevice] = []
     problem = _problem(published, view.features)
@@ -167,7 +167,7 @@ class ClassMembers:
         self._known: dict[DeviceModel, tuple[str, ...]] = {}
         self.complete = True
 
-    def learn(self, models: Iterable[DeviceModel]) -> Steps[None]:
+    def learn(self, models: Iterable[DeviceModel]) -> Slices[None]:
         """Find out, in small steps. A class that nobody can say about yet is left out."""
         for model in models:
             if model in self._known:
@@ -182,7 +182,7 @@ class ClassMembers:
         """By name, once it was learnt."""
         return self._known[model]
 
-    def _selects(self, filter: Filter, model: DeviceModel) -> Steps[bool]:
+    def _selects(self, filter: Filter, model: DeviceModel) -> Slices[bool]:
         while True:
             if self._budget is None:
                 self._budget = next(self._budgets, None)

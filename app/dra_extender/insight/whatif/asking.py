@@ -31,7 +31,7 @@ from dra_extender.insight.why.likeness import another
 from dra_extender.scheduling.claims import Unschedulable, find
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.preemption.occupants import MIRROR
-from dra_extender.scheduling.slices import Steps, at_once
+from dra_extender.scheduling.slices import Slices, run_at_once
 from dra_extender.scheduling.view import View
 
 MOST_PODS: Final = 500
@@ -51,7 +51,7 @@ def what_if(
     looks: int = LOOKS,
 ) -> WhatIf:
     """As `asking`, all at once."""
-    return at_once(asking(view, changes, asked, most=most, looks=looks))
+    return run_at_once(asking(view, changes, asked, most=most, looks=looks))
 
 
 def asking(
@@ -61,7 +61,7 @@ def asking(
     *,
     most: int = MOST_PODS,
     looks: int = LOOKS,
-) -> Steps[WhatIf]:
+) -> Slices[WhatIf]:
     """`asked`: pods that are asked about; None stands for all that wait for devices. Raises Unusable, in the first
     step, for a question that cannot be answered.
     """
@@ -112,7 +112,7 @@ class _Concerned(msgspec.Struct, frozen=True):
     gone: list[Pod]
 
 
-def _concerned(view: View, changes: Changes) -> Steps[_Concerned]:
+def _concerned(view: View, changes: Changes) -> Slices[_Concerned]:
     """All pods, a portion at a step."""
     found = _Concerned([], [], [])
     without, drained = frozenset(changes.without), frozenset(changes.drained)
@@ -157,7 +157,7 @@ def _changed(
     changes: Changes,
     concerned: _Concerned,
     fresh: Sequence[tuple[Node, list[ResourceSlice]]],
-) -> Steps[None]:
+) -> Slices[None]:
     """Make the changes: what is there, who is gone, who has to move, and which nodes go and come."""
     for item in changes.objects:
         paper.put(item)
@@ -201,7 +201,7 @@ def _problems(paper: Paper, changes: Changes) -> Iterator[str]:
 # --- who fits ---------------------------------------------------------------------------------------------------------
 
 
-def _placed(placing: Placing, pods: Sequence[Pod]) -> Steps[dict[str, Placed]]:
+def _placed(placing: Placing, pods: Sequence[Pod]) -> Slices[dict[str, Placed]]:
     """By UID; those for which the budget is enough, in their order."""
     found: dict[str, Placed] = {}
     for pod in pods:
@@ -213,7 +213,7 @@ def _placed(placing: Placing, pods: Sequence[Pod]) -> Steps[dict[str, Placed]]:
     return found
 
 
-def _tolerating(paper: Paper, changes: Changes, pods: Sequence[Pod]) -> Steps[list[Pod]]:
+def _tolerating(paper: Paper, changes: Changes, pods: Sequence[Pod]) -> Slices[list[Pod]]:
     """The pods as they would be, and their claims on paper."""
     if not changes.tolerations:
         return list(pods)
@@ -228,7 +228,7 @@ def _tolerating(paper: Paper, changes: Changes, pods: Sequence[Pod]) -> Steps[li
     return [tolerant_pod(pod, changes.tolerations) for pod in pods]
 
 
-def _remedies(paper: Paper, pods: Sequence[Pod], placed: Mapping[str, Placed]) -> Steps[dict[str, str]]:
+def _remedies(paper: Paper, pods: Sequence[Pod], placed: Mapping[str, Placed]) -> Slices[dict[str, str]]:
     """What would help pods that fit nowhere, by UID; of those that ask for the same, the first is looked at."""
     found: dict[str, str] = {}
     first: dict[Hashable, Pod] = {}

@@ -22,13 +22,13 @@ from dra_extender.scheduling.claims import Unschedulable, consumer, named_claims
 from dra_extender.scheduling.feasibility import NodeAllocation
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
-from dra_extender.scheduling.slices import Steps
+from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.tenants import Tenants
 from dra_extender.scheduling.view import View
 
 T = TypeVar("T")
 
-STEP: Final = 4_000
+SLICE: Final = 4_000
 """About so many microseconds' worth of objects are copied in one step."""
 _NODE: Final = 20
 _SLICE: Final = 60
@@ -170,7 +170,7 @@ class Paper:
         yield from ledger.owned_by(pod.metadata.uid)
 
 
-def copied(view: View) -> Steps[Paper]:
+def copied(view: View) -> Slices[Paper]:
     """The cluster as it is when the first step is taken."""
     paper = Paper(view)
     cluster, ledger = view.cluster, view.cluster.ledger
@@ -198,11 +198,11 @@ def _cost_of_claim(claim: ResourceClaim) -> int:
     return _CLAIM * (1 + len(results))
 
 
-def _in_steps(items: Iterable[T], do: Callable[[T], object], cost: Callable[[T], int]) -> Steps[None]:
+def _in_steps(items: Iterable[T], do: Callable[[T], object], cost: Callable[[T], int]) -> Slices[None]:
     spent = 0
     for item in items:
         do(item)
         spent += cost(item)
-        if spent >= STEP:
+        if spent >= SLICE:
             spent = 0
             yield

@@ -23,7 +23,7 @@ from dra_extender.insight.why.situation import Situation
 from dra_extender.insight.why.summary import of_pod, words
 from dra_extender.plurals import counted
 from dra_extender.scheduling.feasibility import NodeAllocation, NodeStatuses, PreFilterState, allocate, node_statuses
-from dra_extender.scheduling.slices import PORTION, QueryBudget, Steps
+from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices
 
 LOOKS: Final = 400_000
 """Nodes that are looked at for one question at most, pod by pod: some seconds of work."""
@@ -85,7 +85,7 @@ class Placing:
         self._known: dict[Hashable, _Progress] = {}
         self._undo: list[Callable[[], None]] = []
 
-    def place(self, pod: Pod) -> Steps[Placed | None]:
+    def place(self, pod: Pod) -> Slices[Placed | None]:
         """Where the pod fits, which it takes; None when looking would cost more than the budget allows."""
         situation = self._paper.situation(pod)
         prefiltered, whole = situation.prefiltered, of_pod(situation)
@@ -104,7 +104,7 @@ class Placing:
                 return Placed(node, shape=shape)
         return Placed(reason=progress.reason(), shape=shape, decided=not progress.undecided)
 
-    def undo(self) -> Steps[None]:
+    def undo(self) -> Slices[None]:
         """All pods that were placed lose their place again."""
         while self._undo:
             self._undo.pop()()
@@ -118,7 +118,7 @@ class Placing:
         names: Sequence[str],
         progress: _Progress,
         query_budget: QueryBudget,
-    ) -> Steps[str]:
+    ) -> Slices[str]:
         """The first of these nodes that fits; empty when none does. What is passed over is noted."""
         told: list[str] = []
         for name in names:

@@ -33,7 +33,7 @@ from dra_extender.insight.why.edits import (
 from dra_extender.insight.why.nearness import near, nearest_first
 from dra_extender.insight.why.report import NodeGroup
 from dra_extender.plurals import counted
-from dra_extender.scheduling.slices import Made, QueryBudget
+from dra_extender.scheduling.slices import LazySequence, QueryBudget
 
 CLASSES = 8
 ATTRIBUTES = 12
@@ -173,7 +173,7 @@ def _tolerations(place: Place, found: Sequence[RequestTally], budget: QueryBudge
     if len(chosen) < len(singles) + len(several):
         budget.complete = False
     if chosen:
-        yield Family(20, Made(len(chosen), lambda index: _toleration(place, chosen[index])))
+        yield Family(20, LazySequence(len(chosen), lambda index: _toleration(place, chosen[index])))
 
 
 def _toleration(place: Place, taints: Sequence[tuple[str, str, str]]) -> Candidate:

@@ -18,7 +18,7 @@ from dra_extender.insight.why.remedies import remedies
 from dra_extender.insight.why.report import ClaimState, Diagnosis, NodeGroup
 from dra_extender.insight.why.situation import Situation, situation
 from dra_extender.scheduling.noderules import is_large, unchecked
-from dra_extender.scheduling.slices import QueryBudget, Steps, at_once
+from dra_extender.scheduling.slices import QueryBudget, Slices, run_at_once
 from dra_extender.scheduling.tenants import Tenants
 from dra_extender.scheduling.view import View
 
@@ -33,7 +33,7 @@ def diagnose(
     view: View, pod: Pod, names: Sequence[str] | None = None, claims: Iterable[ResourceClaim] = ()
 ) -> Diagnosis:
     """Why the pod does not run on these nodes (all by default), and what helps. `claims`: some that it would have."""
-    return at_once(diagnosing(view, pod, names, claims))
+    return run_at_once(diagnosing(view, pod, names, claims))
 
 
 def diagnosing(
@@ -42,7 +42,7 @@ def diagnosing(
     names: Sequence[str] | None = None,
     claims: Iterable[ResourceClaim] = (),
     tenants: Tenants | None = None,
-) -> Steps[Diagnosis]:
+) -> Slices[Diagnosis]:
     """As `diagnose`, in steps of a few milliseconds; no remedies are looked for where the pod itself is too large.
     When the state changes between steps the answer is about both. `tenants`: the pods by node, where that is known.
     """
@@ -82,7 +82,7 @@ def diagnosing(
     )
 
 
-def _added(tenants: Tenants, pods: Sequence[Pod], budget: QueryBudget) -> Steps[None]:
+def _added(tenants: Tenants, pods: Sequence[Pod], budget: QueryBudget) -> Slices[None]:
     """Thousands of pods are too many for one step."""
     for start in range(0, len(pods), PODS):
         portion = pods[start : start + PODS]

@@ -17,7 +17,7 @@ from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Unschedulable, find
 from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.noderules import LABELS_OF_ONE, Obstacle
-from dra_extender.scheduling.slices import PORTION, QueryBudget, Steps
+from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices
 
 SMALL: Final = 64
 """In a cluster of at most so many nodes no groups are made."""
@@ -66,7 +66,7 @@ class Ground:
         """One node of each group that nothing but devices keeps the pod from."""
         return [free[0] for free in self._free[:GROUPS] if free]
 
-    def trial(self, changed: Situation, budget: QueryBudget, only: Sequence[str] = ()) -> Steps[Found | None]:
+    def trial(self, changed: Situation, budget: QueryBudget, only: Sequence[str] = ()) -> Slices[Found | None]:
         """Where the pod would fit; None when it would nowhere, or nobody can say. `only`: groups do not count, these
         nodes are asked about.
         """
@@ -88,7 +88,7 @@ class Ground:
         counts = dict(picks)
         return Found(sum(counts[name] for name in fits), fits[0])
 
-    def _picks(self, changed: Situation, budget: QueryBudget) -> Steps[list[tuple[str, int]]]:
+    def _picks(self, changed: Situation, budget: QueryBudget) -> Slices[list[tuple[str, int]]]:
         """One node of each group that nothing but devices may keep the pod from, and how many it stands for."""
         apart = dict.fromkeys(self._concerned(changed)).keys()
         concerned: list[str] = []
@@ -115,7 +115,7 @@ class Ground:
 
     def _free_of(
         self, changed: Situation, group: Sequence[Sequence[str]], apart: Set[str], budget: QueryBudget
-    ) -> Steps[list[str]]:
+    ) -> Slices[list[str]]:
         """The nodes of the group that nothing but devices keeps the changed pod from."""
         left: list[str] = []
         alike = not changed.wants.by_name
@@ -132,7 +132,7 @@ class Ground:
                     left.extend(names)
         return left
 
-    def _in_lots(self, budget: QueryBudget) -> Steps[list[list[list[str]]]]:
+    def _in_lots(self, budget: QueryBudget) -> Slices[list[list[list[str]]]]:
         """As `_lots`, found out when it is needed first."""
         if self._lots is None:
             found: list[list[list[str]]] = []
@@ -185,7 +185,9 @@ def _reached(situation: Situation) -> frozenset[str]:
     )
 
 
-def survey(base: Situation, names: Sequence[str], budget: QueryBudget, attributes: Sequence[str] = ()) -> Steps[Ground]:
+def survey(
+    base: Situation, names: Sequence[str], budget: QueryBudget, attributes: Sequence[str] = ()
+) -> Slices[Ground]:
     """Look at these nodes. `attributes`: what constraints that are tried may compare."""
     obstacles: dict[str, tuple[Obstacle, ...]] = {}
     groups: dict[Hashable, list[str]] = {}
@@ -213,7 +215,7 @@ def survey(base: Situation, names: Sequence[str], budget: QueryBudget, attribute
 
 def _keys(
     base: Situation, portion: Sequence[str], budget: QueryBudget, attributes: Sequence[str]
-) -> Steps[dict[str, Hashable] | None]:
+) -> Slices[dict[str, Hashable] | None]:
     prefiltered = base.prefiltered
     claims = find(base.pod, base.claim, base.view.features)
     found = yield from budget.turn(

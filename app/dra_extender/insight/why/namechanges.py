@@ -19,7 +19,7 @@ from dra_extender.insight.why.edits import Candidate, Families, Family, becomes,
 from dra_extender.insight.why.nearness import near
 from dra_extender.insight.why.report import Change
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.slices import QueryBudget, Steps
+from dra_extender.scheduling.slices import QueryBudget, Slices
 
 AGAIN: Final = "-again"
 
@@ -61,7 +61,7 @@ def _claims(situation: Situation, budget: QueryBudget) -> Families:
             yield Family(0, found)
 
 
-def _claim_names(situation: Situation, budget: QueryBudget) -> Steps[list[str]]:
+def _claim_names(situation: Situation, budget: QueryBudget) -> Slices[list[str]]:
     """Of the claims in the pod's namespace that are made for nobody in particular."""
     namespace = situation.pod.metadata.namespace
     found: list[str] = []
@@ -94,7 +94,7 @@ def _templates(situation: Situation, budget: QueryBudget) -> Families:
             yield Family(0, [_template(pod, index, entry, other, known[other]) for other in close])
 
 
-def _known_templates(situation: Situation, budget: QueryBudget) -> Steps[Mapping[str, ResourceClaimSpec]]:
+def _known_templates(situation: Situation, budget: QueryBudget) -> Slices[Mapping[str, ResourceClaimSpec]]:
     """What the templates are by which other pods of the namespace have claims."""
     namespace, ledger = situation.pod.metadata.namespace, situation.view.ledger
     found: dict[str, ResourceClaimSpec] = {}

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from heapq import nlargest
 from typing import Final
 
-from dra_extender.scheduling.slices import QueryBudget, Steps
+from dra_extender.scheduling.slices import QueryBudget, Slices
 
 LONGEST: Final = 128
 ALIKE: Final = 0.6
@@ -22,7 +22,7 @@ PAIRS: Final = 5
 """pairs of letters that are compared in one."""
 
 
-def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) -> Steps[list[str]]:
+def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) -> Slices[list[str]]:
     """The known words that resemble the word most, the nearest first; nothing when there is no more time."""
     if not word or len(word) > LONGEST:
         return []
@@ -51,7 +51,7 @@ def near(word: str, known: Iterable[str], budget: QueryBudget, most: int = 3) ->
 
 def nearest_first(
     word: str, known: Sequence[str], budget: QueryBudget, most: int
-) -> Steps[tuple[list[str], list[str]]]:
+) -> Slices[tuple[list[str], list[str]]]:
     """(those that resemble the word, all of them with these first)"""
     close = yield from near(word, known, budget, most)
     return close, [*close, *(name for name in known if name not in close)]

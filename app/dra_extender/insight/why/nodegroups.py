@@ -21,7 +21,7 @@ from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import pending_claims
 from dra_extender.scheduling.noderules import NodeRule
-from dra_extender.scheduling.slices import QueryBudget, Steps
+from dra_extender.scheduling.slices import QueryBudget, Slices
 from dra_extender.scheduling.view import View
 
 EXAMINED: Final = 48
@@ -41,7 +41,7 @@ class _Account(msgspec.Struct, frozen=True):
     tally: NodeTally | None = None
 
 
-def node_groups(ground: Ground, budget: QueryBudget) -> Steps[list[NodeGroup]]:
+def node_groups(ground: Ground, budget: QueryBudget) -> Slices[list[NodeGroup]]:
     """All nodes, the largest groups first."""
     kinds: dict[Hashable, int] = {}
     members: dict[tuple[int, tuple[NodeRule, ...]], list[str]] = {}
@@ -68,7 +68,7 @@ def node_groups(ground: Ground, budget: QueryBudget) -> Steps[list[NodeGroup]]:
     return sorted(found, key=lambda group: -group.count)
 
 
-def _account(base: Situation, name: str, budget: QueryBudget) -> Steps[_Account | None]:
+def _account(base: Situation, name: str, budget: QueryBudget) -> Slices[_Account | None]:
     prefiltered, node = base.prefiltered, base.node(name)
     if isinstance(prefiltered, Unschedulable):
         return _Account(False, prefiltered.reason)
@@ -87,7 +87,7 @@ def _account(base: Situation, name: str, budget: QueryBudget) -> Steps[_Account 
     return _Account(found.verdict == "fits", found.reason, found)
 
 
-def _group(ground: Ground, names: Sequence[str], account: _Account | None, budget: QueryBudget) -> Steps[NodeGroup]:
+def _group(ground: Ground, names: Sequence[str], account: _Account | None, budget: QueryBudget) -> Slices[NodeGroup]:
     if budget.must_yield(1):
         yield
     shown = tuple(names[:NAMED])
@@ -135,7 +135,7 @@ def _binding(request: RequestTally) -> BindingRule:
 # --- holders ----------------------------------------------------------------------------------------------------------
 
 
-def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Steps[tuple[Holder, ...]]:
+def _holders(view: View, request: RequestTally, budget: QueryBudget) -> Slices[tuple[Holder, ...]]:
     """Who has devices of the request, most of them first; `HOLDERS` at most."""
     found: dict[str, Holder] = {}
     for device in request.held:

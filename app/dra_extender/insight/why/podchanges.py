@@ -20,7 +20,7 @@ from dra_extender.insight.why.nearness import near
 from dra_extender.insight.why.report import Change
 from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling.noderules import KEEPING_AWAY, UNSCHEDULABLE, NodeRule, Obstacle, amount_text, taint_text
-from dra_extender.scheduling.slices import Made, QueryBudget, Steps
+from dra_extender.scheduling.slices import LazySequence, QueryBudget, Slices
 
 UNITS = 64
 """Units of an extended resource from which on fewer are tried."""
@@ -109,10 +109,12 @@ def _resources(situation: Situation, left: Mapping[str, Collection[int]], budget
 def _lesser(pod: Pod, kind: str, index: int, name: str, amounts: Sequence[int]) -> Families:
     """Less of the resource, the most of it first."""
     if amounts:
-        yield Family(12, Made(len(amounts), lambda at: _less(pod, kind, index, name, amounts[at])), monotone=True)
+        yield Family(
+            12, LazySequence(len(amounts), lambda at: _less(pod, kind, index, name, amounts[at])), monotone=True
+        )
 
 
-def _offered(situation: Situation, budget: QueryBudget) -> Steps[list[str]]:
+def _offered(situation: Situation, budget: QueryBudget) -> Slices[list[str]]:
     """The extended resources that nodes or device classes have, in order."""
     cluster = situation.view.cluster
     found: set[str] = set()
@@ -190,7 +192,9 @@ def _extended(
 
 def _fewer(pod: Pod, kind: str, index: int, name: str, most: int) -> Families:
     if most > 0:
-        yield Family(10, Made(most, lambda at: _less(pod, kind, index, name, (most - at) * 10**9)), monotone=True)
+        yield Family(
+            10, LazySequence(most, lambda at: _less(pod, kind, index, name, (most - at) * 10**9)), monotone=True
+        )
 
 
 def _other(pod: Pod, kind: str, index: int, name: str, other: str) -> Candidate:
@@ -282,7 +286,7 @@ def _labels(situation: Situation, budget: QueryBudget) -> Families:
         yield Family(24, [Candidate(text, "without node affinity", change, becomes(pod, made))])
 
 
-def _known_labels(situation: Situation, budget: QueryBudget) -> Steps[Mapping[str, Mapping[str, None]]]:
+def _known_labels(situation: Situation, budget: QueryBudget) -> Slices[Mapping[str, Mapping[str, None]]]:
     """The labels that nodes have, with the values of those that the pod selects by."""
     wanted = situation.pod.spec.node_selector
     found: dict[str, dict[str, None]] = {}

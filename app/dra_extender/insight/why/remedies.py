@@ -28,7 +28,7 @@ from dra_extender.insight.why.edits import Candidate, Families, Family, as_yaml,
 from dra_extender.insight.why.ground import Found, Ground
 from dra_extender.insight.why.report import NodeGroup, Remedy
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.slices import QueryBudget, Steps
+from dra_extender.scheduling.slices import QueryBudget, Slices
 
 TOLD: Final = 8
 """Remedies at most."""
@@ -44,7 +44,7 @@ PAIRED: Final = 24
 """Changes of which two are tried together."""
 
 
-def remedies(ground: Ground, found: Sequence[NodeGroup], budget: QueryBudget) -> Steps[tuple[Remedy, ...]]:
+def remedies(ground: Ground, found: Sequence[NodeGroup], budget: QueryBudget) -> Slices[tuple[Remedy, ...]]:
     """All remedies, one of each family."""
     victims = yield from budget.turn(lambda view: tenantchanges.victims(view, ground.base, ground.places))
     families = list(victims or ())
@@ -91,7 +91,7 @@ def _families(ground: Ground, found: Sequence[NodeGroup], budget: QueryBudget) -
 
 def _vocabulary(
     situation: Situation, found: Sequence[NodeGroup], budget: QueryBudget
-) -> Steps[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
+) -> Slices[tuple[selectorchanges.Vocabulary, Sequence[DeviceView]]]:
     """(the words that the devices of the examples have, the devices as selectors see them)"""
     gates = cel_gates(situation.view.features)
     vocabulary, devices = selectorchanges.Vocabulary(), list[DeviceView]()
@@ -116,7 +116,7 @@ def _vocabulary(
     return vocabulary, devices
 
 
-def _drivers(situation: Situation, devices: Sequence[DeviceView], budget: QueryBudget) -> Steps[claimchanges.Classes]:
+def _drivers(situation: Situation, devices: Sequence[DeviceView], budget: QueryBudget) -> Slices[claimchanges.Classes]:
     """The drivers whose devices each class selects, as far as that is cheap to find out."""
     left = DRIVERS
     found: dict[str, frozenset[str]] = {}
@@ -147,7 +147,7 @@ def _drivers_of(known: DeviceClass, devices: Sequence[DeviceView], gates: CelGat
 # --- trials -----------------------------------------------------------------------------------------------------------
 
 
-def _first(ground: Ground, family: Family, budget: QueryBudget) -> Steps[Remedy | None]:
+def _first(ground: Ground, family: Family, budget: QueryBudget) -> Slices[Remedy | None]:
     for candidate in family.candidates:
         if budget.spent():
             return None
@@ -157,7 +157,7 @@ def _first(ground: Ground, family: Family, budget: QueryBudget) -> Steps[Remedy 
     return None
 
 
-def _halved(ground: Ground, family: Family, budget: QueryBudget) -> Steps[Remedy | None]:
+def _halved(ground: Ground, family: Family, budget: QueryBudget) -> Slices[Remedy | None]:
     """The nearest that helps: the last one does when any does."""
     low, high = 0, len(family.candidates) - 1
     best = yield from _tried(ground, [family.candidates[high]], budget)
@@ -175,7 +175,7 @@ def _halved(ground: Ground, family: Family, budget: QueryBudget) -> Steps[Remedy
     return _remedy([family.candidates[high]], best)
 
 
-def _both(ground: Ground, families: Sequence[Family], budget: QueryBudget) -> Steps[Remedy | None]:
+def _both(ground: Ground, families: Sequence[Family], budget: QueryBudget) -> Slices[Remedy | None]:
     """Two changes of different families, those first that are nearest; of a family its nearest and its furthest."""
     ends: list[tuple[int, Candidate]] = []
     for number, family in enumerate(families[:PAIRED]):
@@ -194,7 +194,7 @@ def _both(ground: Ground, families: Sequence[Family], budget: QueryBudget) -> St
     return None
 
 
-def _tried(ground: Ground, candidates: Sequence[Candidate], budget: QueryBudget) -> Steps[Found | None]:
+def _tried(ground: Ground, candidates: Sequence[Candidate], budget: QueryBudget) -> Slices[Found | None]:
     changed = ground.base
     for candidate in candidates:
         changed = candidate.apply(changed)

@@ -15,7 +15,7 @@ from dra_extender.cel.device import DeviceView
 from dra_extender.cel.trial import shown_value
 from dra_extender.insight.why.edits import Candidate, Families, Family, Place, replaced, swapped
 from dra_extender.insight.why.nearness import near
-from dra_extender.scheduling.slices import Made, QueryBudget, Steps
+from dra_extender.scheduling.slices import LazySequence, QueryBudget, Slices
 
 VALUES: Final = 8
 WORDS: Final = 24
@@ -59,7 +59,7 @@ class Vocabulary:
                 if len(known) < KNOWN and len(shown := shown_value(value)) <= LONGEST:
                     known[shown] = None
 
-    def near(self, word: str, budget: QueryBudget) -> Steps[list[str]]:
+    def near(self, word: str, budget: QueryBudget) -> Slices[list[str]]:
         """Words that this one may be meant to be; nothing when it is one of them."""
         return [] if word in self.words else (yield from near(word, self.words, budget))
 
@@ -109,7 +109,7 @@ def _expression(place: Place, index: int) -> str:
 
 def _spellings(
     place: Place, index: int, number: int, clause: str, reads: str, vocabulary: Vocabulary, budget: QueryBudget
-) -> Steps[tuple[Sequence[Candidate], Sequence[Candidate]]]:
+) -> Slices[tuple[Sequence[Candidate], Sequence[Candidate]]]:
     """(words that were nearly right, other values)"""
     values = vocabulary.of(reads)
     whole = {found for value in values if (found := _whole(value)) is not None}
@@ -131,7 +131,7 @@ def _spellings(
         budget.complete = False
 
     def made(chosen: Sequence[Respelled], *, near: bool) -> Sequence[Candidate]:
-        return Made(
+        return LazySequence(
             min(len(chosen), WORDS),
             lambda position: _respelled(place, index, number, clause, chosen[position], near=near),
         )
@@ -167,7 +167,7 @@ def _words(clause: str) -> tuple[list[str], list[int]]:
 
 def _others(
     word: str, values: Sequence[str], vocabulary: Vocabulary, budget: QueryBudget
-) -> Steps[tuple[list[str], Collection[str]]]:
+) -> Slices[tuple[list[str], Collection[str]]]:
     """(words to try instead, those of them that this one may have been meant to be)"""
     if word[:1].isdigit():
         if budget.must_yield(2 * len(values)):

@@ -17,7 +17,7 @@ from dra_extender.insight.why.report import Change, NodeGroup
 from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling.preemption.outcome import Preemption
 from dra_extender.scheduling.preemption.search import find_preemption
-from dra_extender.scheduling.slices import QueryBudget, Steps
+from dra_extender.scheduling.slices import QueryBudget, Slices
 from dra_extender.scheduling.view import View
 
 PODS: Final = 64
@@ -50,7 +50,7 @@ def of_others(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBu
         yield Family(60, like)
 
 
-def _in_the_way(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Steps[list[Pod]]:
+def _in_the_way(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Slices[list[Pod]]:
     """Pods that hold devices or room on the examples of the groups, and users of the pod's own claims."""
     view = situation.view
     found: dict[str, Pod] = {}
@@ -117,7 +117,7 @@ def _gone(pod: Pod, text: str, short: str, change: Change) -> Candidate:
     return Candidate(text, short, change, lambda situation: situation.without_pods([uid]))
 
 
-def _idle(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Steps[list[ResourceClaim]]:
+def _idle(situation: Situation, groups: Sequence[NodeGroup], budget: QueryBudget) -> Slices[list[ResourceClaim]]:
     """Claims that have devices and no consumer."""
     found: dict[str, ResourceClaim] = {}
     for group in groups:

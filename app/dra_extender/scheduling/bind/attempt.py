@@ -145,10 +145,10 @@ class Attempt:
     async def _decide(self, pod: Pod) -> NodeAllocation:
         """Decide on the present state and hold the devices. Raises BindFailure."""
         here = partial(allocate_pod, name=self.node)
-        decision = await self._act.deferred.insist(pod, here, self._remaining())
+        decision = await self._act.deferred.decide_within(self._remaining(), pod, here)
         if isinstance(decision, Unschedulable) and decision.behind:
             pod = await self._catch_up(pod)
-            decision = await self._act.deferred.insist(pod, here, self._remaining())
+            decision = await self._act.deferred.decide_within(self._remaining(), pod, here)
         self._go_on()
         self._require_classes(pod)  # anew: the decision is on the present state
         if isinstance(decision, Unschedulable | Unfit):

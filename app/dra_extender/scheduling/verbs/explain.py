@@ -24,7 +24,7 @@ from dra_extender.scheduling.feasibility import NodeStatuses, PreFilterState, no
 from dra_extender.scheduling.preemption.outcome import Preemption
 from dra_extender.scheduling.preemption.search import Search
 from dra_extender.scheduling.preemption.terms import Terms
-from dra_extender.scheduling.slices import Steps, at_once
+from dra_extender.scheduling.slices import Slices, run_at_once
 from dra_extender.scheduling.view import View
 
 TermsFor = Callable[[Pod], Terms | None]
@@ -96,10 +96,10 @@ class PodExplanation(msgspec.Struct, frozen=True):
 
 def explain_pod(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off) -> PodExplanation:
     """Where the pod could go now, and why nowhere else; whom it would preempt, on these terms."""
-    return at_once(explaining(view, pod, names, terms))
+    return run_at_once(explaining(view, pod, names, terms))
 
 
-def explaining(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off) -> Steps[PodExplanation]:
+def explaining(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off) -> Slices[PodExplanation]:
     """As `explain_pod`, in steps of some nodes each. When the state changes between steps the answer is about both."""
     view = view.with_pod(pod)
     prefiltered, turns = pre_filter(view, pod), view.turns()
@@ -131,7 +131,7 @@ def explaining(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off
     )
 
 
-def _preempting(turns: Iterator[View], terms: Terms, names: Sequence[str]) -> Steps[str]:
+def _preempting(turns: Iterator[View], terms: Terms, names: Sequence[str]) -> Slices[str]:
     """Whom the pod would preempt, or why nobody, in as many turns as it takes."""
     search = Search(terms, names)
     while True:
@@ -178,7 +178,7 @@ def _examined(
     prefiltered: PreFilterState | Unschedulable | Failure,
     reason: str,
     nodes: list[str],
-) -> Steps[Sequence[NodeGroup]]:
+) -> Slices[Sequence[NodeGroup]]:
     """The nodes of one reason, told apart by what the search says about the first of them, names aside."""
     if not isinstance(prefiltered, PreFilterState):
         return [NodeGroup(reason, tuple(nodes))]
@@ -200,7 +200,7 @@ def _examined(
 
 def _judged(
     turns: Iterator[View], prefiltered: PreFilterState | Unschedulable | Failure, names: Sequence[str]
-) -> Steps[NodeStatuses]:
+) -> Slices[NodeStatuses]:
     """In as many turns as it takes: what is found out in one is remembered for the next."""
     while True:
         try:
@@ -211,7 +211,7 @@ def _judged(
 
 def _explanation(
     view: View, turns: Iterator[View], prefiltered: PreFilterState, name: str
-) -> Steps[Explanation | None]:
+) -> Slices[Explanation | None]:
     """The allocator's account; None when there is nothing to allocate on the node, or nobody knows yet."""
     claims = _pending(view, prefiltered, name)
     if not claims or name not in view.cluster.nodes:

@@ -22,7 +22,7 @@ from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import MOST_CLAIMS, Unschedulable, named_claims
-from dra_extender.scheduling.deferred import AWAITED, DeferredWork
+from dra_extender.scheduling.deferred import WORKERS, DeferredWork
 from dra_extender.scheduling.feasibility import (
     NodeStatuses,
     PreFilterState,
@@ -187,7 +187,7 @@ class Filter:
                     pod.metadata.uid, found.key, found.generation, statuses.refused, found.resolvable
                 )
         if open_:  # somebody else may refuse the nodes that are offered, and the others fit when there is an answer
-            self._memory.requeue.refused(pod.metadata.uid, found.generation, awaiting=AWAITED)
+            self._memory.requeue.refused(pod.metadata.uid, found.generation, awaiting=WORKERS)
         self._observer.count(FILTER_RESULTS, statuses.result)
         if statuses.error:
             return ExtenderFilterResult(Error=statuses.error)
