@@ -2,10 +2,9 @@
 
 A bound pod whose claims are not all allocated and reserved for it waits and says why (event, condition, waiting
 container), as the real kubelet does before it calls NodePrepareResources. Pods that are deleted leave after a moment,
-as after their grace period. No container runs, so nothing ends by itself: `finish` ends a pod, the annotation
-`embedded/run-seconds` does after that time, and pods of Jobs end after `job_seconds` if they do not say otherwise. They
-succeed unless `embedded/exit-code` is another than 0; with restartPolicy OnFailure, they are started again then.
-A pod with the annotation `embedded/stays` does not end when it is deleted, as on a node whose kubelet does not answer.
+as after their grace period. No container runs, so nothing ends by itself: `finish` ends a pod, and a pod with the
+annotation `embedded/run-seconds` succeeds after that time. A pod with the annotation `embedded/stays` stays when it is
+deleted, as on a node whose kubelet does not answer.
 """
 
 from __future__ import annotations
@@ -33,7 +32,6 @@ from embedded_cluster.podclaims import Lookup, Unready
 from embedded_cluster.workqueue import WorkQueue
 
 RUN_SECONDS = "embedded/run-seconds"
-EXIT_CODE = "embedded/exit-code"
 STAYS = "embedded/stays"
 _KILLED = 137
 """The exit code of containers that were told to stop."""
@@ -64,8 +62,8 @@ def obstacle(pod: Pod, lookup: Lookup) -> str:
     return ""
 
 
-def running(pod: FullPod, now: str, *, restarts: int = 0) -> dict[str, Any]:
-    """The status of a pod that runs, its containers for the first time or again."""
+def running(pod: FullPod, now: str) -> dict[str, Any]:
+    """The status of a pod that runs."""
     number = zlib.crc32(pod.metadata.uid.encode())
     return {
         "phase": "Running",
@@ -81,7 +79,7 @@ def running(pod: FullPod, now: str, *, restarts: int = 0) -> dict[str, Any]:
                 "name": container.name,
                 "ready": True,
                 "started": True,
-                "restartCount": restarts,
+                "restartCount": 0,
                 "image": "",
                 "imageID": "",
                 "state": {"running": {"startedAt": now}},
@@ -124,7 +122,7 @@ def finished(pod: FullPod, phase: str, now: str, code: int = 1) -> dict[str, Any
             {
                 "name": container.name,
                 "ready": False,
-                "restartCount": pod.restarts,
+                "restartCount": 0,
                 "image": "",
                 "imageID": "",
                 "state": {"terminated": ended},
@@ -139,29 +137,17 @@ def _condition(kind: str, status: str, now: str, reason: str = "", message: str 
     return condition | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
 
 
-def runs_for(pod: FullPod, of_jobs: float) -> float | None:
-    """Seconds that the pod runs each time it is started; None: for ever. An annotation that is no number is none."""
-    owner = pod.metadata.controller
+def runs_for(pod: FullPod) -> float | None:
+    """Seconds that the pod runs; None: for ever, also when the annotation is not a finite number."""
     try:
         told = float(pod.metadata.annotations.get(RUN_SECONDS, "nan"))
     except ValueError:
         told = math.nan
-    if math.isfinite(told):
-        return told
-    return of_jobs if owner is not None and owner.kind == "Job" and pod.spec.restart_policy != "Always" else None
-
-
-def exit_code(pod: FullPod) -> int:
-    """What the containers end with."""
-    told = pod.metadata.annotations.get(EXIT_CODE, "")
-    return int(told) if told.isdecimal() else 0
+    return told if math.isfinite(told) else None
 
 
 class Kubelet:
-    """Runs the pods of all nodes. `stopping`: seconds between the deletion of a running pod and its end.
-
-    `job_seconds`: how long pods of Jobs run.
-    """
+    """Runs the pods of all nodes. `stopping`: seconds between the deletion of a running pod and its end."""
 
     def __init__(
         self,
@@ -171,7 +157,6 @@ class Kubelet:
         events: EventRecorder,
         *,
         stopping: float = 0.1,
-        job_seconds: float = 5.0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._client = client
@@ -179,7 +164,6 @@ class Kubelet:
         self._claims = claims
         self._events = events
         self._stopping = stopping
-        self.job_seconds = job_seconds
         self._now = now
         self._reasons: dict[str, str] = {}
         self.queue = WorkQueue("kubelet", self._sync, workers=8)
@@ -207,7 +191,7 @@ class Kubelet:
             return
         if new.metadata.deletion_timestamp is not None:
             self.queue.add_after(new.metadata.key, self._stopping if new.status.phase == "Running" else 0.0)
-        elif new.status.phase in ("", "Pending") or runs_for(new, self.job_seconds) is not None:
+        elif new.status.phase in ("", "Pending") or runs_for(new) is not None:
             self.queue.add(new.metadata.key)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
@@ -242,18 +226,14 @@ class Kubelet:
             await self._report(pod, waiting(pod, reason, self._stamp()))
 
     async def _end_when_due(self, pod: FullPod) -> None:
-        seconds, started = runs_for(pod, self.job_seconds), _started(pod)
+        seconds, started = runs_for(pod), _started(pod)
         if seconds is None or started is None:
             return
         left = started + seconds - self._now().timestamp()
         if left > 0:
             self.queue.add_after(pod.metadata.key, left)
             return
-        code = exit_code(pod)
-        if code and pod.spec.restart_policy == "OnFailure":
-            await self._report(pod, running(pod, self._stamp(), restarts=pod.restarts + 1))
-        else:
-            await self._report(pod, finished(pod, "Failed" if code else "Succeeded", self._stamp(), code))
+        await self._report(pod, finished(pod, "Succeeded", self._stamp()))
 
     async def _remove(self, pod: FullPod) -> None:
         if pod.metadata.finalizers and not pod.finished:

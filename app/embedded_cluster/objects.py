@@ -28,7 +28,6 @@ class FullPodSpec(PodSpec, frozen=True, gc=False):
     """What scheduler, kubelet and driver read of a pod's spec."""
 
     containers: tuple[FullContainer, ...] = ()
-    restart_policy: str = "Always"
 
 
 class ContainerRunning(Object, frozen=True, gc=False):
@@ -43,7 +42,6 @@ class ContainerState(Object, frozen=True, gc=False):
 
 class ContainerStatus(Object, frozen=True, gc=False):
     name: str = ""
-    restart_count: int = 0
     state: ContainerState = ContainerState()
 
 
@@ -54,11 +52,6 @@ class FullPodStatus(PodStatus, frozen=True, gc=False):
 class FullPod(Pod, frozen=True, gc=False):
     spec: FullPodSpec = FullPodSpec()
     status: FullPodStatus = FullPodStatus()
-
-    @property
-    def restarts(self) -> int:
-        """How often containers of the pod were started again."""
-        return sum(found.restart_count for found in self.status.container_statuses)
 
     @property
     def condition(self) -> Condition | None:
@@ -130,21 +123,9 @@ class ReplicaSet(Object, frozen=True):
     status: ReplicaSetStatus = ReplicaSetStatus()
 
 
-class DaemonUpdate(Object, frozen=True, gc=False):
-    """Pods that may be missing, or a percentage of all."""
-
-    max_unavailable: int | str = 1
-
-
-class DaemonStrategy(Object, frozen=True):
-    type: str = "RollingUpdate"
-    rolling_update: DaemonUpdate = DaemonUpdate()
-
-
 class DaemonSetSpec(Object, frozen=True):
     selector: LabelSelector = LabelSelector()
     template: PodTemplate = PodTemplate()
-    update_strategy: DaemonStrategy = DaemonStrategy()
 
 
 class DaemonSet(Object, frozen=True):
@@ -152,72 +133,10 @@ class DaemonSet(Object, frozen=True):
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
-class UncountedPods(Object, frozen=True, gc=False):
-    """UIDs of pods that have ended and are in no count yet."""
-
-    succeeded: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
-
-
-class JobStatus(Object, frozen=True):
-    start_time: str | None = None
-    completion_time: str | None = None
-    active: int = 0
-    succeeded: int = 0
-    failed: int = 0
-    completed_indexes: str = ""
-    uncounted_terminated_pods: UncountedPods = UncountedPods()
-    conditions: tuple[Condition, ...] = ()
-
-
-class JobSpec(Object, frozen=True):
-    parallelism: int = 1
-    completions: int | None = None
-    completion_mode: str = "NonIndexed"
-    backoff_limit: int = 6
-    active_deadline_seconds: int | None = None
-    ttl_seconds_after_finished: int | None = None
-    suspend: bool = False
-    template: PodTemplate = PodTemplate()
-
-
-class Job(Object, frozen=True):
-    metadata: ObjectMeta
-    spec: JobSpec = JobSpec()
-    status: JobStatus = JobStatus()
-
-
-class ScaleTarget(Object, frozen=True, gc=False):
-    kind: str = ""
-    name: str = ""
-    api_version: str = ""
-
-
-class Metric(Object, frozen=True, gc=False):
-    type: str = ""
-
-
-class AutoscalerSpec(Object, frozen=True):
-    scale_target_ref: ScaleTarget = ScaleTarget()
-    min_replicas: int = 1
-    max_replicas: int = 0
-    metrics: tuple[Metric, ...] = ()
-
-
-class AutoscalerStatus(Object, frozen=True):
-    conditions: tuple[Condition, ...] = ()
-
-
-class Autoscaler(Object, frozen=True):
-    metadata: ObjectMeta
-    spec: AutoscalerSpec = AutoscalerSpec()
-    status: AutoscalerStatus = AutoscalerStatus()
-
-
-def controlled_by(kind: str, owner: ObjectMeta, api_version: str = "apps/v1") -> dict[str, object]:
+def controlled_by(kind: str, owner: ObjectMeta) -> dict[str, object]:
     """The reference to a controller, for what it makes."""
     return {
-        "apiVersion": api_version, "kind": kind, "name": owner.name, "uid": owner.uid, "controller": True,
+        "apiVersion": "apps/v1", "kind": kind, "name": owner.name, "uid": owner.uid, "controller": True,
         "blockOwnerDeletion": True,
     }  # fmt: skip
 
@@ -254,14 +173,6 @@ def _daemon_set(data: bytes | msgspec.Raw) -> DaemonSet:
     return decode(DaemonSet, bytes(data))
 
 
-def _job(data: bytes | msgspec.Raw) -> Job:
-    return decode(Job, bytes(data))
-
-
-def _autoscaler(data: bytes | msgspec.Raw) -> Autoscaler:
-    return decode(Autoscaler, bytes(data))
-
-
 def _claim_template(data: bytes | msgspec.Raw) -> ClaimTemplate:
     return decode(ClaimTemplate, bytes(data))
 
@@ -272,10 +183,6 @@ DEPLOYMENTS: Resource[Deployment] = Resource("apps", "v1", "deployments", "Deplo
 
 REPLICA_SETS: Resource[ReplicaSet] = Resource("apps", "v1", "replicasets", "ReplicaSet", _replica_set, namespaced=True)
 DAEMON_SETS: Resource[DaemonSet] = Resource("apps", "v1", "daemonsets", "DaemonSet", _daemon_set, namespaced=True)
-JOBS: Resource[Job] = Resource("batch", "v1", "jobs", "Job", _job, namespaced=True)
-AUTOSCALERS: Resource[Autoscaler] = Resource(
-    "autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", _autoscaler, namespaced=True
-)
 
 
 def claim_templates(version: str) -> Resource[ClaimTemplate]:

@@ -12,7 +12,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.errors import NotFoundError
 from dra_extender.api.resource import ResourceClaim
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.kubelet import EXIT_CODE, RUN_SECONDS, STAYS, exit_code, obstacle, runs_for
+from embedded_cluster.kubelet import RUN_SECONDS, STAYS, obstacle, runs_for
 from embedded_cluster.objects import FullPod
 
 Make = Callable[..., dict[str, Any]]
@@ -132,29 +132,7 @@ def _phase(cluster: EmbeddedCluster, name: str) -> str:
     return found.status.phase if found is not None else ""
 
 
-JOB_OWNER = [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}]
-
-
-@pytest.mark.parametrize(
-    ("meta", "policy", "seconds"),
-    [
-        ({}, "Always", None),
-        ({}, "Never", None),
-        ({"ownerReferences": JOB_OWNER}, "Never", 5.0),
-        ({"ownerReferences": JOB_OWNER}, "OnFailure", 5.0),
-        ({"ownerReferences": JOB_OWNER}, "Always", None),
-        ({"ownerReferences": JOB_OWNER, "annotations": {RUN_SECONDS: "0.5"}}, "Never", 0.5),
-        ({"annotations": {RUN_SECONDS: "2"}}, "Always", 2.0),
-        ({"ownerReferences": JOB_OWNER, "annotations": {RUN_SECONDS: "soon"}}, "Never", 5.0),
-        ({"annotations": {RUN_SECONDS: "inf"}}, "Never", None),
-    ],
-    ids=str,
-)
-def test_pods_end_when_they_belong_to_a_job_or_say_so(meta: dict[str, Any], policy: str, seconds: float | None) -> None:
-    found = convert(FullPod, {"metadata": meta, "spec": {"restartPolicy": policy}})
-    assert runs_for(found, 5.0) == seconds
-
-
-@pytest.mark.parametrize(("told", "code"), [("", 0), ("0", 0), ("3", 3), ("-1", 0), ("bad", 0)])
-def test_the_exit_code_is_a_number_that_is_not_negative(told: str, code: int) -> None:
-    assert exit_code(convert(FullPod, {"metadata": {"annotations": {EXIT_CODE: told}}})) == code
+@pytest.mark.parametrize(("told", "seconds"), [(None, None), ("2", 2.0), ("0.5", 0.5), ("soon", None), ("inf", None)])
+def test_pods_run_for_ever_unless_an_annotation_says_how_long(told: str | None, seconds: float | None) -> None:
+    annotations = {} if told is None else {RUN_SECONDS: told}
+    assert runs_for(convert(FullPod, {"metadata": {"annotations": annotations}})) == seconds

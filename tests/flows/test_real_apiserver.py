@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -21,7 +20,6 @@ from embedded_cluster import hardware, manifests
 from embedded_cluster.cluster import SCHEDULER_NAMES
 from embedded_cluster.controllers.manager import Controllers
 from embedded_cluster.driver import Driver
-from embedded_cluster.kubelet import EXIT_CODE
 from embedded_cluster.manifests import Manifest
 from embedded_cluster.scheduler import Scheduler, takeover
 from tests.e2e.components import NotBuiltError
@@ -141,61 +139,20 @@ async def test_all_samples_live_and_die_on_a_real_api_server(real: RealCluster) 
 
 
 def workloads() -> list[Manifest]:
-    """A Job of each kind, daemons, and a Deployment that is to be larger than it may be."""
-    pod = {"containers": [{"name": "main", "image": "a"}]}
-    where = {"namespace": "dra-samples"}
-
-    def job(name: str, policy: str = "Never", annotations: dict[str, str] | None = None, **spec: object) -> Manifest:
-        template = {"metadata": {"annotations": annotations or {}}, "spec": {**pod, "restartPolicy": policy}}
-        body = {"template": template, **spec}
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, **where}, "spec": body}
-
+    """Daemons and a Deployment."""
     labels = {"app": "many"}
+    pod = {"containers": [{"name": "main", "image": "a"}]}
     many = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "many"}
-    meta = {"name": "many", **where}
+    meta = {"name": "many", "namespace": "dra-samples"}
     return [
-        job("indexed", completions=3, parallelism=2, completionMode="Indexed"),
-        job("restarted", "OnFailure", {EXIT_CODE: "1"}, backoffLimit=1),
-        job("failing", annotations={EXIT_CODE: "2"}, backoffLimit=1),
-        job("short", completions=2, ttlSecondsAfterFinished=0),
         {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": meta, "spec": many},
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {**many, "replicas": 4}},
-        {
-            "apiVersion": "autoscaling/v2",
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": meta,
-            "spec": {"scaleTargetRef": target, "maxReplicas": 3},
-        },
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": {**many, "replicas": 3}},
     ]
 
 
-async def test_jobs_daemons_and_autoscalers_write_what_a_real_api_server_takes(real: RealCluster) -> None:
-    real.controllers.kubelet.job_seconds = 0.1
-    real.controllers.jobs.first_pause = 0.1
+async def test_sets_of_pods_are_what_a_real_api_server_takes(real: RealCluster) -> None:
     await manifests.apply(real.client, workloads())
-
-    def known(plural: str, name: str) -> Any:
-        (informer,) = (found for found in real.controllers.informers if found.resource.plural == plural)
-        return informer.objects.get(f"dra-samples/{name}")
-
-    async def until_true(kind: str, name: str, plural: str = "jobs") -> Any:
-        def holds() -> bool:
-            found = known(plural, name)
-            return found is not None and (kind, "True") in {
-                (each.type, each.status) for each in found.status.conditions
-            }
-
-        await until(holds, lambda: (known(plural, name), real.states()))
-        return known(plural, name).status
-
-    assert (await until_true("Complete", "indexed")).completed_indexes == "0-2"
-    assert (await until_true("Failed", "failing")).failed == 2
-    assert (await until_true("Failed", "restarted")).failed == 1
-    await until(lambda: known("jobs", "short") is None, real.states)
     await until(lambda: _running(real) == {"DaemonSet": 4, "ReplicaSet": 3}, real.states)
-    scaled = await until_true("AbleToScale", "many", "horizontalpodautoscalers")
-    assert "FailedGetResourceMetric" in {found.reason for found in scaled.conditions}
 
 
 def _running(real: RealCluster) -> dict[str, int]:

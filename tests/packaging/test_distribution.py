@@ -76,7 +76,6 @@ def test_the_wheel_holds_the_package_its_page_and_the_samples_of_the_demo(wheel:
     assert len(page) > 10
     assert installed == modules | copied | page | {
         "dra_extender/py.typed",
-        "embedded_cluster/apiserver/fieldnumbers.json",
     }
 
 

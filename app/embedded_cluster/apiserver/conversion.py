@@ -1,17 +1,13 @@
-"""Versions whose objects look different from the stored ones: v1beta1 of resource.k8s.io, v1 of events.k8s.io and of
-autoscaling.
+"""Versions whose objects look different from the stored ones: v1beta1 of resource.k8s.io, v1 of events.k8s.io.
 
 Pure functions from dict to dict; the argument is not changed, but the result shares parts with it. The rules of
 v1beta1 are those of Kubernetes' own conversion: everything of a device but its name lies below `basic`, and an
-exact request is written flat. In autoscaling/v1, what is not about the use of CPU stands in annotations; other metrics
-do so in the form of v2 here.
+exact request is written flat.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from embedded_cluster.apiserver.registry import Conversion
 from embedded_cluster.apiserver.statuses import JSON
@@ -117,69 +113,3 @@ def _event_from_core(event: JSON) -> JSON:
 
 
 EVENTS: Final = Conversion(_event_from_core, _event_to_core)
-
-
-# autoscaling/v1
-
-_ANNOTATED: Final = "autoscaling.alpha.kubernetes.io/"
-_CPU_SHARE: Final = "targetCPUUtilizationPercentage"
-
-
-def _cpu_share(metric: JSON) -> int | None:
-    """The percentage that a metric wishes for, if it is the one that v1 has a field for."""
-    source = metric.get("resource") or {}
-    share: int | None = (source.get("target") or {}).get("averageUtilization")
-    return share if metric.get("type") == "Resource" and source.get("name") == "cpu" else None
-
-
-def _autoscaler_to_v1(obj: JSON) -> JSON:
-    spec, status = dict(obj.get("spec", {})), dict(obj.get("status", {}))
-    metrics: list[JSON] = spec.pop("metrics", None) or []
-    shares = [metric for metric in metrics if _cpu_share(metric) is not None][:1]
-    aside = {
-        "metrics": [metric for metric in metrics if metric not in shares],
-        "behavior": spec.pop("behavior", None),
-        "conditions": status.pop("conditions", None),
-        "current-metrics": status.pop("currentMetrics", None),
-    }
-    if shares:
-        spec[_CPU_SHARE] = _cpu_share(shares[0])
-    texts = {_ANNOTATED + name: orjson.dumps(value).decode() for name, value in aside.items() if value}
-    metadata = dict(obj["metadata"])
-    if texts:
-        metadata["annotations"] = {**metadata.get("annotations", {}), **texts}
-    status.setdefault("currentReplicas", 0)
-    return {**obj, "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
-
-
-def _autoscaler_from_v1(obj: JSON) -> JSON:
-    spec, metadata = dict(obj.get("spec") or {}), dict(obj["metadata"])
-    annotations = dict(metadata.pop("annotations", None) or {})
-    aside = {name: _json(annotations.pop(_ANNOTATED + name, "")) for name in ("metrics", "behavior", "conditions")}
-    annotations.pop(_ANNOTATED + "current-metrics", None)
-    metrics = aside["metrics"] or []
-    if (share := spec.pop(_CPU_SHARE, None)) is not None:
-        target = {"type": "Utilization", "averageUtilization": share}
-        metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}, *metrics]
-    if metrics:
-        spec["metrics"] = metrics
-    if aside["behavior"]:
-        spec["behavior"] = aside["behavior"]
-    status = dict(obj.get("status") or {})
-    if aside["conditions"]:
-        status["conditions"] = aside["conditions"]
-    if annotations:
-        metadata["annotations"] = annotations
-    converted = {**obj, "metadata": metadata, "spec": spec}
-    return converted | ({"status": status} if status else {})
-
-
-def _json(text: str) -> Any:
-    """What an annotation says; nothing when it is no JSON."""
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
-
-
-AUTOSCALERS: Final = Conversion(_autoscaler_to_v1, _autoscaler_from_v1)

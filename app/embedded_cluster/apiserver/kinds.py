@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from embedded_cluster.apiserver import conversion
-from embedded_cluster.apiserver.printers import autoscaling, batch, cells, core, devices, policies, workloads
+from embedded_cluster.apiserver.printers import cells, core, devices, policies, workloads
 from embedded_cluster.apiserver.registry import ALL_VERBS, Kind, Printer, Registry, Resource
-from embedded_cluster.apiserver.strategies.autoscaling import Autoscalers
-from embedded_cluster.apiserver.strategies.batch import CronJobs, Jobs
 from embedded_cluster.apiserver.strategies.core import (
     Budgets,
     Events,
@@ -152,8 +150,6 @@ KINDS: Final = (
         status=True,
         categories=("all",),
     ),
-    _kind("batch", "Job", "jobs", strategy=Jobs(), printer=batch.JOB, status=True, categories=("all",)),
-    _kind("batch", "CronJob", "cronjobs", ("cj",), strategy=CronJobs(), status=True, categories=("all",)),
     _kind("coordination.k8s.io", "Lease", "leases", strategy=Leases(), printer=policies.LEASE),
     _kind(
         "policy",
@@ -192,18 +188,6 @@ KINDS: Final = (
         strategy=PriorityClasses(),
         printer=policies.PRIORITY_CLASS,
     ),
-)
-
-AUTOSCALER: Final = _kind(
-    "autoscaling",
-    "HorizontalPodAutoscaler",
-    "horizontalpodautoscalers",
-    ("hpa",),
-    strategy=Autoscalers(),
-    printer=autoscaling.AUTOSCALER,
-    status=True,
-    categories=("all",),
-    version="v2",
 )
 
 DEVICE_KINDS: Final = (
@@ -247,7 +231,6 @@ def registry(versions: Iterable[str] = ("v1",)) -> Registry:
     resources = [
         Resource(kind, kind.storage_version, conversion.EVENTS if kind.stored_with else None) for kind in KINDS
     ]
-    resources += [Resource(AUTOSCALER, "v2"), Resource(AUTOSCALER, "v1", conversion.AUTOSCALERS)]
     for version in RESOURCE_VERSIONS:
         if version in wanted:
             resources += [_device_resource(kind, version) for kind in DEVICE_KINDS]

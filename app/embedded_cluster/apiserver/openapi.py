@@ -17,15 +17,14 @@ from embedded_cluster.apiserver import topology
 from embedded_cluster.apiserver.discovery import VERSION
 from embedded_cluster.apiserver.registry import Registry, Resource
 from embedded_cluster.apiserver.requests import Answer
-from embedded_cluster.apiserver.schema import Shape, schema
+from embedded_cluster.apiserver.schema import INT_OR_STRING, Shape, schema
 from embedded_cluster.apiserver.statuses import JSON, no_such_resource
-from embedded_cluster.apiserver.wiretypes import INT_OR_STRING
 
 _SECOND: Final = "/openapi/v2"
 _SECOND_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _ROOT: Final = "/openapi/v3"
 _REF: Final = "#/components/schemas/"
-_TYPES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+_TYPES: Final = {"str": "string", "int": "integer", "int64": "integer", "float": "number", "bool": "boolean"}
 _PATCHES: Final = (
     "application/apply-patch+yaml",
     "application/json-patch+json",

@@ -10,7 +10,6 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from embedded_cluster.apiserver import protobuf
 from embedded_cluster.apiserver.options import Options
 from embedded_cluster.apiserver.registry import Resource
 from embedded_cluster.apiserver.routes import RequestInfo
@@ -28,6 +27,11 @@ from embedded_cluster.apiserver.watch import Watcher
 _OPTION_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 JSON_TYPE: Final = "application/json"
 APPLY_TYPE: Final = "application/apply-patch+yaml"
+_PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+_NO_PROTOBUF: Final = (
+    "the embedded cluster reads JSON and YAML, not protobuf; to create an object, run "
+    "`kubectl create ... --dry-run=client -o yaml | kubectl apply -f -`"
+)
 _YAML_TYPES: Final = ("application/yaml", APPLY_TYPE)
 
 
@@ -60,10 +64,10 @@ class Incoming:
 
     def document(self) -> Any:
         """The body as JSON (or YAML where the content type says so, or when it is no JSON); raises 400 or 415."""
-        if self.content_type == protobuf.MEDIA_TYPE:
-            return protobuf.decode(self.body)
+        if self.content_type == _PROTOBUF:
+            raise StatusError(415, "UnsupportedMediaType", _NO_PROTOBUF)
         if self.content_type and self.content_type not in (JSON_TYPE, *_YAML_TYPES) and "json" not in self.content_type:
-            raise unsupported_media_type((JSON_TYPE, "application/yaml", protobuf.MEDIA_TYPE))
+            raise unsupported_media_type((JSON_TYPE, "application/yaml"))
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError as error:

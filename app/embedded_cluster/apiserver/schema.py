@@ -20,7 +20,8 @@ import msgspec
 from dra_extender.api.quantity import Quantity
 from embedded_cluster.apiserver import topology
 from embedded_cluster.apiserver.statuses import JSON, bad_request
-from embedded_cluster.apiserver.wiretypes import INT_OR_STRING, wire_types
+
+INT_OR_STRING: Final = "intOrString"
 
 Form = Literal["scalar", "any", "struct", "map", "list"]
 
@@ -29,12 +30,11 @@ _INT64: Final = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _TIME: Final = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"
 _SCALARS: Final[dict[str, Any]] = {
     "str": str,
-    "int": _INT64,
+    "int": _INT32,
     "float": float,
     "bool": bool,
     "datetime": Annotated[str, msgspec.Meta(pattern=_TIME)],
     "date": str,
-    "int32": _INT32,
     "int64": _INT64,
     INT_OR_STRING: _INT32 | str,
 }
@@ -57,9 +57,6 @@ class Shape:
     patch_merge: bool = False
     retain_keys: bool = False
     quantity: bool = False
-    wire: str = ""
-    """The type of a scalar where it is narrower than its name."""
-
     fields: dict[str, Shape] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
 
@@ -67,7 +64,7 @@ class Shape:
     def decoder_type(self) -> Any:
         """The msgspec type that accepts exactly this shape."""
         if self.form == "scalar":
-            return str | int | float if self.quantity else _SCALARS[self.wire or self.name]
+            return str | int | float if self.quantity else _SCALARS[self.name]
         if self.form == "any" or (self.form != "struct" and self.element is None):
             return Any
         if self.form == "list":
@@ -130,11 +127,11 @@ def struct(name: str) -> Shape:
 
 
 def _field(kind: str, owner: str, name: str) -> Shape:
-    wire = wire_types().get((owner, name), "")
-    kind = INT_OR_STRING if wire == INT_OR_STRING else kind
+    if (owner, name) in topology.INT_OR_STRING:
+        kind = INT_OR_STRING
+    elif (owner, name) in topology.INT64:
+        kind = kind.replace("int", "int64")
     shape = _typed(kind, quantity=(owner, name) in topology.QUANTITIES)
-    if wire:
-        (shape.element or shape).wire = wire
     rule = topology.LISTS.get((owner, name))
     if shape.form == "list":
         if rule is None:

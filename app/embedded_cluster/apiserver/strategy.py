@@ -63,9 +63,6 @@ class Strategy:
     returns_deleted = False
     """True when DELETE answers with the last state of the object instead of a Status."""
 
-    orphans_by_default = False
-    """True when a deletion that says nothing about dependents leaves them alone (jobs)."""
-
     status_at_creation = False
     """True when an object can be created with a status (nodes)."""
 

@@ -136,6 +136,61 @@ QUANTITIES: Final = frozenset(
     }
 )
 
+INT64: Final = frozenset(
+    {
+        ("Condition", "observedGeneration"),
+        ("ContainerImage", "sizeBytes"),
+        ("DaemonSetStatus", "observedGeneration"),
+        ("DeploymentStatus", "observedGeneration"),
+        ("DeviceAttribute", "int"),
+        ("DeviceAttribute", "ints"),
+        ("DeviceRequest", "count"),
+        ("DeviceSubRequest", "count"),
+        ("DeviceToleration", "tolerationSeconds"),
+        ("ExactDeviceRequest", "count"),
+        ("LinuxContainerUser", "gid"),
+        ("LinuxContainerUser", "supplementalGroups"),
+        ("LinuxContainerUser", "uid"),
+        ("NodeSwapStatus", "capacity"),
+        ("ObjectMeta", "deletionGracePeriodSeconds"),
+        ("ObjectMeta", "generation"),
+        ("PodCondition", "observedGeneration"),
+        ("PodDisruptionBudgetStatus", "observedGeneration"),
+        ("PodSecurityContext", "fsGroup"),
+        ("PodSecurityContext", "runAsGroup"),
+        ("PodSecurityContext", "runAsUser"),
+        ("PodSecurityContext", "supplementalGroups"),
+        ("PodSpec", "activeDeadlineSeconds"),
+        ("PodSpec", "terminationGracePeriodSeconds"),
+        ("PodStatus", "observedGeneration"),
+        ("Probe", "terminationGracePeriodSeconds"),
+        ("ReplicaSetStatus", "observedGeneration"),
+        ("ResourcePool", "generation"),
+        ("ResourcePool", "resourceSliceCount"),
+        ("SecurityContext", "runAsGroup"),
+        ("SecurityContext", "runAsUser"),
+        ("ServiceAccountTokenProjection", "expirationSeconds"),
+        ("SleepAction", "seconds"),
+        ("Toleration", "tolerationSeconds"),
+    }
+)
+"""Integers of 64 bits; the others have 32. Source: the .proto files of Kubernetes 1.36."""
+
+INT_OR_STRING: Final = frozenset(
+    {
+        ("HTTPGetAction", "port"),
+        ("NetworkPolicyPort", "port"),
+        ("PodDisruptionBudgetSpec", "maxUnavailable"),
+        ("PodDisruptionBudgetSpec", "minAvailable"),
+        ("RollingUpdateDaemonSet", "maxSurge"),
+        ("RollingUpdateDaemonSet", "maxUnavailable"),
+        ("RollingUpdateDeployment", "maxSurge"),
+        ("RollingUpdateDeployment", "maxUnavailable"),
+        ("ServicePort", "targetPort"),
+        ("TCPSocketAction", "port"),
+    }
+)
+
 _VERSION: Final = re.compile(r"^(?:[A-Z][a-z]+)?V\d+(?:(?:alpha|beta)\d+)?(?=[A-Z])")
 
 

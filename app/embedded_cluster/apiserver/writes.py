@@ -91,8 +91,7 @@ def delete(verbs: Verbs, garbage: Garbage, call: Call) -> Answer:
         reads.require_subresource(call)
         raise method_not_allowed()
     uid = verbs.get(call.resource, info.namespace, info.name).object["metadata"]["uid"]
-    propagation = deletion.propagation or ("Orphan" if kind.strategy.orphans_by_default else "")
-    if propagation == "Orphan" and not call.options.dry_run:
+    if deletion.propagation == "Orphan" and not call.options.dry_run:
         garbage.orphan(uid)
     stored, gone = verbs.delete(call.resource, info.namespace, info.name, deletion, call.options)
     if not gone or kind.strategy.returns_deleted:

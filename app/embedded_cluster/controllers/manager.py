@@ -14,33 +14,27 @@ from dra_extender.kube.discovery import Served
 from dra_extender.kube.events import EventRecorder
 from dra_extender.kube.mirror import Named
 from dra_extender.kube.resources import device_taint_rules, resource_claims, resource_slices
-from embedded_cluster.controllers.autoscaling import AutoscalerController
 from embedded_cluster.controllers.claims import ClaimController
 from embedded_cluster.controllers.daemons import DaemonController
 from embedded_cluster.controllers.eviction import EvictionController
-from embedded_cluster.controllers.jobs import JobController, JobOrphans
 from embedded_cluster.controllers.nodegarbage import NodeGarbage
-from embedded_cluster.controllers.replicas import ReplicaController
+from embedded_cluster.controllers.podsets import ReplicaController
 from embedded_cluster.controllers.rollouts import RolloutController
 from embedded_cluster.driver import Driver, Fabric
 from embedded_cluster.driverpods import DriverPods
 from embedded_cluster.informer import Informer
 from embedded_cluster.kubelet import Kubelet
 from embedded_cluster.objects import (
-    AUTOSCALERS,
     DAEMON_SETS,
     DEPLOYMENTS,
-    JOBS,
     NODES,
     PODS,
     REPLICA_SETS,
-    Autoscaler,
     ClaimTemplate,
     DaemonSet,
     Deployment,
     FullNode,
     FullPod,
-    Job,
     ReplicaSet,
     claim_templates,
 )
@@ -68,8 +62,6 @@ class Known:
         self.deployments: Informer[Deployment] = Informer(client, DEPLOYMENTS)
         self.sets: Informer[ReplicaSet] = Informer(client, REPLICA_SETS, indexes={"owner": owner_of})
         self.daemon_sets: Informer[DaemonSet] = Informer(client, DAEMON_SETS)
-        self.jobs: Informer[Job] = Informer(client, JOBS)
-        self.autoscalers: Informer[Autoscaler] = Informer(client, AUTOSCALERS)
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
@@ -95,10 +87,6 @@ class Controllers:
         self.replicas = ReplicaController(client, sets, pods, events("replicaset-controller"))
         self.daemons = DaemonController(client, known.daemon_sets, pods, nodes, events("daemonset-controller"))
         self.driver_pods = DriverPods(driver, pods, nodes)
-        self.jobs = JobController(client, known.jobs, pods, events("job-controller"))
-        self.job_orphans = JobOrphans(client, known.jobs, pods)
-        scaler_events = events("horizontal-pod-autoscaler")
-        self.autoscaling = AutoscalerController(client, known.autoscalers, known.deployments, sets, scaler_events)
         self.nodegarbage = NodeGarbage(client, nodes, pods)
         self.kubelet = Kubelet(client, pods, claims, events("kubelet"))
         taint_events = events("device-taint-eviction")
@@ -110,9 +98,6 @@ class Controllers:
             self.replicas,
             self.daemons,
             self.driver_pods,
-            self.jobs,
-            self.job_orphans,
-            self.autoscaling,
             self.nodegarbage,
             self.kubelet,
             self.eviction,

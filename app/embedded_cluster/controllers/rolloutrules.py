@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from embedded_cluster.controllers.podrules import HASH_LABEL, scaled, template_hash
+from embedded_cluster.controllers.podsets import HASH_LABEL, scaled, template_hash
 from embedded_cluster.objects import Deployment, ReplicaSet, controlled_by
 
 REVISION: Final = "deployment.kubernetes.io/revision"

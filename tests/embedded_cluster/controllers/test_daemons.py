@@ -11,16 +11,16 @@ import pytest
 from dra_extender.api.decoding import convert
 from embedded_cluster import driverpods
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.controllers import daemonrules
-from embedded_cluster.controllers.daemonrules import REVISION_LABEL
-from embedded_cluster.controllers.podrules import template_hash
+from embedded_cluster.controllers import daemons
+from embedded_cluster.controllers.daemons import REVISION_LABEL
+from embedded_cluster.controllers.podsets import template_hash
 from embedded_cluster.objects import DaemonSet, FullNode, FullPod
 from embedded_cluster.scheduler import SchedulerConfig
 
 Json = dict[str, Any]
 
 
-def daemon_set(*, image: str = "new", strategy: Json | None = None, **spec: Any) -> Json:
+def daemon_set(*, image: str = "new", **spec: Any) -> Json:
     template = {
         "metadata": {"labels": {"app": "d"}},
         "spec": {"containers": [{"name": "main", "image": image}], **spec},
@@ -29,11 +29,7 @@ def daemon_set(*, image: str = "new", strategy: Json | None = None, **spec: Any)
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": "d", "namespace": "default"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "d"}},
-            "template": template,
-            "updateStrategy": strategy or {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-        },
+        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": template},
     }
 
 
@@ -54,7 +50,7 @@ def pod(name: str, where: str, phase: str = "Running", image: str = "new", *, ve
 
 def tied(name: str, where: str) -> FullPod:
     """Not bound yet."""
-    made = daemonrules.daemon(owner(), where)
+    made = daemons.daemon(owner(), where)
     made["spec"] = msgspec.json.decode(made["spec"])
     return convert(FullPod, made | {"metadata": made["metadata"] | {"name": name}})
 
@@ -81,49 +77,21 @@ GONE = "2026-01-01T00:00:00Z"
         ([node("a")], [pod("p", "a", deletionTimestamp=GONE)], {}, [], []),
         ([node("a")], [pod("new", "a", version=9), pod("old", "a", version=2)], {}, [], ["new"]),
         ([], [pod("p", "a")], {}, [], ["p"]),
+        ([node("a"), node("b")], [pod("p", "a", image="old"), pod("q", "b")], {}, [], ["p"]),
     ],
     ids=str,
 )
 def test_every_node_that_fits_has_one_pod(
     nodes: Sequence[FullNode], pods: Sequence[FullPod], spec: Json, create: list[str], delete: list[str]
 ) -> None:
-    plan = daemonrules.plan(owner(**spec), {each.name: each for each in nodes}, pods)
-    assert (list(plan.create), [gone.metadata.name for gone in plan.delete]) == (create, delete)
-
-
-def rolling(missing: int | str) -> Json:
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": missing}}
-
-
-OLD = [pod("p", "a", image="old"), pod("q", "b", image="old"), pod("r", "c", image="old")]
-
-
-@pytest.mark.parametrize(
-    ("pods", "strategy", "delete"),
-    [
-        (OLD, rolling(1), ["p"]),
-        (OLD, rolling(2), ["p", "q"]),
-        (OLD, rolling("50%"), ["p", "q"]),
-        (OLD, rolling(0), ["p"]),
-        (OLD, {"type": "OnDelete"}, []),
-        ([pod("p", "a"), *OLD[1:]], rolling(1), ["q"]),
-        ([pod("p", "a", "Pending"), *OLD[1:]], rolling(1), []),
-        ([pod("p", "a", "Pending", "old"), *OLD[1:]], rolling(1), ["p"]),
-    ],
-    ids=str,
-)
-def test_a_new_template_replaces_no_more_pods_at_once_than_may_be_missing(
-    pods: Sequence[FullPod], strategy: Json, delete: list[str]
-) -> None:
-    nodes = {name: node(name) for name in "abc"}
-    plan = daemonrules.plan(owner(strategy=strategy), nodes, pods)
-    assert [gone.metadata.name for gone in plan.delete] == delete
+    missing, surplus = daemons.plan(owner(**spec), {each.name: each for each in nodes}, pods)
+    assert (missing, [pod.metadata.name for pod in surplus]) == (create, delete)
 
 
 def test_pods_are_tied_to_their_node_whatever_else_the_template_wishes() -> None:
     wish = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": wish}}
-    spec = msgspec.json.decode(daemonrules.pod_spec(owner(affinity=affinity).spec.template, "a"))
+    spec = msgspec.json.decode(daemons.pod_spec(owner(affinity=affinity).spec.template, "a"))
     field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required == {"nodeSelectorTerms": [{"matchFields": [field]}]}

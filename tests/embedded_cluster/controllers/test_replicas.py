@@ -10,7 +10,7 @@ import pytest
 from dra_extender.api.decoding import convert
 from dra_extender.api.errors import ConflictError
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.controllers import replicas
+from embedded_cluster.controllers import podsets
 from embedded_cluster.objects import FullPod, ReplicaSet
 
 
@@ -45,13 +45,13 @@ def test_missing_pods_are_made_and_those_that_ended_replaced() -> None:
         pod("b", 2, "Succeeded", "n"),
         pod("c", 3, deletionTimestamp="2026-01-01T00:00:00Z"),
     ]
-    assert replicas.plan(owner(3), pods) == replicas.Plan(2, ())
+    assert podsets.plan(owner(3), pods) == (2, [])
 
 
 def test_of_too_many_the_least_valuable_go() -> None:
     pods = [pod("runs", 1, "Running", "n"), pod("starts", 2, "Pending", "n"), pod("old", 3), pod("new", 4)]
-    plan = replicas.plan(owner(1), pods)
-    assert [gone.metadata.name for gone in plan.delete] == ["new", "old", "starts"]
+    _, surplus = podsets.plan(owner(1), pods)
+    assert [pod.metadata.name for pod in surplus] == ["new", "old", "starts"]
 
 
 async def test_the_set_follows_its_size(cluster: EmbeddedCluster) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dra_extender.api.decoding import convert
 from embedded_cluster.controllers import rolloutrules
-from embedded_cluster.controllers.podrules import HASH_LABEL, template_hash
+from embedded_cluster.controllers.podsets import HASH_LABEL, template_hash
 from embedded_cluster.controllers.rolloutrules import REVISION, Steps
 from embedded_cluster.objects import Deployment, ReplicaSet
 from tests.embedded_cluster.controllers.test_replicas import deployment
