@@ -36,7 +36,7 @@ from dra_extender.http.reports import Problem
 from dra_extender.http.server import HttpServer
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.pods import Pods
-from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.scene import Stopped
@@ -61,7 +61,7 @@ class Scripted:
     def unknown(self) -> str:
         return ""
 
-    def terms(self, pod: Pod) -> Terms | None:
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
         return None
 
     def problems(self) -> Generator[None, None, Sequence[Problem]]:

@@ -29,7 +29,7 @@ from dra_extender.http.protocol import PROBES
 from dra_extender.http.readers import ASKED_BY_POST, Readers
 from dra_extender.http.reports import Problem
 from dra_extender.insight.devicereport.report import STATES
-from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
 from dra_extender.service.problems import problems
 from tests.support.simulation.objects import DRIVER, make_claim, make_class, make_node, make_pod, make_slice
@@ -71,8 +71,8 @@ class Scripted:
         assert state is not None
         return state
 
-    def terms(self, pod: Pod) -> Terms | None:
-        return Terms(preemptor=pod)
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
+        return PreemptionTerms(preemptor=pod)
 
     def problems(self) -> Generator[None, None, Sequence[Problem]]:
         yield

@@ -17,9 +17,9 @@ import msgspec
 from dra_extender.api.core import Node, Pod
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.nomination.nominations import MARK, mark_of
-from dra_extender.scheduling.preemption.outcome import Preemption
-from dra_extender.scheduling.preemption.search import find_preemption
-from dra_extender.scheduling.preemption.terms import Rules
+from dra_extender.scheduling.preemption.evaluator import find_preemption
+from dra_extender.scheduling.preemption.result import Preemption
+from dra_extender.scheduling.preemption.terms import PreemptionArgs
 from tests.support.simulation.api import Api
 from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service
@@ -131,9 +131,9 @@ class Preempting:
             or not view.config.may_clear_for(pod.spec.scheduler_name)
         ):
             return []
-        rules = Rules(scheduler_names=view.config.scheduler_names, violate_budgets=False)
+        args = PreemptionArgs(scheduler_names=view.config.scheduler_names, violate_budgets=False)
         names = sorted(node.metadata.name for node in self._api.all(Node))
-        found = find_preemption(view.with_pod(pod), pod, names, rules=rules)
+        found = find_preemption(view.with_pod(pod), pod, names, args=args)
         if isinstance(found, Preemption):
             victims = [victim.pod.metadata.name for victim in found.victims]
             return [f"{pod.metadata.name} waits and could preempt {victims} on {found.node}"]

@@ -43,7 +43,7 @@ from dra_extender.scheduling.outcomes import Silent
 from dra_extender.scheduling.planning.hints import Hint
 from dra_extender.scheduling.planning.planner import Planner
 from dra_extender.scheduling.ports import Clock, Observer, Ports, Workers
-from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.records import Records
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.release.sweep import Sweeper
@@ -181,7 +181,7 @@ class Extender:
         """The pods that are nominated ahead of the queue."""
         return list(self._planner.hints)
 
-    def terms(self, pod: Pod) -> Terms | None:
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
         """On what terms the pod may preempt others at this moment; None: preemption is off."""
         return self._nominator.terms(pod) if self.view.config.preemption != "off" else None
 

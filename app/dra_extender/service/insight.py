@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 
 from dra_extender.api.core import Pod
 from dra_extender.http.reports import Problem
-from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
 from dra_extender.service.engine import Engine
 from dra_extender.service.gate import UNREACHED
@@ -35,7 +35,7 @@ class Insight:
         """What questions may read."""
         return self._engine.extender.view
 
-    def terms(self, pod: Pod) -> Terms | None:
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
         """On what terms the pod may preempt others; None: preemption is off."""
         return self._engine.extender.terms(pod)
 

@@ -10,7 +10,7 @@ import pytest
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.policy import LabelSelector, PodDisruptionBudget
-from dra_extender.scheduling.preemption.budgets import Grouped, selects, violating
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, selects, violating
 from tests.support.scheduling.preempting import pod_of
 
 LABELS = {"app": "a", "tier": "web"}
@@ -85,13 +85,13 @@ def test_of_thousands_of_budgets_only_those_of_the_pods_namespace_are_looked_at(
         for n, item in enumerate([budget("app", 0, app="a")] * 1000)
     ]
     ours = budget("app", 1, app="a")
-    grouped = Grouped([*of_others, ours])
+    grouped = BudgetsByNamespace([*of_others, ours])
     assert list(grouped.of(pod("one", app="a"))) == [ours]
     assert not grouped.forbid(pod("one", app="a"))
 
 
 def test_a_pod_with_two_budgets_cannot_be_evicted() -> None:
     """The Eviction API answers 500."""
-    grouped = Grouped([budget("app", 5, app="a"), budget("tier", 5, tier="web")])
+    grouped = BudgetsByNamespace([budget("app", 5, app="a"), budget("tier", 5, tier="web")])
     assert grouped.forbid(pod("two", app="a", tier="web"))
     assert not grouped.forbid(pod("one", app="a"))

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from dra_extender.allocation.budget import Answers, TurnBudget, TurnSpent
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.feasibility import node_statuses, pre_filter
-from dra_extender.scheduling.preemption.choice import loss
-from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
-from dra_extender.scheduling.preemption.search import Search
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
+from dra_extender.scheduling.preemption.victims import cost
 from tests.support.scheduling.preempting import Situation, Told
 
 PREEMPTOR = 5
@@ -133,7 +133,7 @@ def victims(found: Preemption) -> set[str]:
 
 @given(situations())
 def test_victims_may_be_evicted_free_the_planned_devices_and_none_of_them_can_be_left_out(told: Told) -> None:
-    found = Situation(told).found()
+    found = Situation(told).evaluate()
     event(found.why if isinstance(found, NoPreemption) else f"{len(found.victims)} victims")
     if isinstance(found, NoPreemption):
         return
@@ -149,7 +149,7 @@ def test_victims_may_be_evicted_free_the_planned_devices_and_none_of_them_can_be
 
 @given(situations())
 def test_nobody_goes_when_nobody_has_to_or_when_it_is_in_vain(told: Told) -> None:
-    found = Situation(told).found()
+    found = Situation(told).evaluate()
     now, soon = fits(told), fits(without(told, going(told)))
     if isinstance(found, Preemption):
         assert not soon
@@ -168,11 +168,11 @@ def test_nobody_goes_when_nobody_has_to_or_when_it_is_in_vain(told: Told) -> Non
 @given(situations())
 def test_no_other_node_would_have_been_better(told: Told) -> None:
     """Though of most nodes only a bound is worked out."""
-    found = Situation(told).found()
+    found = Situation(told).evaluate()
     if isinstance(found, Preemption):
-        alone = (Situation({**told, "candidates": [node]}).found() for node in told["nodes"])
-        losses = [loss(one.node, one.victims) for one in alone if isinstance(one, Preemption)]
-        assert loss(found.node, found.victims) == min(losses)
+        alone = (Situation({**told, "candidates": [node]}).evaluate() for node in told["nodes"])
+        losses = [cost(one.node, one.victims) for one in alone if isinstance(one, Preemption)]
+        assert cost(found.node, found.victims) == min(losses)
 
 
 @given(situations(), st.randoms(use_true_random=False))
@@ -193,12 +193,12 @@ def test_the_order_in_which_things_become_known_makes_no_difference(told: Told, 
 def test_in_many_turns_the_answer_is_the_same(told: Told) -> None:
     situation = Situation(told)
     expected = situation.text()
-    search, answers = Search(situation.terms, situation.nodes), Answers()
+    search, answers = PreemptionEvaluator(situation.terms, situation.nodes), Answers()
     view = replace(situation.view, config=SchedulingConfig(turn_work=ALLOWANCE))
     for turn in range(300):
         budget = TurnBudget(answers, allowance=ALLOWANCE, ceiling=100_000)
         try:
-            found = search.found(view.with_budget(budget))
+            found = search.evaluate(view.with_budget(budget))
         except TurnSpent:
             continue
         event(f"{min(turn, 5)} turns more")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dra_extender.allocation.budget import Answers, TurnBudget
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
-from dra_extender.scheduling.preemption.relief import MOST_DEVICES, MOST_NODES, resolvable
+from dra_extender.scheduling.preemption.candidates import MOST_DEVICES, MOST_NODES, resolvable
 from tests.support.scheduling.nominating import ADVISE, FOUR, ON, full, wanting
 from tests.support.scheduling.preempting import Situation, Told
 from tests.support.simulation.objects import Objects, make_node, make_slice

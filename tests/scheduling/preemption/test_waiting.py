@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dra_extender.allocation.budget import Answers, TurnBudget
-from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
+from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
 from tests.support.allocation.heavy import LOOPS
 from tests.support.scheduling.preempting import Situation, Told
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from dra_extender.allocation.budget import Answers, TurnBudget, TurnSpent
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.preemption.occupants import occupants_of
-from dra_extender.scheduling.preemption.outcome import Preemption
-from dra_extender.scheduling.preemption.search import Search
-from dra_extender.scheduling.preemption.terms import Rules
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.preemptible import preemptible_claims
+from dra_extender.scheduling.preemption.result import Preemption
+from dra_extender.scheduling.preemption.terms import PreemptionArgs
 from dra_extender.scheduling.preemption.victims import fewest
 from tests.support.scheduling.preempting import Situation
 
@@ -40,12 +40,12 @@ def full(nodes: int, *, alike: bool, small: int = 0) -> Situation:
 
 def work(situation: Situation, turn: int = 10_000) -> tuple[int, int]:
     """Units of work until there is a preemption, and in how many turns."""
-    search, answers, units = Search(situation.terms, situation.nodes), Answers(), 0
+    search, answers, units = PreemptionEvaluator(situation.terms, situation.nodes), Answers(), 0
     view = replace(situation.view, config=SchedulingConfig(turn_work=turn))
     for turns in count(1):
         budget = TurnBudget(answers, allowance=turn, ceiling=20_000)
         try:
-            found = search.found(view.with_budget(budget))
+            found = search.evaluate(view.with_budget(budget))
         except TurnSpent:
             units += budget.used
             continue
@@ -73,7 +73,7 @@ def test_nodes_where_evictions_do_not_help_cost_a_third() -> None:
 def test_of_nodes_that_are_equal_only_so_many_are_looked_at_closely() -> None:
     situation = full(400, alike=True)
     units, _ = work(situation)
-    situation.terms = replace(situation.terms, rules=Rules(least_candidates=400))
+    situation.terms = replace(situation.terms, args=PreemptionArgs(min_candidate_nodes=400))
     assert work(situation)[0] > 1.5 * units
 
 
@@ -91,7 +91,7 @@ def test_a_node_takes_as_many_questions_as_the_logarithm_of_its_pods(pods: int) 
         name = "needed" if device == pods // 3 else f"pod-{device}"
         told["pods"][name] = {"node": "n1", "has": [f"d{device}"]}
     situation = Situation(told)
-    found = occupants_of(situation.view, situation.terms, situation.view.cluster.inventory.pools_seen("n1"))
+    found = preemptible_claims(situation.view, situation.terms, situation.view.cluster.inventory.pools_seen("n1"))
     victims = fewest(found, (), fits, known={})
     assert [victim.pod.metadata.name for victim in victims or ()] == ["needed"]
     assert asked <= 4 * log2(pods)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dra_extender.api.extender import ExtenderPreemptionArgs, MetaPod, MetaVictims, Victims
-from dra_extender.scheduling.preemption.terms import Rules
+from dra_extender.scheduling.preemption.terms import PreemptionArgs
 from dra_extender.scheduling.verbs.preempt import preempt
 from tests.support.scheduling.nominating import FOUR, full, wanting
 from tests.support.scheduling.preempting import Situation, Told
@@ -122,7 +122,7 @@ def test_a_pod_that_must_never_preempt_gets_no_more_victims() -> None:
 
 def test_without_terms_nobody_is_added() -> None:
     situation = Situation({**ONE_EACH, "rules": {}})
-    assert situation.terms.rules == Rules()
+    assert situation.terms.args == PreemptionArgs()
     args = ExtenderPreemptionArgs(
         Pod=situation.preemptor, NodeNameToMetaVictims={"n1": MetaVictims(Pods=[MetaPod(UID="uid-cpu")])}
     )

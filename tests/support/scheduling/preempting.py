@@ -11,7 +11,7 @@ A situation is plain data (see tests/scheduling/preemption/situations.yaml):
     preemptor:  priority, wants (a number of devices or requests), and more of the pod
     nominated:  claim -> devices, "node/device", that are kept for a pod of higher priority
     stuck:      names of pods that do not go
-    rules:      of `Rules`
+    rules:      of `PreemptionArgs`
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.pods import Pods
-from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
-from dra_extender.scheduling.preemption.search import Search
-from dra_extender.scheduling.preemption.terms import Rules, Terms
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
+from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
 from dra_extender.scheduling.resourcenames import ResourceNames
 from dra_extender.scheduling.view import View
 from tests.support.simulation.virtualtime import START
@@ -96,9 +96,9 @@ class Situation:
             clearing=self.clearing,
             kept=lambda pod: kept,
         )
-        self.terms = Terms(
+        self.terms = PreemptionTerms(
             preemptor=self.preemptor,
-            rules=_rules(told.get("rules", {})),
+            args=_rules(told.get("rules", {})),
             budgets=tuple(_budget(name, budget) for name, budget in told.get("budgets", {}).items()),
             stuck=frozenset(map(_uid, told.get("stuck", ()))),
         )
@@ -110,7 +110,9 @@ class Situation:
 
     def found(self, budget: WorkBudget | None = None) -> Preemption | NoPreemption:
         """The answer."""
-        return Search(self.terms, self.nodes).found(self.view if budget is None else self.view.with_budget(budget))
+        return PreemptionEvaluator(self.terms, self.nodes).evaluate(
+            self.view if budget is None else self.view.with_budget(budget)
+        )
 
     def text(self) -> str:
         """The answer in a few words."""
@@ -257,5 +259,5 @@ def _planned(name: str, devices: Sequence[str]) -> Planned:
     return claim, convert(AllocationResult, {"devices": {"results": results}})
 
 
-def _rules(told: Json) -> Rules:
-    return msgspec.convert(told, Rules)
+def _rules(told: Json) -> PreemptionArgs:
+    return msgspec.convert(told, PreemptionArgs)

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from dra_extender.api.core import Pod
 from dra_extender.http.reports import Problem, Unanswered
 from dra_extender.http.schemas import schema_of
-from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
 
@@ -40,7 +40,7 @@ class Insight(Protocol):
     def view(self) -> View:
         """What questions may read. Asked for only when something is known."""
 
-    def terms(self, pod: Pod) -> Terms | None:
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
         """On what terms the pod may preempt others; None: preemption is off."""
 
     def problems(self) -> Slices[Sequence[Problem]]:

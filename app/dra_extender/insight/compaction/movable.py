@@ -18,7 +18,7 @@ from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.scheduling.claims import Unschedulable, find
 from dra_extender.scheduling.extended import existing_claim
 from dra_extender.scheduling.preemption.budgets import counts, violating
-from dra_extender.scheduling.preemption.occupants import MIRROR
+from dra_extender.scheduling.preemption.preemptible import MIRROR
 from dra_extender.scheduling.view import View
 
 STAYS: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"

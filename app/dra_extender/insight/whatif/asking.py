@@ -30,7 +30,7 @@ from dra_extender.insight.why.draft import Draft
 from dra_extender.insight.why.likeness import another
 from dra_extender.scheduling.claims import Unschedulable, find
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
-from dra_extender.scheduling.preemption.occupants import MIRROR
+from dra_extender.scheduling.preemption.preemptible import MIRROR
 from dra_extender.scheduling.slices import Slices, run_at_once
 from dra_extender.scheduling.view import View
 

@@ -15,8 +15,8 @@ from dra_extender.insight.why.edits import Candidate, Families, Family, claims_w
 from dra_extender.insight.why.likeness import another
 from dra_extender.insight.why.report import Change, NodeGroup
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.preemption.outcome import Preemption
-from dra_extender.scheduling.preemption.search import find_preemption
+from dra_extender.scheduling.preemption.evaluator import find_preemption
+from dra_extender.scheduling.preemption.result import Preemption
 from dra_extender.scheduling.slices import QueryBudget, Slices
 from dra_extender.scheduling.view import View
 

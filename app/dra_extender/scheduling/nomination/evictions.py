@@ -22,7 +22,7 @@ from dra_extender.api.times import format_time
 from dra_extender.scheduling.outcomes import PREEMPTION_VICTIMS, VictimResult
 from dra_extender.scheduling.pauses import Pauses
 from dra_extender.scheduling.ports import Observer, Ports
-from dra_extender.scheduling.preemption.outcome import for_devices, known_to
+from dra_extender.scheduling.preemption.result import for_devices, known_to
 from dra_extender.scheduling.view import View
 
 log = structlog.get_logger(__name__)

@@ -29,9 +29,9 @@ from dra_extender.scheduling.nomination.resumption import grace_seconds, resumpt
 from dra_extender.scheduling.nomination.tending import Tending
 from dra_extender.scheduling.outcomes import PREEMPTIONS, PreemptionResult
 from dra_extender.scheduling.ports import Observer, Ports
-from dra_extender.scheduling.preemption.outcome import NoPreemption, Preemption
-from dra_extender.scheduling.preemption.search import Search
-from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.result import NoPreemption, Preemption
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View
@@ -116,7 +116,7 @@ class Nominator:
             mark = mark_of(pod)
             self._marks.erase(pod.metadata.uid, mark.node if mark is not None else "")
 
-    def terms(self, pod: Pod) -> Terms:
+    def terms(self, pod: Pod) -> PreemptionTerms:
         """On what terms the pod may preempt others at this moment."""
         return self._terms.of(pod)
 
@@ -156,7 +156,7 @@ class Nominator:
         if uid in self._nominations or uid in view.binding or not self._leading():
             return
         terms = self.terms(pod)
-        found, _ = await self._deferred.decide(pod, Search(terms, preemptor.nodes(terms.stuck)).found)
+        found, _ = await self._deferred.decide(pod, PreemptionEvaluator(terms, preemptor.nodes(terms.stuck)).evaluate)
         again = isinstance(found, NoPreemption) and found.why in ("waits", "unknown", "fits", "nominated")
         self._preemptors.consider(preemptor, again=again)
         if isinstance(found, NoPreemption):
@@ -177,10 +177,10 @@ class Nominator:
                 pod, "Normal" if reason == "WouldPreempt" else "Warning", reason, note, action="Preempting"
             )
 
-    async def _say_whom_budgets_keep(self, preemptor: Preemptor, pod: Pod, terms: Terms) -> None:
-        rules = msgspec.structs.replace(terms.rules, violate_budgets=True)
-        search = Search(msgspec.structs.replace(terms, rules=rules), preemptor.nodes(terms.stuck))
-        found, _ = await self._deferred.decide(pod, search.found)
+    async def _say_whom_budgets_keep(self, preemptor: Preemptor, pod: Pod, terms: PreemptionTerms) -> None:
+        args = msgspec.structs.replace(terms.args, violate_budgets=True)
+        search = PreemptionEvaluator(msgspec.structs.replace(terms, args=args), preemptor.nodes(terms.stuck))
+        found, _ = await self._deferred.decide(pod, search.evaluate)
         if isinstance(found, Preemption):
             note = f"a PodDisruptionBudget forbids to preempt {found.text}"
             self._say(preemptor, pod, "PreemptionForbidden", note)

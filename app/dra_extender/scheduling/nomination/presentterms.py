@@ -8,7 +8,7 @@ from dra_extender.api.core import Pod
 from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
 from dra_extender.scheduling.nomination.evictions import Evictions
 from dra_extender.scheduling.nomination.nominations import Nominations
-from dra_extender.scheduling.preemption.terms import Rules, Terms
+from dra_extender.scheduling.preemption.terms import PreemptionArgs, PreemptionTerms
 from dra_extender.scheduling.view import View
 
 
@@ -21,13 +21,13 @@ class PresentTerms:
         self._budgets = budgets
         self._evictions = evictions
 
-    def of(self, pod: Pod) -> Terms:
+    def of(self, pod: Pod) -> PreemptionTerms:
         """The terms of the pod. What is kept for other pods the view has."""
-        rules = Rules(scheduler_names=self._view.config.scheduler_names, violate_budgets=False)
+        args = PreemptionArgs(scheduler_names=self._view.config.scheduler_names, violate_budgets=False)
         told = (each.victims for each in self._nominations if each.pod.metadata.uid != pod.metadata.uid)
-        return Terms(
+        return PreemptionTerms(
             preemptor=pod,
-            rules=rules,
+            args=args,
             budgets=self._budgets.all(),
             leaving=frozenset(chain.from_iterable(told)),
             stuck=self._evictions.stuck,

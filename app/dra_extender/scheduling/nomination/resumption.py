@@ -17,10 +17,10 @@ from dra_extender.api.times import parse_time
 from dra_extender.devices.overlay import Planned
 from dra_extender.scheduling.feasibility import PreFilterState, pre_filter
 from dra_extender.scheduling.nomination.nominations import Mark
-from dra_extender.scheduling.preemption.occupants import occupants_of
-from dra_extender.scheduling.preemption.search import ineligible
-from dra_extender.scheduling.preemption.state import planned
-from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.candidates import plan_without
+from dra_extender.scheduling.preemption.evaluator import ineligible
+from dra_extender.scheduling.preemption.preemptible import preemptible_claims
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
 
 GRACE_SECONDS = 30.0
@@ -35,18 +35,18 @@ class Resumption(msgspec.Struct, frozen=True):
     plans: tuple[Planned, ...] = ()
 
 
-def resumption(view: View, pod: Pod, mark: Mark, terms: Terms) -> Resumption | None:
+def resumption(view: View, pod: Pod, mark: Mark, terms: PreemptionTerms) -> Resumption | None:
     """None when the choice is not one that could be made now. Raises TurnSpent."""
     known = [victim for uid in mark.victims if (victim := view.pods.get(uid)) is not None]
     staying = {victim.metadata.uid for victim in known if not view.pods.leaving(victim.metadata.uid)}
     prefiltered = pre_filter(view, pod)
     if not isinstance(prefiltered, PreFilterState):
         return None if staying else Resumption(mark.victims)
-    terms = terms.about(prefiltered.order)
+    terms = terms.with_claims(prefiltered.order)
     try:
-        found = occupants_of(view, terms, view.cluster.inventory.pools_seen(mark.node))
-        gone = found.without(set(mark.victims))
-        plans = planned(view, prefiltered, terms, mark.node, gone)
+        found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(mark.node))
+        gone = found.freed_by(set(mark.victims))
+        plans = plan_without(view, prefiltered, terms, mark.node, gone)
         never = staying and _must_not(view, terms)
     except Deferred:  # nobody can say now whether the choice still holds
         return None if staying else Resumption(mark.victims)
@@ -57,7 +57,7 @@ def resumption(view: View, pod: Pod, mark: Mark, terms: Terms) -> Resumption | N
     return Resumption(mark.victims, tuple(claim.metadata.uid for claim in freed), plans or ())
 
 
-def _must_not(view: View, terms: Terms) -> bool:
+def _must_not(view: View, terms: PreemptionTerms) -> bool:
     refused = ineligible(view, terms)
     return refused is not None and refused.why == "never"
 

@@ -29,8 +29,8 @@ from dra_extender.scheduling.nomination.preemptors import Preemptors
 from dra_extender.scheduling.nomination.presentterms import PresentTerms
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, NominationEnd
 from dra_extender.scheduling.ports import Messenger, Observer
-from dra_extender.scheduling.preemption.outcome import known_to
-from dra_extender.scheduling.preemption.search import keeps_place
+from dra_extender.scheduling.preemption.evaluator import keeps_place
+from dra_extender.scheduling.preemption.result import known_to
 from dra_extender.scheduling.release.clear import Clearer
 from dra_extender.scheduling.requeue import RequeueTrigger
 from dra_extender.scheduling.view import View

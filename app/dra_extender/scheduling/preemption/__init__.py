@@ -1,1 +1,1 @@
-"""Whose eviction would free the devices that a pod lacks: what may go, the fewest of it, and where it hurts least."""
+"""Preemption for devices as a question: which pods to evict, on which node, with the fewest victims."""

@@ -1,9 +1,9 @@
 """Which evictions would violate a PodDisruptionBudget.
 
-Rules: Kubernetes 1.36, filterPodsWithPDBViolation of pkg/scheduler/framework/plugins/defaultpreemption. Different from
-there, as the Eviction API has it (pkg/registry/core/pod/storage/eviction.go): a selector that is there and empty
-selects every pod of the namespace, pods without labels too. A selector that is invalid selects nothing. One that is too
-large to be looked at for each pod selects all: whoever may write it may write an empty one.
+Rules: Kubernetes 1.36, filterPodsWithPDBViolation of pkg/scheduler/framework/plugins/defaultpreemption. One difference
+follows the Eviction API (pkg/registry/core/pod/storage/eviction.go): an empty selector selects every pod of the
+namespace, also pods without labels. An invalid selector selects nothing. A selector with more than `LARGEST` parts
+selects everything: evaluating it for every pod would take too long, and its author could have written an empty one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LARGEST: Final = 1_000
 """Labels, expressions and values of one selector."""
 
 
-class Grouped:
-    """Budgets by namespace, for questions about many pods: a cluster may have thousands of both."""
+class BudgetsByNamespace:
+    """An index for clusters with thousands of pods and budgets."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
         self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
@@ -27,22 +27,22 @@ class Grouped:
             self._by_namespace.setdefault(budget.metadata.namespace, []).append(budget)
 
     def of(self, pod: Pod) -> Sequence[PodDisruptionBudget]:
-        """Those that may be about the pod."""
+        """The budgets of the pod's namespace."""
         return self._by_namespace.get(pod.metadata.namespace, ())
 
     def forbid(self, pod: Pod) -> bool:
-        """True when the Eviction API would refuse to evict the pod now: a budget is used up, or there are several: that
-        is an error to it, whatever they allow.
+        """True when the Eviction API would refuse to evict the pod now: a budget allows no disruption, or several budgets
+        select the pod, which the Eviction API treats as an error.
         """
         budgets = self.of(pod)
-        return bool(violating((pod,), budgets)) or sum(_is_about(pod, budget) for budget in budgets) > 1
+        return bool(violating((pod,), budgets)) or sum(_covers(pod, budget) for budget in budgets) > 1
 
 
 def violating(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -> frozenset[str]:
-    """The UIDs of those pods with whose eviction, one after the other, a budget is used up already."""
+    """The UIDs of the pods whose eviction, in this order, exceeds the disruptions that a budget allows."""
     if not budgets:
         return frozenset()
-    grouped = Grouped(budgets)
+    grouped = BudgetsByNamespace(budgets)
     allowed: dict[str, int] = {}
     found: set[str] = set()
     for pod in pods:
@@ -56,11 +56,11 @@ def violating(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -> fr
 
 
 def counts(pod: Pod, budget: PodDisruptionBudget) -> bool:
-    """True when evicting the pod takes from the budget. A pod whose eviction has been granted took from it already."""
-    return pod.metadata.name not in budget.status.disrupted_pods and _is_about(pod, budget)
+    """True when evicting the pod uses up a disruption of the budget. A pod in `disruptedPods` has used one up already."""
+    return pod.metadata.name not in budget.status.disrupted_pods and _covers(pod, budget)
 
 
-def _is_about(pod: Pod, budget: PodDisruptionBudget) -> bool:
+def _covers(pod: Pod, budget: PodDisruptionBudget) -> bool:
     return (
         budget.metadata.namespace == pod.metadata.namespace
         and budget.spec.selector is not None
@@ -69,7 +69,7 @@ def _is_about(pod: Pod, budget: PodDisruptionBudget) -> bool:
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Whether the selector selects these labels."""
+    """True when the selector selects these labels."""
     if _is_large(selector):
         return True
     if any(labels.get(key) != value for key, value in selector.match_labels.items()):

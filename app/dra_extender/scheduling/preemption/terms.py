@@ -1,4 +1,4 @@
-"""On what terms a pod may preempt others."""
+"""The terms on which a pod may preempt others."""
 
 from __future__ import annotations
 
@@ -14,37 +14,36 @@ from dra_extender.api.resource import ResourceClaim
 NEVER: Final = "Never"
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings say.
+class PreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration, in the terms of kube-scheduler's DefaultPreemptionArgs.
 
-    `scheduler_names`: whose pods may be victims; empty: those of the preemptor's own scheduler. `violate_budgets`: as
-    kube-scheduler does it, a victim is taken in violation of a budget where no other node and no other pod will do;
-    otherwise never: the Eviction API would refuse. `least_candidates` and `percent`: of so many nodes that are equal as
-    far as can be told at once the victims are worked out, as minCandidateNodesAbsolute and minCandidateNodesPercentage
-    of kube-scheduler have it.
+    - `scheduler_names`: victims belong to one of these schedulers; empty: to the preemptor's scheduler.
+    - `violate_budgets`: True, as in kube-scheduler: violate a budget when no other node and no other pod will do. False:
+      never violate one, because the Eviction API would refuse.
+    - `min_candidate_nodes`, `min_candidate_percentage`: on at most this many nodes that seem equally good the victims
+      are worked out (minCandidateNodesAbsolute, minCandidateNodesPercentage).
     """
 
     scheduler_names: frozenset[str] = frozenset()
     violate_budgets: bool = True
-    least_candidates: int = 100
-    percent: int = 10
+    min_candidate_nodes: int = 100
+    min_candidate_percentage: int = 10
 
     def most_candidates(self, nodes: int) -> int:
-        """Of so many nodes, at how many to look closely."""
-        return max(self.least_candidates, nodes * self.percent // 100)
+        """The number of candidates to examine when preemption is possible on `nodes` nodes."""
+        return max(self.min_candidate_nodes, nodes * self.min_candidate_percentage // 100)
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """The rules, and what is known of the moment.
+class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """The configuration together with the state of the moment. The view knows what is kept for other pods.
 
-    `leaving`: UIDs of pods that go in any case. `stuck`: of pods that were told to go long ago and did not, besides
-    those whose deletion tells it: nothing is expected of them. `spared`: of pods that are no victims for now. `own`:
-    UIDs of claims of the preemptor. `node`: victims must be on this node; empty: wherever they are. What is kept for
-    other pods the view knows.
+    All sets hold UIDs. `leaving`: pods that terminate in any case. `stuck`: pods that were evicted long ago and are still
+    there; preemption does not wait for them. `spared`: pods that must not be victims for now. `own`: the preemptor's
+    claims. `node`: victims must run on this node; empty: on any node.
     """
 
     preemptor: Pod
-    rules: Rules = Rules()
+    args: PreemptionArgs = PreemptionArgs()
     budgets: tuple[PodDisruptionBudget, ...] = ()
     leaving: frozenset[str] = frozenset()
     stuck: frozenset[str] = frozenset()
@@ -52,20 +51,20 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     own: frozenset[str] = frozenset()
     node: str = ""
 
-    def about(self, claims: Iterable[ResourceClaim]) -> Terms:
-        """The same, with the preemptor's claims known."""
+    def with_claims(self, claims: Iterable[ResourceClaim]) -> PreemptionTerms:
+        """The same terms with the preemptor's claims."""
         return msgspec.structs.replace(self, own=frozenset(claim.metadata.uid for claim in claims))
 
-    def beside(self, claims: Iterable[ResourceClaim], *, leaving: Iterable[str], node: str) -> Terms:
-        """The same, with the preemptor's claims known, for more victims on a node where these pods go already."""
-        return msgspec.structs.replace(self.about(claims), leaving=frozenset(leaving), node=node)
+    def on_node(self, claims: Iterable[ResourceClaim], *, leaving: Iterable[str], node: str) -> PreemptionTerms:
+        """The same terms with the preemptor's claims, for more victims on a node from which `leaving` go already."""
+        return msgspec.structs.replace(self.with_claims(claims), leaving=frozenset(leaving), node=node)
 
     @property
     def may_preempt(self) -> bool:
-        """False for pods that must wait until there is room."""
+        """False for a pod with `preemptionPolicy: Never`."""
         return self.preemptor.spec.preemption_policy != NEVER
 
     def may_evict(self, pod: Pod) -> bool:
-        """True when the pod may be a victim, as far as the pod itself can tell."""
-        ours = self.rules.scheduler_names or (self.preemptor.spec.scheduler_name,)
-        return pod.spec.priority < self.preemptor.spec.priority and pod.spec.scheduler_name in ours
+        """True when priority and scheduler of the pod allow it to be a victim."""
+        schedulers = self.args.scheduler_names or (self.preemptor.spec.scheduler_name,)
+        return pod.spec.priority < self.preemptor.spec.priority and pod.spec.scheduler_name in schedulers

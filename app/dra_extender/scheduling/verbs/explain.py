@@ -21,13 +21,13 @@ from dra_extender.plurals import counted
 from dra_extender.scheduling import extended
 from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.feasibility import NodeStatuses, PreFilterState, node_statuses, pre_filter, typical
-from dra_extender.scheduling.preemption.outcome import Preemption
-from dra_extender.scheduling.preemption.search import Search
-from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
+from dra_extender.scheduling.preemption.result import Preemption
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.slices import Slices, run_at_once
 from dra_extender.scheduling.view import View
 
-TermsFor = Callable[[Pod], Terms | None]
+TermsFor = Callable[[Pod], PreemptionTerms | None]
 """On what terms a pod may preempt others; None: nobody preempts."""
 
 EXAMINED = 32
@@ -36,7 +36,7 @@ PORTION = 250
 """Nodes judged in one step."""
 
 
-def off(pod: Pod) -> Terms | None:
+def off(pod: Pod) -> PreemptionTerms | None:
     """Nobody preempts."""
     return None
 
@@ -131,12 +131,12 @@ def explaining(view: View, pod: Pod, names: Sequence[str], terms: TermsFor = off
     )
 
 
-def _preempting(turns: Iterator[View], terms: Terms, names: Sequence[str]) -> Slices[str]:
+def _preempting(turns: Iterator[View], terms: PreemptionTerms, names: Sequence[str]) -> Slices[str]:
     """Whom the pod would preempt, or why nobody, in as many turns as it takes."""
-    search = Search(terms, names)
+    search = PreemptionEvaluator(terms, names)
     while True:
         try:
-            found = search.found(next(turns))
+            found = search.evaluate(next(turns))
         except TurnSpent:
             yield
             continue

@@ -36,7 +36,7 @@ from dra_extender.scheduling.nomination.nominations import Nominations
 from dra_extender.scheduling.nomination.nominator import Nominator
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from dra_extender.scheduling.ports import ClaimWriter, Observer
-from dra_extender.scheduling.preemption.relief import resolvable
+from dra_extender.scheduling.preemption.candidates import resolvable
 from dra_extender.scheduling.refusals import Refusals, Signature, signature
 from dra_extender.scheduling.release.sweep import Sweeper
 from dra_extender.scheduling.release.unblock import Unblocker

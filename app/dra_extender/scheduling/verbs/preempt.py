@@ -18,9 +18,9 @@ from collections.abc import Collection
 from dra_extender.api.extender import ExtenderPreemptionArgs, ExtenderPreemptionResult, MetaPod, MetaVictims, Victims
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pre_filter
-from dra_extender.scheduling.preemption.occupants import importance, occupants_of
-from dra_extender.scheduling.preemption.state import fitting
-from dra_extender.scheduling.preemption.terms import Terms
+from dra_extender.scheduling.preemption.candidates import statuses_without
+from dra_extender.scheduling.preemption.preemptible import importance, preemptible_claims
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.preemption.victims import fewest
 from dra_extender.scheduling.view import View
 
@@ -28,7 +28,7 @@ from dra_extender.scheduling.view import View
 class Preempt:
     """One call. `terms`: those on which the pod may preempt others for devices; None: it may not."""
 
-    def __init__(self, args: ExtenderPreemptionArgs, terms: Terms | None) -> None:
+    def __init__(self, args: ExtenderPreemptionArgs, terms: PreemptionTerms | None) -> None:
         self._pod = args.Pod
         self._terms = terms if terms is not None and terms.may_preempt else None
         victims = args.NodeNameToMetaVictims
@@ -62,13 +62,13 @@ class Preempt:
         return self._more[name]
 
 
-def preempt(view: View, args: ExtenderPreemptionArgs, terms: Terms | None = None) -> ExtenderPreemptionResult:
+def preempt(view: View, args: ExtenderPreemptionArgs, terms: PreemptionTerms | None = None) -> ExtenderPreemptionResult:
     """The answer to one call, at once."""
     return Preempt(args, terms).answer(view)
 
 
 def _with_more(
-    view: View, prefiltered: PreFilterState, terms: Terms, name: str, proposed: MetaVictims
+    view: View, prefiltered: PreFilterState, terms: PreemptionTerms, name: str, proposed: MetaVictims
 ) -> MetaVictims | None:
     """The victims with which the devices suffice; None when there are none, or victims are proposed that we do not
     know: then nobody can say who is more important.
@@ -77,15 +77,15 @@ def _with_more(
     already = [pod for uid in uids if (pod := view.pods.get(uid)) is not None]
     if not uids or len(already) < len(uids):
         return None
-    terms = terms.beside(prefiltered.order, leaving=uids, node=name)
+    terms = terms.on_node(prefiltered.order, leaving=uids, node=name)
 
     def fits(gone: Collection[ResourceClaim]) -> bool:
-        return bool(fitting(view, prefiltered, terms, (name,), gone).fits)
+        return bool(statuses_without(view, prefiltered, terms, (name,), gone).fits)
 
-    found = occupants_of(view, terms, view.cluster.inventory.pools_seen(name))
+    found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(name))
     more = fewest(found, terms.budgets, fits, known={}, already=already)
     violations = sum(victim.violates_budget for victim in more or ())
-    if more is None or (violations and not terms.rules.violate_budgets):
+    if more is None or (violations and not terms.args.violate_budgets):
         return None
     pods = sorted([*already, *(victim.pod for victim in more)], key=importance)
     return MetaVictims(

@@ -1,4 +1,4 @@
-"""What comes of the question whom a pod should preempt."""
+"""The result of evaluating preemption: the victims on one node, or the reason why there are none."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dra_extender.devices.overlay import Planned
 
 
 class Victim(msgspec.Struct, frozen=True):
-    """A pod that has to go. `claims`: those that are free when all victims are gone and that this one uses, `devices`
-    what they have. `violates_budget`: its eviction, after those of the victims before it, violates a budget.
+    """A pod to evict. `claims`: the claims that it uses and that are free once all victims are gone; `devices`: their
+    devices. `violates_budget`: evicting it after the victims before it violates a PodDisruptionBudget.
     """
 
     pod: Pod
@@ -24,8 +24,8 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 class Preemption(msgspec.Struct, frozen=True):
-    """`victims`: the most important first, at least one. `plans`: the claims that the preemptor then gets allocated on
-    the node, each with its devices.
+    """`victims`: at least one, the most important first. `plans`: the allocations that the preemptor's claims then get on
+    the node.
     """
 
     preemptor: Pod
@@ -35,29 +35,31 @@ class Preemption(msgspec.Struct, frozen=True):
 
     @property
     def violations(self) -> int:
-        """How many evictions violate a budget."""
+        """The number of evictions that violate a budget."""
         return sum(victim.violates_budget for victim in self.victims)
 
     def needed(self, victim: Victim) -> tuple[DeviceID, ...]:
-        """Those of a victim's devices that the preemptor gets; all of them where it needs others to be unused."""
+        """The devices of the victim that the preemptor gets. All of them, when the preemptor gets none directly but needs them
+        to be unused, for example because they share counters.
+        """
         got = {result.id for _, allocation in self.plans for result in allocation.devices.results}
         return tuple(device for device in victim.devices if device in got) or victim.devices
 
     @property
     def text(self) -> str:
-        """Whom, where and for what, for people."""
+        """Victims, node and devices as the end of a sentence."""
         names = ", ".join(victim.pod.metadata.key for victim in self.victims)
         devices = dict.fromkeys(device for victim in self.victims for device in self.needed(victim))
         return f"{'pod' if len(self.victims) == 1 else 'pods'} {names} on node {self.node}{for_devices(tuple(devices))}"
 
 
 def known_to(reader: Pod, pod: Pod) -> str:
-    """The pod as an event on another one may call it: in other namespaces by its UID, as kube-scheduler does."""
+    """The name of the pod in an event on another pod: its UID for a pod of another namespace, as in kube-scheduler."""
     return f"pod {pod.metadata.key if pod.metadata.namespace == reader.metadata.namespace else pod.metadata.uid}"
 
 
 def for_devices(devices: Sequence[DeviceID]) -> str:
-    """What is needed, as the end of a sentence; empty when nobody knows."""
+    """The devices as the end of a sentence; empty when they are unknown."""
     if not devices:
         return ""
     names = ", ".join("/".join(device) for device in devices)
@@ -65,15 +67,20 @@ def for_devices(devices: Sequence[DeviceID]) -> str:
 
 
 Why = Literal["never", "nominated", "refused", "fits", "waits", "hopeless", "unknown"]
-"""never: the pod must not preempt, or there is nobody below it. nominated: victims of an earlier preemption are going.
-refused: nothing can be decided for the pod. fits: nobody has to go. waits: enough pods are going already. hopeless: it
-would not help. unknown: not everything could be decided now; ask again when something changes.
+"""Why there is no preemption:
+- never: the pod must not preempt, or no pod has a lower priority;
+- nominated: victims of an earlier preemption are terminating;
+- refused: the pod's claims cannot be decided on;
+- fits: the pod fits without an eviction;
+- waits: the pod fits once pods that are terminating are gone;
+- hopeless: no eviction helps;
+- unknown: not everything could be decided now.
 """
 
 
 class NoPreemption(msgspec.Struct, frozen=True):
-    """Nobody is preempted. `reason` is for people, and constant but for names of claims; `node`: where the pod fits, or
-    will.
+    """No preemption. `reason` is for people; it is constant except for names of claims. `node`: where the pod fits, or
+    will fit.
     """
 
     why: Why

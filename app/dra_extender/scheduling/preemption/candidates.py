@@ -1,0 +1,225 @@
+"""On which nodes preemption can help, and how little it costs there at best.
+
+Promises: pure; the allocator decides on hypothetical states. Devices that are kept for other pods count as in use, also
+where those pods wait for the very claims that are gone. `scan` evaluates many nodes together: per node it takes as many
+decisions as the logarithm of the number of priorities. `resolvable` does work that does not grow with the cluster; for
+nodes beyond its limits it answers that preemption may help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from dra_extender.allocation.budget import Deferred, TurnSpent
+from dra_extender.allocation.plan import Plan
+from dra_extender.api.resource import ResourceClaim
+from dra_extender.devices.overlay import Planned
+from dra_extender.scheduling.feasibility import (
+    NodeStatuses,
+    PendingClaims,
+    PreFilterState,
+    node_statuses,
+    pending_claims,
+)
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace, violating
+from dra_extender.scheduling.preemption.preemptible import (
+    PreemptibleClaim,
+    PreemptibleClaims,
+    charge,
+    preemptible_claims,
+)
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.view import View
+
+PER_CLAIM: Final = 2
+"""Units of work for removing a claim from a hypothetical state."""
+MOST_NODES: Final = 64
+MOST_DEVICES: Final = 512
+"""`resolvable` examines at most this many nodes, and devices in use on them: a few milliseconds."""
+
+
+# --- decisions on hypothetical states ---------------------------------------------------------------------------------
+
+
+def without_claims(view: View, terms: PreemptionTerms, gone: Collection[ResourceClaim]) -> View:
+    """The view once these claims are deallocated. Raises TurnSpent and Deferred."""
+    kept = [plan for plan in view.kept(terms.preemptor) if not _is_decided(view, plan[0])]
+    aside = [*gone, *(claim for claim, _ in kept)]  # kept plans are put back below, on the freed devices too
+    charge(view, PER_CLAIM * len(aside))
+    state = view.overlay().without(aside).holding(kept)
+    return msgspec.structs.replace(view.with_state(state), placement=None)
+
+
+def _is_decided(view: View, claim: ResourceClaim) -> bool:
+    """True when the claim has devices: they count instead of what was kept for it."""
+    uid = claim.metadata.uid
+    stored = view.ledger.by_uid(uid)
+    return (stored is not None and stored.allocation is not None) or view.ledger.held(uid) is not None
+
+
+def statuses_without(
+    view: View,
+    prefiltered: PreFilterState,
+    terms: PreemptionTerms,
+    nodes: Sequence[str],
+    gone: Collection[ResourceClaim],
+) -> NodeStatuses:
+    """On which of the nodes the preemptor fits once these claims are gone. Raises TurnSpent and Deferred."""
+    return node_statuses(without_claims(view, terms, gone), prefiltered, nodes)
+
+
+def plan_without(
+    view: View, prefiltered: PreFilterState, terms: PreemptionTerms, node: str, gone: Collection[ResourceClaim]
+) -> tuple[Planned, ...] | None:
+    """The allocations that the preemptor gets on the node once these claims are gone; None when it does not fit. Raises
+    TurnSpent, and Deferred when a worker has to answer first.
+    """
+    known = view.cluster.nodes.get(node)
+    pending = pending_claims(prefiltered, known) if known is not None else None
+    if (
+        known is None
+        or not isinstance(pending, PendingClaims)
+        or not all(reach(known) for _, reach in prefiltered.reaches)
+    ):
+        return None
+    if not pending.claims:
+        return ()
+    plan = without_claims(view, terms, gone).decisions.plan(pending.claims, node)
+    return tuple(zip(pending.claims, plan.allocations, strict=True)) if isinstance(plan, Plan) else None
+
+
+# --- where evictions help ---------------------------------------------------------------------------------------------
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A node where evictions help. They violate at least `violations` budgets and take at least one pod of at least this
+    `priority`.
+    """
+
+    node: str
+    violations: int
+    priority: int
+
+
+class Scanned(msgspec.Struct, frozen=True):
+    """`fits`: a node where the preemptor fits now; all else is then empty. `waits`: a node where it fits once terminating
+    pods are gone. `unknown`: it may fit on other nodes; `doubtful`: evictions may help on other nodes; both have to be
+    asked again later.
+    """
+
+    fits: str = ""
+    waits: str = ""
+    candidates: tuple[Candidate, ...] = ()
+    unknown: bool = False
+    doubtful: bool = False
+
+
+def scan(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names: Sequence[str]) -> Scanned:
+    """Evaluate these nodes. Raises TurnSpent and Deferred."""
+    now = statuses_without(view, prefiltered, terms, names, ())
+    if now.fits:
+        return Scanned(fits=now.fits[0])
+    pools = dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
+    found = preemptible_claims(view, terms, pools)
+    soon = statuses_without(view, prefiltered, terms, names, found.terminating) if found.terminating else now
+    unknown = _is_open(now) or _is_open(soon)
+    if soon.fits or not found.evictable:
+        return Scanned(waits=next(iter(soon.fits), ""), unknown=unknown)
+    return _Scan(view, prefiltered, terms, found).run(names, unknown=unknown)
+
+
+def _is_open(statuses: NodeStatuses) -> bool:
+    return statuses.waiting or bool(statuses.error)
+
+
+class _Scan:
+    """Finds, for nodes where the preemptor does not fit, the lowest priority up to which claims have to go."""
+
+    def __init__(
+        self, view: View, prefiltered: PreFilterState, terms: PreemptionTerms, found: PreemptibleClaims
+    ) -> None:
+        self._view = view
+        self._prefiltered = prefiltered
+        self._terms = terms
+        self._found = found
+        self._budgets = BudgetsByNamespace(terms.budgets)
+        self._doubtful = False
+
+    def run(self, names: Sequence[str], *, unknown: bool) -> Scanned:
+        evictable = self._found.evictable
+        harmless = [claim for claim in evictable if not self._violates(claim)]
+        without = self._fits(names, harmless)
+        candidates = [Candidate(name, 0, priority) for name, priority in self._lowest(without, harmless)]
+        if len(harmless) < len(evictable):
+            helped = set(without)
+            rest = self._fits([name for name in names if name not in helped], evictable)
+            candidates += [Candidate(name, 1, priority) for name, priority in self._lowest(rest, evictable)]
+        return Scanned(candidates=tuple(candidates), unknown=unknown, doubtful=self._doubtful)
+
+    def _violates(self, claim: PreemptibleClaim) -> bool:
+        """True when freeing the claim violates a budget even if no other pod is evicted."""
+        return any(violating((pod,), self._budgets.of(pod)) for pod in claim.pods)
+
+    def _lowest(self, names: Sequence[str], claims: Sequence[PreemptibleClaim]) -> Iterator[tuple[str, int]]:
+        """Each node, on all of which freeing `claims` helps, with the lowest priority up to which they have to go."""
+        priorities = sorted({claim.priority for claim in claims})
+        if len(names) == 1:  # working out its victims costs no more
+            yield names[0], priorities[0]
+            return
+        todo = [(list(names), 0, len(priorities) - 1)]
+        while todo:
+            group, low, high = todo.pop()
+            if low == high:
+                yield from ((name, priorities[low]) for name in group)
+            elif group:
+                middle = (low + high) // 2
+                up_to = [claim for claim in claims if claim.priority <= priorities[middle]]
+                fits = self._fits(group, up_to)
+                helped = set(fits)
+                todo.append((fits, low, middle))
+                todo.append(([name for name in group if name not in helped], middle + 1, high))
+
+    def _fits(self, names: Sequence[str], claims: Collection[PreemptibleClaim]) -> list[str]:
+        if not names or not claims:
+            return []
+        gone = [*self._found.terminating, *(each.claim for each in claims)]
+        statuses = statuses_without(self._view, self._prefiltered, self._terms, names, gone)
+        self._doubtful = self._doubtful or _is_open(statuses)
+        return statuses.fits
+
+
+def resolvable(view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names: Sequence[str]) -> frozenset[str]:
+    """The nodes, of these that refuse the pod, where it fits, or may fit, once pods of lower priority are gone."""
+    lowest = view.pods.lowest_priority
+    if not terms.may_preempt or lowest is None or lowest >= terms.preemptor.spec.priority:
+        return frozenset()
+    examined = _within_limits(view, names)
+    try:
+        helped = _fit_when_freed(view, prefiltered, terms.with_claims(prefiltered.order), examined)
+    except (TurnSpent, Deferred):
+        return frozenset(names)
+    return frozenset(names[len(examined) :]) | helped
+
+
+def _within_limits(view: View, names: Sequence[str]) -> Sequence[str]:
+    devices = 0
+    for count, name in enumerate(names[:MOST_NODES]):
+        devices += sum(len(view.ledger.in_use(pool)) for pool in view.cluster.inventory.pools_seen(name))
+        if devices > MOST_DEVICES:
+            return names[:count]
+    return names[:MOST_NODES]
+
+
+def _fit_when_freed(
+    view: View, prefiltered: PreFilterState, terms: PreemptionTerms, names: Sequence[str]
+) -> frozenset[str]:
+    pools = dict.fromkeys(pool for name in names for pool in view.cluster.inventory.pools_seen(name))
+    found = preemptible_claims(view, terms, pools)
+    claims = [*found.terminating, *(each.claim for each in found.evictable)]
+    if not claims:
+        return frozenset()
+    statuses = statuses_without(view, prefiltered, terms, names, claims)
+    return frozenset(names if statuses.waiting else statuses.fits)

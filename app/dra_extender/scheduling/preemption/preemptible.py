@@ -1,0 +1,177 @@
+"""Claims whose devices preemption can free: every pod that uses them can be evicted, or is terminating.
+
+Promises: pure. A claim is freed as a whole, with all pods that use it, on whichever node they run.
+- A claim is not preemptible when it belongs to the preemptor, a write to it is in flight, it cannot be decoded, a pod
+  that is being bound is about to use it, or its consumers are none or include something other than a pod.
+- A consumer that is finished, being deleted or gone counts as terminating, unless it is stuck.
+- Every other consumer must be evictable: bound, not a mirror pod, of lower priority, and of an allowed scheduler.
+- A claim whose consumers are all terminating needs no eviction: it becomes free by itself.
+- Results with admin access use up nothing, so a claim that has only such results is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerReference
+from dra_extender.api.times import parse_time
+from dra_extender.devices.uses import PoolID
+from dra_extender.scheduling.claims import Unschedulable, named_claims
+from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.view import View
+
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Annotation of mirror pods. Evicting a mirror pod does not stop its static pod."""
+
+PER_CLAIM: Final = 5
+"""Units of work for examining a claim and its consumers."""
+
+
+class PreemptibleClaim(msgspec.Struct, frozen=True):
+    """A claim that becomes free when `pods`, at least one, are evicted."""
+
+    claim: ResourceClaim
+    pods: tuple[Pod, ...]
+    devices: tuple[DeviceID, ...]
+
+    @property
+    def priority(self) -> int:
+        """The highest of its pods."""
+        return max(pod.spec.priority for pod in self.pods)
+
+
+class PreemptibleClaims(msgspec.Struct, frozen=True):
+    """The preemptible claims of some pools. `terminating`: claims that become free without an eviction."""
+
+    terminating: tuple[ResourceClaim, ...]
+    evictable: tuple[PreemptibleClaim, ...]
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """The pods that may be evicted, each once, the most important first."""
+        pods = {pod.metadata.uid: pod for each in self.evictable for pod in each.pods}
+        return tuple(sorted(pods.values(), key=importance))
+
+    def freed_by(self, evicted: Collection[str]) -> tuple[ResourceClaim, ...]:
+        """The claims that are free once the pods with these UIDs are gone."""
+        freed = (each.claim for each in self.evictable if all(pod.metadata.uid in evicted for pod in each.pods))
+        return (*self.terminating, *freed)
+
+
+def importance(pod: Pod) -> tuple[int, bool, str, str]:
+    """A sort key that puts the most important pod first: higher priority, then earlier start, then name. A pod that has
+    not started counts as started last. Rule: MoreImportantPod of pkg/scheduler/util.
+    """
+    started = pod.status.start_time
+    return -pod.spec.priority, started is None, started or "", pod.metadata.key
+
+
+def preemptible_claims(view: View, terms: PreemptionTerms, pools: Iterable[PoolID]) -> PreemptibleClaims:
+    """The preemptible claims with devices in these pools. Raises TurnSpent and Deferred."""
+    users = _users(view, pools)
+    charge(view, PER_CLAIM * len(users))
+    joined, budgets = _about_to_be_used(view), BudgetsByNamespace(terms.budgets)
+    terminating: list[ResourceClaim] = []
+    evictable: list[PreemptibleClaim] = []
+    for uid in users:
+        claim = view.ledger.by_uid(uid)
+        if claim is None or uid in terms.own or uid in joined or not _is_stored(view, claim):
+            continue
+        pods = _evictable_consumers(view, terms, budgets, claim)
+        if pods:
+            devices = tuple(dict.fromkeys(device for device, _ in view.ledger.uses(uid)))
+            evictable.append(PreemptibleClaim(claim, pods, devices))
+        elif pods is not None:
+            terminating.append(claim)
+    return PreemptibleClaims(tuple(terminating), tuple(evictable))
+
+
+def charge(view: View, units: int) -> None:
+    """Count work that cannot be interrupted. A single charge takes at most an eighth of a turn, so that a decision always
+    fits into the rest. Raises TurnSpent and Deferred.
+    """
+    view.decisions.spend(min(units, view.config.turn_work // 8))
+
+
+def _users(view: View, pools: Iterable[PoolID]) -> list[str]:
+    """The UIDs of claims with devices in the pools, sorted."""
+    found: set[str] = set()
+    for pool in pools:
+        for use in view.ledger.in_use(pool).values():
+            found.update(use.owners)
+            found.update(uid for uid, _ in use.shares)
+    return sorted(found)
+
+
+def _about_to_be_used(view: View) -> frozenset[str]:
+    """The UIDs of claims that pods being bound name. The pods may not be in `reservedFor` yet."""
+    found: set[str] = set()
+    for uid in view.binding:
+        pod = view.pods.get(uid)
+        names = named_claims(pod) if pod is not None and not pod.spec.node_name else ()
+        if pod is None or isinstance(names, Unschedulable):
+            continue
+        claims = (view.ledger.get(pod.metadata.namespace, name) for name, _ in names)
+        found.update(claim.metadata.uid for claim in claims if claim is not None)
+    return frozenset(found)
+
+
+def _is_stored(view: View, claim: ResourceClaim) -> bool:
+    """True when the claim is allocated and readable, and this service is not writing to it."""
+    return claim.allocation is not None and not view.in_flight(claim) and not view.is_unreadable(claim)
+
+
+def _evictable_consumers(
+    view: View, terms: PreemptionTerms, budgets: BudgetsByNamespace, claim: ResourceClaim
+) -> tuple[Pod, ...] | None:
+    """The pods to evict for the claim; empty when all are terminating; None when one of them cannot be evicted."""
+    if not claim.status.reserved_for:
+        return None
+    found: list[Pod] = []
+    for consumer in claim.status.reserved_for:
+        if consumer.api_group or consumer.resource != "pods":
+            return None
+        if _is_terminating(view, terms, consumer):
+            continue
+        pod = view.pods.get(consumer.uid)
+        if pod is None or not _is_evictable(terms, budgets, pod):
+            return None
+        found.append(pod)
+    return tuple(found)
+
+
+def _is_terminating(view: View, terms: PreemptionTerms, consumer: ResourceClaimConsumerReference) -> bool:
+    uid = consumer.uid
+    if uid in terms.leaving:
+        return True
+    pod = view.pods.get(uid)
+    return view.pods.leaving(uid) and not (pod is not None and is_stuck(view, terms, pod))
+
+
+def is_stuck(view: View, terms: PreemptionTerms, pod: Pod) -> bool:
+    """True when the pod is still there well after its grace period, for example because its node is down. Preemption
+    does not wait for such a pod. A finished pod is never stuck: it uses no devices.
+    """
+    if pod.finished:
+        return False
+    if pod.metadata.uid in terms.stuck:
+        return True
+    due = parse_time(pod.metadata.deletion_timestamp or "")  # the end of its grace period
+    if due is None:
+        return False
+    return (view.clock.wall() - due).total_seconds() > view.config.preemption_margin_seconds
+
+
+def _is_evictable(terms: PreemptionTerms, budgets: BudgetsByNamespace, pod: Pod) -> bool:
+    """True when a pod that is not terminating may be a victim."""
+    stuck = pod.metadata.deletion_timestamp or pod.metadata.uid in terms.stuck
+    if stuck or pod.metadata.uid in terms.spared or not pod.spec.node_name or MIRROR in pod.metadata.annotations:
+        return False
+    if not terms.args.violate_budgets and budgets.forbid(pod):
+        return False
+    return terms.may_evict(pod) and terms.node in ("", pod.spec.node_name)
