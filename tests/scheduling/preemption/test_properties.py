@@ -133,7 +133,7 @@ def victims(found: Preemption) -> set[str]:
 
 @given(situations())
 def test_victims_may_be_evicted_free_the_planned_devices_and_none_of_them_can_be_left_out(told: Told) -> None:
-    found = Situation(told).evaluate()
+    found = Situation(told).found()
     event(found.why if isinstance(found, NoPreemption) else f"{len(found.victims)} victims")
     if isinstance(found, NoPreemption):
         return
@@ -149,7 +149,7 @@ def test_victims_may_be_evicted_free_the_planned_devices_and_none_of_them_can_be
 
 @given(situations())
 def test_nobody_goes_when_nobody_has_to_or_when_it_is_in_vain(told: Told) -> None:
-    found = Situation(told).evaluate()
+    found = Situation(told).found()
     now, soon = fits(told), fits(without(told, going(told)))
     if isinstance(found, Preemption):
         assert not soon
@@ -168,9 +168,9 @@ def test_nobody_goes_when_nobody_has_to_or_when_it_is_in_vain(told: Told) -> Non
 @given(situations())
 def test_no_other_node_would_have_been_better(told: Told) -> None:
     """Though of most nodes only a bound is worked out."""
-    found = Situation(told).evaluate()
+    found = Situation(told).found()
     if isinstance(found, Preemption):
-        alone = (Situation({**told, "candidates": [node]}).evaluate() for node in told["nodes"])
+        alone = (Situation({**told, "candidates": [node]}).found() for node in told["nodes"])
         losses = [cost(one.node, one.victims) for one in alone if isinstance(one, Preemption)]
         assert cost(found.node, found.victims) == min(losses)
 

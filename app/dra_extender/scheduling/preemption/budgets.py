@@ -31,8 +31,8 @@ class BudgetsByNamespace:
         return self._by_namespace.get(pod.metadata.namespace, ())
 
     def forbid(self, pod: Pod) -> bool:
-        """True when the Eviction API would refuse to evict the pod now: a budget allows no disruption, or several budgets
-        select the pod, which the Eviction API treats as an error.
+        """True when the Eviction API would refuse to evict the pod now: a budget allows no disruption, or several
+        budgets select the pod, which the Eviction API treats as an error.
         """
         budgets = self.of(pod)
         return bool(violating((pod,), budgets)) or sum(_covers(pod, budget) for budget in budgets) > 1
@@ -56,7 +56,7 @@ def violating(pods: Iterable[Pod], budgets: Sequence[PodDisruptionBudget]) -> fr
 
 
 def counts(pod: Pod, budget: PodDisruptionBudget) -> bool:
-    """True when evicting the pod uses up a disruption of the budget. A pod in `disruptedPods` has used one up already."""
+    """True when evicting the pod uses up a disruption. A pod in `disruptedPods` has used one up already."""
     return pod.metadata.name not in budget.status.disrupted_pods and _covers(pod, budget)
 
 

@@ -95,8 +95,8 @@ def plan_without(
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A node where evictions help. They violate at least `violations` budgets and take at least one pod of at least this
-    `priority`.
+    """A node where evictions help. They violate at least `violations` budgets and take at least one pod of at least
+    this `priority`.
     """
 
     node: str
@@ -105,9 +105,9 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Scanned(msgspec.Struct, frozen=True):
-    """`fits`: a node where the preemptor fits now; all else is then empty. `waits`: a node where it fits once terminating
-    pods are gone. `unknown`: it may fit on other nodes; `doubtful`: evictions may help on other nodes; both have to be
-    asked again later.
+    """`fits`: a node where the preemptor fits now; all else is then empty. `waits`: a node where it fits once
+    terminating pods are gone. `unknown`: it may fit on other nodes; `doubtful`: evictions may help on other nodes; both
+    have to be asked again later.
     """
 
     fits: str = ""

@@ -92,8 +92,8 @@ def preemptible_claims(view: View, terms: PreemptionTerms, pools: Iterable[PoolI
 
 
 def charge(view: View, units: int) -> None:
-    """Count work that cannot be interrupted. A single charge takes at most an eighth of a turn, so that a decision always
-    fits into the rest. Raises TurnSpent and Deferred.
+    """Count work that cannot be interrupted. A single charge takes at most an eighth of a turn, so that a decision
+    always fits into the rest. Raises TurnSpent and Deferred.
     """
     view.decisions.spend(min(units, view.config.turn_work // 8))
 

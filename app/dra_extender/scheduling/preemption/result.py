@@ -24,8 +24,8 @@ class Victim(msgspec.Struct, frozen=True):
 
 
 class Preemption(msgspec.Struct, frozen=True):
-    """`victims`: at least one, the most important first. `plans`: the allocations that the preemptor's claims then get on
-    the node.
+    """`victims`: at least one, the most important first. `plans`: the allocations that the preemptor's claims then get
+    on the node.
     """
 
     preemptor: Pod
@@ -39,8 +39,8 @@ class Preemption(msgspec.Struct, frozen=True):
         return sum(victim.violates_budget for victim in self.victims)
 
     def needed(self, victim: Victim) -> tuple[DeviceID, ...]:
-        """The devices of the victim that the preemptor gets. All of them, when the preemptor gets none directly but needs them
-        to be unused, for example because they share counters.
+        """The devices of the victim that the preemptor gets. All of them, when the preemptor gets none directly but
+        needs them to be unused, for example because they share counters.
         """
         got = {result.id for _, allocation in self.plans for result in allocation.devices.results}
         return tuple(device for device in victim.devices if device in got) or victim.devices

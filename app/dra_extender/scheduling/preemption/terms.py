@@ -18,8 +18,8 @@ class PreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration, in the terms of kube-scheduler's DefaultPreemptionArgs.
 
     - `scheduler_names`: victims belong to one of these schedulers; empty: to the preemptor's scheduler.
-    - `violate_budgets`: True, as in kube-scheduler: violate a budget when no other node and no other pod will do. False:
-      never violate one, because the Eviction API would refuse.
+    - `violate_budgets`: True, as in kube-scheduler: violate a budget when no other node and no other pod will do.
+      False: never violate one, because the Eviction API would refuse.
     - `min_candidate_nodes`, `min_candidate_percentage`: on at most this many nodes that seem equally good the victims
       are worked out (minCandidateNodesAbsolute, minCandidateNodesPercentage).
     """
@@ -37,9 +37,9 @@ class PreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
 class PreemptionTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration together with the state of the moment. The view knows what is kept for other pods.
 
-    All sets hold UIDs. `leaving`: pods that terminate in any case. `stuck`: pods that were evicted long ago and are still
-    there; preemption does not wait for them. `spared`: pods that must not be victims for now. `own`: the preemptor's
-    claims. `node`: victims must run on this node; empty: on any node.
+    All sets hold UIDs. `leaving`: pods that terminate in any case. `stuck`: pods that were evicted long ago and are
+    still there; preemption does not wait for them. `spared`: pods that must not be victims for now. `own`: the
+    preemptor's claims. `node`: victims must run on this node; empty: on any node.
     """
 
     preemptor: Pod

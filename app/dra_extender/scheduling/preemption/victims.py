@@ -6,9 +6,9 @@ pod that shares a claim with a victim is reprieved only if the preemptor fits wi
 all its pods or not at all. The number of decisions grows with the victims, and with the logarithm of the number of pods
 reprieved between two victims.
 
-Rules: Kubernetes 1.36, SelectVictimsOnNode of pkg/scheduler/framework/plugins/defaultpreemption; pickOneNodeForPreemption
-and OrderedScoreFuncs of pkg/scheduler/framework/preemption. Different from there: among equal nodes the name decides, not
-chance.
+Rules: Kubernetes 1.36, SelectVictimsOnNode of pkg/scheduler/framework/plugins/defaultpreemption;
+pickOneNodeForPreemption and OrderedScoreFuncs of pkg/scheduler/framework/preemption. Different from there: among equal
+nodes the name decides, not chance.
 """
 
 from __future__ import annotations
