@@ -53,8 +53,8 @@ def test_every_feature_gate_has_its_row_with_its_default() -> None:
     }
 
 
-def test_the_release_that_is_called_run_is_the_one_that_is_pinned() -> None:
+def test_the_release_that_is_called_tested_is_the_one_that_is_pinned() -> None:
     makefile = (ROOT / "tests" / "controlplane" / "Makefile").read_text()
     (pinned,) = re.findall(r"^K8S_VERSION \?= (\S+)$", makefile, re.MULTILINE)
     (row,) = (row for row in rows("support.md") if row[0] == "1.36")
-    assert row[1:] == [f"run: {pinned}, by `.ci/run`"] * 3
+    assert row[1:] == [f"tested: {pinned}, by `.ci/run`"] * 3
