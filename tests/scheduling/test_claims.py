@@ -13,7 +13,15 @@ from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.resource import DeviceClass, ResourceClaim
-from dra_extender.scheduling.claims import MOST_CLAIMS, TOO_MANY, PodClaims, Unschedulable, consumer, examine, find
+from dra_extender.scheduling.claims import (
+    MOST_CLAIMS,
+    TOO_MANY,
+    PodClaims,
+    Unschedulable,
+    consumer,
+    examine,
+    resolve_claims,
+)
 
 Json = dict[str, Any]
 
@@ -38,7 +46,7 @@ def claim_with(name: str, **metadata: Any) -> ResourceClaim:
 
 def find_in(pod: Pod, *claims: ResourceClaim, features: FeatureGates | None = None) -> Any:
     known = {(claim.metadata.namespace, claim.metadata.name): claim for claim in claims}
-    return find(pod, lambda namespace, name: known.get((namespace, name)), features or FeatureGates())
+    return resolve_claims(pod, lambda namespace, name: known.get((namespace, name)), features or FeatureGates())
 
 
 NAMED = {"name": "e", "resourceClaimName": "c"}

@@ -33,7 +33,7 @@ from dra_extender.kube.watches import UNFINISHED_PODS
 from dra_extender.placement.placement import Placement
 from dra_extender.placement.policies import PolicyName
 from dra_extender.placement.strategy import Strategy
-from dra_extender.scheduling.claims import Unschedulable, find
+from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import SystemClock
 from dra_extender.scheduling.pods import Pods
@@ -68,7 +68,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         placement = Placement(self.cluster, Strategy(policy=policy))
         for pod in self.pods:
             placement.put(pod)
-            claims = find(pod, self.cluster.ledger.get, self.cluster.features) if pod.spec.node_name else ()
+            claims = resolve_claims(pod, self.cluster.ledger.get, self.cluster.features) if pod.spec.node_name else ()
             if claims and not isinstance(claims, Unschedulable):
                 placement.learn(pod, claims)
         return placement

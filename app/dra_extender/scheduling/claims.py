@@ -11,7 +11,7 @@ twice is allocated and reserved once; a pod with more than `MOST_CLAIMS` claims 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -57,9 +57,36 @@ class PodClaims(msgspec.Struct, frozen=True):
     pending: tuple[ResourceClaim, ...]
 
 
-def named_claims(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:
-    """The names of the pod's claims in its namespace; True marks those that must be owned by the pod."""
-    created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+class ClaimStore(Protocol):
+    """Where claims are known. See `Ledger`."""
+
+    def get(self, namespace: str, name: str) -> ResourceClaim | None: ...
+
+    def owned_by(self, pod_uid: str) -> Sequence[ResourceClaim]: ...
+
+
+def created_names(pod: Pod) -> dict[str, str | None]:
+    """By entry of spec.resourceClaims: the name of the claim created for it; None when it needs no claim."""
+    return {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+
+
+def claim_names(pod: Pod) -> list[str]:
+    """The names of the pod's claims in its namespace; none as long as one of them has not been created."""
+    named = _named(pod)
+    return [] if isinstance(named, Unschedulable) else [name for name, _ in named]
+
+
+def known_claims(pod: Pod, store: ClaimStore) -> list[ResourceClaim]:
+    """The claims that the pod names or owns, each once, as far as they are known: also that for extended resources."""
+    namespace, uid = pod.metadata.namespace, pod.metadata.uid
+    named = (store.get(namespace, name) for name in claim_names(pod))
+    claims = {claim.metadata.uid: claim for claim in named if claim is not None}
+    return list((claims | {claim.metadata.uid: claim for claim in store.owned_by(uid)}).values())
+
+
+def _named(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:
+    """The names of the pod's claims; True marks those that the pod must own."""
+    created = created_names(pod)
     names: list[tuple[str, bool]] = []
     for entry in pod.spec.resource_claims:
         if entry.resource_claim_name:
@@ -77,11 +104,11 @@ def named_claims(pod: Pod) -> list[tuple[str, bool]] | Unschedulable:
     return names
 
 
-def find(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClaim, ...] | Unschedulable:
+def resolve_claims(pod: Pod, lookup: Lookup, features: FeatureGates) -> tuple[ResourceClaim, ...] | Unschedulable:
     """The pod's claims, each once."""
     if len(pod.spec.resource_claims) > MOST_CLAIMS:
         return Unschedulable(TOO_MANY)
-    names = named_claims(pod)
+    names = _named(pod)
     if isinstance(names, Unschedulable):
         return names
     namespace = pod.metadata.namespace

@@ -37,7 +37,7 @@ from dra_extender.allocation.budget import (
 from dra_extender.allocation.contents import contents
 from dra_extender.allocation.questions import Overrun, Question, kind_of
 from dra_extender.api.core import Pod
-from dra_extender.scheduling.claims import Unschedulable, find
+from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.outcomes import WORKER_ANSWERS
 from dra_extender.scheduling.ports import Observer, Workers
 from dra_extender.scheduling.requeue import RequeueTrigger
@@ -159,7 +159,7 @@ class _Call:
     def content(self, budget: WorkBudget = UNLIMITED) -> Hashable:
         """The content of the claims that need devices; that of the pod alone when there are none. Raises TurnSpent."""
         if self._content is None:
-            claims = find(self._pod, self._view.ledger.get, self._view.features)
+            claims = self._view.claims_of(self._pod)
             pending = () if isinstance(claims, Unschedulable) else [each for each in claims if each.allocation is None]
             self._content = contents(pending, budget) or (self._pod.metadata.uid,)
         return self._content

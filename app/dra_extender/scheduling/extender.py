@@ -33,10 +33,9 @@ from dra_extender.scheduling.bind.actions import Actions
 from dra_extender.scheduling.bind.binder import Binder
 from dra_extender.scheduling.bind.holds import Holds
 from dra_extender.scheduling.bind.unfinished import Unfinished
-from dra_extender.scheduling.claims import Unschedulable, find, named_claims
+from dra_extender.scheduling.claims import Unschedulable, known_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import DeferredWork
-from dra_extender.scheduling.extended import existing_claim
 from dra_extender.scheduling.intake import Watched
 from dra_extender.scheduling.nomination.nominator import Nominator
 from dra_extender.scheduling.outcomes import Silent
@@ -273,7 +272,7 @@ class Extender:
         view = self.view
         for pod in view.pods if view.placement is not None and view.placement.learns else ():
             if pod.spec.node_name and pod.spec.resource_claims and view.placement is not None:
-                claims = find(pod, view.ledger.get, view.features)
+                claims = view.claims_of(pod)
                 if not isinstance(claims, Unschedulable):
                     view.placement.learn(pod, claims)
                 yield
@@ -284,16 +283,12 @@ class Extender:
 
     def claims_in_use(self, obj: Watched) -> Iterator[ResourceClaim]:
         """The allocated claims that this change is about: the claim itself, or those of a pod that is bound."""
-        known: list[ResourceClaim | None] = []
+        known: Sequence[ResourceClaim] = ()
         if isinstance(obj, ResourceClaim):
-            known.append(obj)
+            known = (obj,)
         elif isinstance(obj, Pod) and obj.spec.node_name:
-            ledger, meta = self.view.ledger, obj.metadata
-            names = named_claims(obj)
-            if not isinstance(names, Unschedulable):
-                known.extend(ledger.get(meta.namespace, name) for name, _ in names)
-            known.append(existing_claim(obj, ledger.owned_by(meta.uid)))
-        yield from (claim for claim in known if claim is not None and claim.allocation is not None)
+            known = known_claims(obj, self.view.ledger)
+        yield from (claim for claim in known if claim.allocation is not None)
 
     # --- work without a caller --------------------------------------------------------------------------------------
 

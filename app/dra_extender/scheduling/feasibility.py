@@ -21,7 +21,7 @@ from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.devices.nodeselector import NodeSelectorError, parse
 from dra_extender.scheduling import extended, readiness
-from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, find, promised_reason, unreadable_reason
+from dra_extender.scheduling.claims import PodClaims, Unschedulable, examine, promised_reason, unreadable_reason
 from dra_extender.scheduling.outcomes import FilterResult
 from dra_extender.scheduling.view import View
 
@@ -42,6 +42,9 @@ class PreFilterState(msgspec.Struct, frozen=True):
     """All claims in the order of the pod's spec, then the existing one for extended resources."""
     reaches: tuple[tuple[ResourceClaim, Reach], ...]
     """One entry per allocated claim."""
+
+
+PreFilterResult = PreFilterState | Unschedulable | Failure
 
 
 class NodeStatuses(msgspec.Struct, frozen=True):
@@ -94,17 +97,10 @@ class NodeAllocation(msgspec.Struct, frozen=True):
         return order.get(claim.metadata.uid, len(order))
 
 
-def claims_of(view: View, pod: Pod) -> tuple[ResourceClaim, ...] | Unschedulable:
-    """The claims that the pod names, each once."""
-    return find(pod, view.ledger.get, view.features)
-
-
-def pre_filter(
-    view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedulable | None = None
-) -> PreFilterState | Unschedulable | Failure:
-    """The part that does not depend on nodes. `found`: what `claims_of` said on the same state, where it is known."""
+def pre_filter(view: View, pod: Pod, found: tuple[ResourceClaim, ...] | Unschedulable | None = None) -> PreFilterResult:
+    """The part that does not depend on nodes. `found`: `view.claims_of(pod)`, where it is known."""
     if found is None:
-        found = claims_of(view, pod)
+        found = view.claims_of(pod)
     if isinstance(found, Unschedulable):
         return found
     wanted = view.wanted(pod)
@@ -147,9 +143,7 @@ def _reach(view: View, claim: ResourceClaim) -> Reach:
     return lambda node: matches(node.metadata.name, node.metadata.labels)
 
 
-def node_statuses(
-    view: View, prefiltered: PreFilterState | Unschedulable | Failure, names: Sequence[str]
-) -> NodeStatuses:
+def node_statuses(view: View, prefiltered: PreFilterResult, names: Sequence[str]) -> NodeStatuses:
     """Which of these nodes fit the pod. `names` has no duplicates."""
     if isinstance(prefiltered, Unschedulable):
         refused = dict.fromkeys(names, prefiltered.reason)
@@ -268,9 +262,7 @@ def allocate_pod(view: View, pod: Pod, name: str) -> NodeAllocation | Unfit | Un
     return allocate(view, pre_filter(view, pod), name)
 
 
-def allocate(
-    view: View, prefiltered: PreFilterState | Unschedulable | Failure, name: str
-) -> NodeAllocation | Unfit | Unschedulable | Failure:
+def allocate(view: View, prefiltered: PreFilterResult, name: str) -> NodeAllocation | Unfit | Unschedulable | Failure:
     """How to bind the pod to this node. The allocations are not held yet: hold them before the next await."""
     if not isinstance(prefiltered, PreFilterState):
         return prefiltered

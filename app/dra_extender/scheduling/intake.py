@@ -16,7 +16,7 @@ from dra_extender.api.resource import DeviceClass, ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.cluster import Watched as ClusterWatched
 from dra_extender.placement.placement import Placement
-from dra_extender.scheduling.claims import Unschedulable, named_claims
+from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.disruptionbudgets import DisruptionBudgets
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.pods import Pods
@@ -106,11 +106,8 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
         """True when the pod, which is bound now, shares a claim of which it cannot be told whether it gives something
         away twice: a pod runs with it, so that was verified, and others may join it.
         """
-        names = named_claims(pod)
-        if isinstance(names, Unschedulable):
-            return False
-        claims = (self.cluster.ledger.get(pod.metadata.namespace, name) for name, _ in names)
-        return any(claim is not None and self.cluster.ledger.is_unverifiable(claim) for claim in claims)
+        ledger = self.cluster.ledger
+        return any(map(ledger.is_unverifiable, known_claims(pod, ledger)))
 
     def _place(self, pod: Pod) -> None:
         """The newest version of the pod counts on its node."""

@@ -22,7 +22,7 @@ from dra_extender.devices.overlay import Overlay, Planned
 from dra_extender.devices.readonly import ReadOnlyCluster, ReadOnlyLedger
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import consumer
+from dra_extender.scheduling.claims import Unschedulable, consumer, resolve_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.ports import Clock
 
@@ -111,6 +111,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     def overlay(self) -> Overlay:
         """The state that questions are about, to put hypothetical states over. Decide on them with `over`."""
         return self.state or Overlay(self.cluster)
+
+    def claims_of(self, pod: Pod) -> tuple[ResourceClaim, ...] | Unschedulable:
+        """The claims that the pod names, each once."""
+        return resolve_claims(pod, self.ledger.get, self.features)
 
     def in_flight(self, claim: ResourceClaim) -> bool:
         """True while the claim is about to be allocated or deallocated."""

@@ -16,7 +16,7 @@ from dra_extender.allocation.budget import TurnSpent
 from dra_extender.allocation.contents import contents
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
-from dra_extender.scheduling.claims import Unschedulable, find
+from dra_extender.scheduling.claims import Unschedulable
 from dra_extender.scheduling.view import View
 
 CONTENTS: Final = 32
@@ -61,7 +61,7 @@ def _of_pods(view: View) -> Iterator[Claims]:
     """What each pod asks for, as if nothing were allocated to it; nothing where that is not known."""
     for pod in sorted(view.pods, key=lambda pod: bool(pod.spec.node_name)):
         if pod.spec.resource_claims:
-            found = find(pod, view.ledger.get, view.features)
+            found = view.claims_of(pod)
             yield () if isinstance(found, Unschedulable) else tuple(map(_unallocated, found))
 
 

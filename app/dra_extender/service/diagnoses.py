@@ -23,6 +23,7 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.note import Note, note_of
 from dra_extender.insight.why.report import BindingRule, Diagnosis
+from dra_extender.scheduling.claims import created_names
 from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
@@ -140,7 +141,7 @@ class Diagnoses:
 
     def _lacking(self, pod: Pod) -> str:
         """kube-scheduler does not even try pods without their claims, and says nothing of it."""
-        created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        created = created_names(pod)
         names = [entry.resource_claim_name or created.get(entry.name, MISSING) for entry in pod.spec.resource_claims]
         if all(not name or self._view.ledger.get(pod.metadata.namespace, name) is not None for name in names):
             return ""

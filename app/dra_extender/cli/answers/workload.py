@@ -7,7 +7,7 @@ from dra_extender.cli.answers.asking import ask, complaining
 from dra_extender.cli.cluster import Snapshot
 from dra_extender.cli.source import Source
 from dra_extender.cli.statuses import NO, YES
-from dra_extender.scheduling.claims import Unschedulable, find
+from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.service import workloadfile
 
 
@@ -19,7 +19,7 @@ async def answer(source: Source) -> int:
 
 def _answering(snapshot: Snapshot) -> Answer:
     cluster = snapshot.cluster
-    found = ((pod, find(pod, cluster.ledger.get, cluster.features)) for pod in snapshot.pods)
+    found = ((pod, resolve_claims(pod, cluster.ledger.get, cluster.features)) for pod in snapshot.pods)
     kinds = workloadfile.seen((pod, claims) for pod, claims in found if not isinstance(claims, Unschedulable))
     if not kinds:
         return Answer("", NO, "no pod uses devices: there is nothing to write")

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dra_extender.api.core import Pod
 from dra_extender.api.policy import PodDisruptionBudget
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
-from dra_extender.scheduling.claims import Unschedulable, find
+from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.extended import existing_claim
 from dra_extender.scheduling.preemption.budgets import counts, violating
 from dra_extender.scheduling.preemption.preemptible import MIRROR
@@ -83,10 +83,7 @@ def pods_of(view: View, rules: Rules) -> Pods:
 
 def _claims(view: View, pod: Pod) -> tuple[ResourceClaim, ...]:
     """All that the pod uses, as far as they are known."""
-    found = find(pod, view.ledger.get, view.features)
-    named = () if isinstance(found, Unschedulable) else found
-    extended = existing_claim(pod, view.ledger.owned_by(pod.metadata.uid))
-    return (*named, *((extended,) if extended is not None else ()))
+    return tuple(known_claims(pod, view.ledger))
 
 
 def _anew(claim: ResourceClaim) -> ResourceClaim:

@@ -28,7 +28,7 @@ from dra_extender.insight.whatif.tolerating import tolerant_claim, tolerant_pod
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.draft import Draft
 from dra_extender.insight.why.likeness import another
-from dra_extender.scheduling.claims import Unschedulable, find
+from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.noderules import UNSCHEDULABLE
 from dra_extender.scheduling.preemption.preemptible import MIRROR
 from dra_extender.scheduling.slices import Slices, run_at_once
@@ -219,7 +219,7 @@ def _tolerating(paper: Paper, changes: Changes, pods: Sequence[Pod]) -> Slices[l
         return list(pods)
     known: set[str] = set()
     for pod in pods:
-        claims = find(pod, paper.cluster.ledger.get, paper.cluster.features)
+        claims = resolve_claims(pod, paper.cluster.ledger.get, paper.cluster.features)
         for claim in () if isinstance(claims, Unschedulable) else claims:
             if claim.allocation is None and claim.metadata.key not in known:
                 known.add(claim.metadata.key)

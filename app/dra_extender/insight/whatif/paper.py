@@ -18,7 +18,7 @@ from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, Resour
 from dra_extender.devices.cluster import Cluster, Watched
 from dra_extender.devices.ledger import HeldError
 from dra_extender.insight.why.situation import Situation
-from dra_extender.scheduling.claims import Unschedulable, consumer, named_claims
+from dra_extender.scheduling.claims import consumer, known_claims
 from dra_extender.scheduling.feasibility import NodeAllocation
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.resourcenames import ResourceNames
@@ -162,12 +162,7 @@ class Paper:
         return replace(claim, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, user)))
 
     def _claims_of(self, pod: Pod) -> Iterable[ResourceClaim]:
-        ledger = self.cluster.ledger
-        named = named_claims(pod)
-        if not isinstance(named, Unschedulable):
-            found = (ledger.get(pod.metadata.namespace, name) for name, _ in named)
-            yield from (claim for claim in found if claim is not None)
-        yield from ledger.owned_by(pod.metadata.uid)
+        return known_claims(pod, self.cluster.ledger)
 
 
 def copied(view: View) -> Slices[Paper]:

@@ -23,6 +23,7 @@ from dra_extender.api.resource import (
 )
 from dra_extender.insight.why.report import Change, ChangeKind
 from dra_extender.insight.why.situation import Situation
+from dra_extender.scheduling.claims import created_names
 
 Apply = Callable[[Situation], Situation]
 Source = ExactDeviceRequest | DeviceSubRequest
@@ -162,7 +163,7 @@ def becomes(before: Pod, after: Pod) -> Apply:
 def claims_with_targets(situation: Situation) -> Iterator[tuple[ResourceClaim, Target]]:
     """The claims of the pod that exist, each once, in the order of its spec."""
     pod = situation.pod
-    created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    created = created_names(pod)
     seen: set[str] = set()
     for entry in pod.spec.resource_claims:
         name = entry.resource_claim_name or created.get(entry.name) or ""

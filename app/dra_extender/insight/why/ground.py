@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from dra_extender.insight.why.situation import Situation
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import Unschedulable, find
+from dra_extender.scheduling.claims import Unschedulable, resolve_claims
 from dra_extender.scheduling.feasibility import PreFilterState
 from dra_extender.scheduling.noderules import LABELS_OF_ONE, Obstacle
 from dra_extender.scheduling.slices import PORTION, QueryBudget, Slices
@@ -217,7 +217,7 @@ def _keys(
     base: Situation, portion: Sequence[str], budget: QueryBudget, attributes: Sequence[str]
 ) -> Slices[dict[str, Hashable] | None]:
     prefiltered = base.prefiltered
-    claims = find(base.pod, base.claim, base.view.features)
+    claims = resolve_claims(base.pod, base.claim, base.view.features)
     found = yield from budget.turn(
         lambda view: dict(
             view.decisions.alike(() if isinstance(claims, Unschedulable) else claims, portion, attributes)

@@ -19,6 +19,7 @@ from dra_extender.insight.why.edits import Candidate, Families, Family, becomes,
 from dra_extender.insight.why.nearness import near
 from dra_extender.insight.why.report import Change
 from dra_extender.insight.why.situation import Situation
+from dra_extender.scheduling.claims import created_names
 from dra_extender.scheduling.slices import QueryBudget, Slices
 
 AGAIN: Final = "-again"
@@ -79,7 +80,7 @@ def _claim_names(situation: Situation, budget: QueryBudget) -> Slices[list[str]]
 def _templates(situation: Situation, budget: QueryBudget) -> Families:
     """A template of which no claim came may be another one."""
     pod = situation.pod
-    created = {status.name for status in pod.status.resource_claim_statuses}
+    created = created_names(pod)
     missing = [
         (index, entry, entry.resource_claim_template_name)
         for index, entry in enumerate(pod.spec.resource_claims)
@@ -103,7 +104,7 @@ def _known_templates(situation: Situation, budget: QueryBudget) -> Slices[Mappin
             yield
         if pod.metadata.namespace != namespace or not pod.spec.resource_claims:
             continue
-        created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+        created = created_names(pod)
         for entry in pod.spec.resource_claims:
             template, made = entry.resource_claim_template_name, created.get(entry.name)
             claim = ledger.get(namespace, made) if template and made else None

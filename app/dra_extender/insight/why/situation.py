@@ -12,12 +12,18 @@ from typing import Final
 
 import msgspec
 
-from dra_extender.allocation.plan import Failure, Plan, Unfit
+from dra_extender.allocation.plan import Plan, Unfit
 from dra_extender.api.core import Node, Pod
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus, ResourceSlice
 from dra_extender.devices.overlay import Overlay
-from dra_extender.scheduling.claims import Unschedulable, find, named_claims
-from dra_extender.scheduling.feasibility import PreFilterState, node_statuses, pending_claims, pre_filter
+from dra_extender.scheduling.claims import known_claims, resolve_claims
+from dra_extender.scheduling.feasibility import (
+    PreFilterResult,
+    PreFilterState,
+    node_statuses,
+    pending_claims,
+    pre_filter,
+)
 from dra_extender.scheduling.noderules import Obstacle, Wants, conflicting, ports
 from dra_extender.scheduling.tenants import Tenants
 from dra_extender.scheduling.view import View
@@ -84,11 +90,8 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         found: dict[str, ResourceClaim] = {}
         for uid in uids:
             pod = self.view.pods.get(uid)
-            named = named_claims(pod) if pod is not None else []
-            if pod is not None and not isinstance(named, Unschedulable):
-                claims = (ledger.get(pod.metadata.namespace, name) for name, _ in named)
-                found.update((claim.metadata.uid, claim) for claim in claims if claim is not None)
-            found.update((claim.metadata.uid, claim) for claim in ledger.owned_by(uid))
+            claims = known_claims(pod, ledger) if pod is not None else ledger.owned_by(uid)
+            found.update((claim.metadata.uid, claim) for claim in claims)
         yield from found.values()
 
     # --- questions --------------------------------------------------------------------------------------------------
@@ -104,9 +107,9 @@ class Situation(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         return found
 
     @cached_property
-    def prefiltered(self) -> PreFilterState | Unschedulable | Failure:
+    def prefiltered(self) -> PreFilterResult:
         """The pod, ready to be decided on; or why it is not."""
-        found = find(self.pod, self.claim, self.view.features)
+        found = resolve_claims(self.pod, self.claim, self.view.features)
         return pre_filter(self.view, self.pod, found)
 
     @cached_property

@@ -17,7 +17,7 @@ from dra_extender.cel.clauses import brief
 from dra_extender.insight.why.report import BindingRule, Constraint, NodeGroup, Request
 from dra_extender.insight.why.situation import Situation
 from dra_extender.plurals import counted
-from dra_extender.scheduling.claims import Unschedulable, full_reason
+from dra_extender.scheduling.claims import Unschedulable, created_names, full_reason
 from dra_extender.scheduling.noderules import Obstacle
 
 VALUES: Final = 4
@@ -73,7 +73,7 @@ def _entries(situation: Situation) -> Summary | None:
     """Claims that are not there, or are not the pod's."""
     pod = situation.pod
     namespace = pod.metadata.namespace
-    created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    created = created_names(pod)
     for entry in pod.spec.resource_claims:
         name, template = entry.resource_claim_name, entry.resource_claim_template_name
         if not name and template and entry.name not in created:
@@ -93,7 +93,7 @@ def _entries(situation: Situation) -> Summary | None:
 def _claims(situation: Situation) -> Summary | None:
     """Claims that nothing can be decided for."""
     view, pod = situation.view, situation.pod
-    created = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    created = created_names(pod)
     for entry in pod.spec.resource_claims:
         name = entry.resource_claim_name or created.get(entry.name)
         claim = situation.claim(pod.metadata.namespace, name) if name else None

@@ -37,7 +37,7 @@ from dra_extender.scheduling.bind.livepod import LivePod
 from dra_extender.scheduling.bind.retry import RetryPolicy, Unanswered, answered, attempts
 from dra_extender.scheduling.bind.rollback import Rollback
 from dra_extender.scheduling.bind.unfinished import Unfinished
-from dra_extender.scheduling.claims import Unschedulable, named_claims, unreadable_reason
+from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
 from dra_extender.unexpected import unexpected
@@ -175,9 +175,8 @@ class Attempt:
     async def _catch_up(self, pod: Pod) -> Pod:
         """Read what the scheduler knows and we do not: the pod's list of claims, or the claims."""
         pod = await self._live.read(self._go_on) or pod
-        names = named_claims(pod)
         namespace = pod.metadata.namespace
-        for name, _ in [] if isinstance(names, Unschedulable) else names:
+        for name in claim_names(pod):
             if self._view.ledger.get(namespace, name) is None:
                 read = partial(self._act.ports.read_claim, namespace, name)
                 claim = await answered(read, self._view.config, self._go_on, insist=True)

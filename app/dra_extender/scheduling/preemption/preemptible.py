@@ -20,7 +20,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.resource import DeviceID, ResourceClaim, ResourceClaimConsumerReference
 from dra_extender.api.times import parse_time
 from dra_extender.devices.uses import PoolID
-from dra_extender.scheduling.claims import Unschedulable, named_claims
+from dra_extender.scheduling.claims import known_claims
 from dra_extender.scheduling.preemption.budgets import BudgetsByNamespace
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.view import View
@@ -113,11 +113,8 @@ def _about_to_be_used(view: View) -> frozenset[str]:
     found: set[str] = set()
     for uid in view.binding:
         pod = view.pods.get(uid)
-        names = named_claims(pod) if pod is not None and not pod.spec.node_name else ()
-        if pod is None or isinstance(names, Unschedulable):
-            continue
-        claims = (view.ledger.get(pod.metadata.namespace, name) for name, _ in names)
-        found.update(claim.metadata.uid for claim in claims if claim is not None)
+        if pod is not None and not pod.spec.node_name:
+            found.update(claim.metadata.uid for claim in known_claims(pod, view.ledger))
     return frozenset(found)
 
 

@@ -18,7 +18,7 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, is_passing
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.scheduling import readiness
-from dra_extender.scheduling.claims import Unschedulable, named_claims
+from dra_extender.scheduling.claims import claim_names
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.intake import Intake
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS
@@ -153,5 +153,4 @@ def _uses(pod: Pod, claim: ResourceClaim) -> bool:
     owner = claim.metadata.controller
     if owner is not None and owner.uid == pod.metadata.uid:
         return True
-    names = named_claims(pod)
-    return not isinstance(names, Unschedulable) and any(name == claim.metadata.name for name, _ in names)
+    return claim.metadata.name in claim_names(pod)

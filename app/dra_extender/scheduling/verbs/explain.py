@@ -19,8 +19,14 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.placement.account import Account
 from dra_extender.plurals import counted
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import Unschedulable
-from dra_extender.scheduling.feasibility import NodeStatuses, PreFilterState, node_statuses, pre_filter, typical
+from dra_extender.scheduling.feasibility import (
+    NodeStatuses,
+    PreFilterResult,
+    PreFilterState,
+    node_statuses,
+    pre_filter,
+    typical,
+)
 from dra_extender.scheduling.preemption.evaluator import PreemptionEvaluator
 from dra_extender.scheduling.preemption.result import Preemption
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
@@ -145,9 +151,7 @@ def _preempting(turns: Iterator[View], terms: PreemptionTerms, names: Sequence[s
         return f"would preempt nobody: {found.reason}"
 
 
-def _placement(
-    view: View, prefiltered: PreFilterState | Unschedulable | Failure, fits: Sequence[str]
-) -> Account | None:
+def _placement(view: View, prefiltered: PreFilterResult, fits: Sequence[str]) -> Account | None:
     """What the pod's policy says about the nodes that fit, and the devices it would take on the best."""
     if view.placement is None or not isinstance(prefiltered, PreFilterState) or prefiltered.pod.spec.node_name:
         return None
@@ -175,7 +179,7 @@ def _devices(plan: Plan | Unfit | Failure) -> tuple[str, ...]:
 def _examined(
     view: View,
     turns: Iterator[View],
-    prefiltered: PreFilterState | Unschedulable | Failure,
+    prefiltered: PreFilterResult,
     reason: str,
     nodes: list[str],
 ) -> Slices[Sequence[NodeGroup]]:
@@ -198,9 +202,7 @@ def _examined(
     return groups
 
 
-def _judged(
-    turns: Iterator[View], prefiltered: PreFilterState | Unschedulable | Failure, names: Sequence[str]
-) -> Slices[NodeStatuses]:
+def _judged(turns: Iterator[View], prefiltered: PreFilterResult, names: Sequence[str]) -> Slices[NodeStatuses]:
     """In as many turns as it takes: what is found out in one is remembered for the next."""
     while True:
         try:
@@ -245,7 +247,7 @@ def _state(pod: Pod) -> str:
     return f"pending: {waiting.message}" if waiting is not None and waiting.message else "pending"
 
 
-def _claims(view: View, pod: Pod, prefiltered: PreFilterState | Unschedulable | Failure) -> tuple[str, ...]:
+def _claims(view: View, pod: Pod, prefiltered: PreFilterResult) -> tuple[str, ...]:
     if not isinstance(prefiltered, PreFilterState):
         return ()
     return tuple(_claim(claim) for claim in prefiltered.order)

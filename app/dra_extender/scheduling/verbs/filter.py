@@ -10,23 +10,22 @@ not know is read before the pod is refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import msgspec
 import structlog
 from cachetools import TTLCache
 
-from dra_extender.allocation.plan import Failure
 from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError
 from dra_extender.api.extender import NEEDS_NAMES, ExtenderArgs, ExtenderFilterResult
 from dra_extender.scheduling import extended
-from dra_extender.scheduling.claims import MOST_CLAIMS, Unschedulable, named_claims
+from dra_extender.scheduling.claims import MOST_CLAIMS, Unschedulable, claim_names
 from dra_extender.scheduling.deferred import WORKERS, DeferredWork
 from dra_extender.scheduling.feasibility import (
     NodeStatuses,
+    PreFilterResult,
     PreFilterState,
-    claims_of,
     node_statuses,
     pre_filter,
     typical,
@@ -75,7 +74,7 @@ class _Decided(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     key: Signature
     claims_missing: bool
-    prefiltered: PreFilterState | Unschedulable | Failure
+    prefiltered: PreFilterResult
     statuses: NodeStatuses
     offered: list[str]
     likely: Tentative | None
@@ -204,7 +203,7 @@ class Filter:
         if uid in view.binding:
             return self._only(uid, view.binding[uid], names)
         generation = self._memory.requeue.generation
-        claims = claims_of(view, pod)
+        claims = view.claims_of(pod)
         key = signature(() if isinstance(claims, Unschedulable) else claims)
         known = self._refusals.recall(uid, key, generation, names) if key else None
         if known is not None:
@@ -230,9 +229,7 @@ class Filter:
             resolvable=self._resolvable(view, prefiltered, statuses),
         )
 
-    def _resolvable(
-        self, view: View, prefiltered: PreFilterState | Unschedulable | Failure, statuses: NodeStatuses
-    ) -> frozenset[str]:
+    def _resolvable(self, view: View, prefiltered: PreFilterResult, statuses: NodeStatuses) -> frozenset[str]:
         """Only where kube-scheduler asks whom to preempt: for a pod that fits nowhere."""
         nominator = self._memory.nominator
         if (
@@ -293,7 +290,6 @@ class Filter:
             self._memory.nominator.refused(pod, names)
 
 
-def _names(pod: Pod) -> Iterator[str]:
-    """The names of the pod's claims as far as they are known, unless there are too many to look for."""
-    named = named_claims(pod) if len(pod.spec.resource_claims) <= MOST_CLAIMS else ()
-    return iter(()) if isinstance(named, Unschedulable) else (name for name, _ in named)
+def _names(pod: Pod) -> list[str]:
+    """The names of the pod's claims, unless there are too many to read."""
+    return claim_names(pod) if len(pod.spec.resource_claims) <= MOST_CLAIMS else []

@@ -20,9 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from dra_extender.allocation.plan import Failure
-from dra_extender.scheduling.claims import Unschedulable
-from dra_extender.scheduling.feasibility import PreFilterState
+from dra_extender.scheduling.feasibility import PreFilterResult, PreFilterState
 from dra_extender.scheduling.verbs.prioritize import chosen_of, has_policy, raw_scores
 from dra_extender.scheduling.view import View
 
@@ -47,7 +45,7 @@ class Offers:
     def choose(
         self,
         view: View,
-        prefiltered: PreFilterState | Unschedulable | Failure,
+        prefiltered: PreFilterResult,
         fits: list[str],
         asked: int,
         avoid: Collection[str] = (),
