@@ -25,7 +25,6 @@ from dra_extender.plurals import counted
 from dra_extender.service import logs
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.demo.companion import Companion
-from embedded_cluster.demo.language import selector_problem
 from embedded_cluster.demo.show import service_command
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
@@ -48,7 +47,7 @@ async def run(options: argparse.Namespace, console: Console) -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dra-extender-load-") as directory:
         log = Path(directory) / "service.log"
-        async with EmbeddedCluster(options.nodes, options.devices, check_cel=selector_problem) as cluster:
+        async with EmbeddedCluster(options.nodes, options.devices) as cluster:
             cluster.store.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "loadtest"}})
             service = f"127.0.0.1:{_free_port()}"
             command = (*service_command(cluster.url, service), "--log-level", "warning")

@@ -57,7 +57,6 @@ class EmbeddedCluster:
         installed: bool = True,
         port: int = 0,
         versions: Iterable[str] = ("v1", "v1beta2", "v1beta1"),
-        check_cel: Callable[[str], str | None] | None = None,
         seed: int | None = None,
         fabric_delay: float = 1.0,
         window: int = 20_000,
@@ -65,7 +64,7 @@ class EmbeddedCluster:
         self._nodes, self._devices, self._nics = nodes, devices if installed else 0, nics and installed
         self._installed = installed
         self._fabric_delay = fabric_delay
-        self.server = EmbeddedAPIServer(port=port, versions=versions, check_cel=check_cel, seed=seed, window=window)
+        self.server = EmbeddedAPIServer(port=port, versions=versions, seed=seed, window=window)
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: list[KubeClient] = []
         self._scheduling: asyncio.Task[None] | None = None

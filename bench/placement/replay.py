@@ -37,7 +37,6 @@ from dra_extender.service import logs
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.demo.language import selector_problem
 from embedded_cluster.scheduler.config import SchedulerConfig, takeover
 
 RESULTS: Final = Path(__file__).with_name("replay.json")
@@ -62,7 +61,7 @@ class Replayed(msgspec.Struct, frozen=True):
 @contextlib.asynccontextmanager
 async def embedded(machines: Sequence[Machine]) -> AsyncIterator[KubeClient]:
     """An embedded cluster with these machines, its scheduler, and the service in this process, over HTTP."""
-    async with EmbeddedCluster(nodes=0, devices=0, check_cel=selector_problem) as cluster:
+    async with EmbeddedCluster(nodes=0, devices=0) as cluster:
         cluster.store.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         cluster.store.create(scene.device_class(CLASS, DRIVER))
         for made in (*scene.nodes(machines), *scene.slices(machines)):

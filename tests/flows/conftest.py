@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.demo.language import selector_problem
 from tests.support.embedded.manifests import Make, claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow, flowing
 
@@ -16,7 +15,7 @@ from tests.support.flows.flow import Flow, flowing
 async def flow() -> AsyncIterator[Flow]:
     """Four nodes with eight GPUs each, service and scheduler running."""
     async with (
-        EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1, check_cel=selector_problem) as cluster,
+        EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1) as cluster,
         flowing(cluster) as running,
     ):
         yield running

@@ -11,7 +11,6 @@ import pytest
 from dra_extender.insight.why.diagnose import diagnose
 from dra_extender.insight.why.report import Change, Diagnosis, Remedy
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.demo.language import selector_problem
 from tests.support.diagnosis.hardware import cluster as hardware
 from tests.support.diagnosis.misfits import MISFITS, POD, Misfit
 from tests.support.diagnosis.scene import apply, apply_to_node
@@ -30,7 +29,7 @@ RUN = [misfit for misfit in MISFITS if not misfit.pure]
 @pytest.fixture
 async def flow() -> AsyncIterator[Flow]:
     """The cluster of the misfits, service and scheduler running."""
-    async with EmbeddedCluster(nodes=0, fabric_delay=0.1, check_cel=selector_problem) as cluster:
+    async with EmbeddedCluster(nodes=0, fabric_delay=0.1) as cluster:
         cluster.store.create_all(hardware())
         async with flowing(cluster) as running:
             yield running

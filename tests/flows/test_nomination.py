@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.demo.language import selector_problem
 from tests.support.flows.flow import Flow
 
 Make = Callable[..., dict[str, Any]]
@@ -19,7 +18,7 @@ NAMES = ("a", "b", "c")
 @pytest.fixture
 async def flow() -> AsyncIterator[Flow]:
     """Two nodes with two GPUs each, a service that nominates, and no scheduler yet."""
-    async with EmbeddedCluster(nodes=2, devices=2, fabric_delay=0.1, check_cel=selector_problem) as cluster:
+    async with EmbeddedCluster(nodes=2, devices=2, fabric_delay=0.1) as cluster:
         running = Flow(cluster)
         await running.start(nominate="always")
         yield running

@@ -12,7 +12,6 @@ import pytest
 from dra_extender.kube.resources import PODS
 from dra_extender.scheduling.nomination.nominations import MARK
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.demo.language import selector_problem
 from tests.support.embedded.manifests import with_classes
 from tests.support.flows.flow import Flow
 
@@ -22,7 +21,7 @@ Make = Callable[..., dict[str, Any]]
 @pytest.fixture
 async def flow() -> AsyncIterator[Flow]:
     """Two nodes with one GPU each, and a service that preempts."""
-    async with EmbeddedCluster(nodes=2, devices=1, fabric_delay=0.1, check_cel=selector_problem) as cluster:
+    async with EmbeddedCluster(nodes=2, devices=1, fabric_delay=0.1) as cluster:
         running = Flow(cluster)
         await running.start(preemption="on")
         await running.schedule()

@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from embedded_cluster.demo.language import selector_problem
+from embedded_cluster.apiserver.validation.parts import selector_problem
 from tools.hostile.catalogue import catalogue
 from tools.hostile.selectors import LONGEST, NAMED, Grammar
 from tools.hostile.things import MOST_BYTES, Objects

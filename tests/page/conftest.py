@@ -8,7 +8,6 @@ import pytest
 from playwright.async_api import Browser
 
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.demo.language import selector_problem
 from tests.support.flows.flow import Flow
 from tests.support.page.browser import browsing, chromium
 
@@ -24,7 +23,7 @@ async def browser() -> AsyncIterator[Browser]:
 @pytest.fixture
 async def flow() -> AsyncIterator[Flow]:
     """Two nodes with four GPUs each, service and scheduler running."""
-    async with EmbeddedCluster(nodes=2, devices=4, fabric_delay=0.1, check_cel=selector_problem) as cluster:
+    async with EmbeddedCluster(nodes=2, devices=4, fabric_delay=0.1) as cluster:
         running = Flow(cluster)
         await running.start()
         await running.schedule()

@@ -16,7 +16,6 @@ import uvloop
 from dra_extender.cli.main import FRAMES
 from dra_extender.service import logs
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.demo.language import selector_problem
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -81,7 +80,7 @@ async def _serve(nodes: int, devices: int) -> None:
     reader = asyncio.StreamReader(limit=2**27)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     # What stands in the way of a burst is not the size of the window.
-    async with EmbeddedCluster(nodes, devices, check_cel=selector_problem, window=100_000) as cluster:
+    async with EmbeddedCluster(nodes, devices, window=100_000) as cluster:
         _say(Answer(url=cluster.url))
         while line := await reader.readline():
             try:

@@ -32,6 +32,8 @@ def admitted(resource: Resource, body: JSON, options: Options) -> JSON:
     if resource.conversion is not None:
         obj = resource.conversion.to_stored(obj)
     obj["apiVersion"], obj["kind"] = resource.stored_api_version, kind
+    if unvalidated := ", ".join(resource.kind.strategy.unvalidated(obj)):
+        options.warnings.append(f"the embedded cluster stores {unvalidated} without validation")
     return obj
 
 

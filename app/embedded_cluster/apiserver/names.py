@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 from typing import Final
@@ -17,11 +16,6 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LABEL_VALUE: Final = re.compile(rf"({_QUALIFIED.pattern})?")
 _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
-_SEARCH: Final = re.compile(r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*")
-_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
-_HEADER: Final = re.compile(r"[-A-Za-z0-9]+")
-_PORT_NAME: Final = re.compile(r"[-a-z0-9]+")
-_LONGEST_PORT_NAME: Final = 15
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -47,21 +41,12 @@ def dns_label(value: str) -> str | None:
 
 def dns_subdomain(value: str) -> str | None:
     """RFC 1123 subdomain, at most 253 characters."""
-    return _subdomain(value, _SUBDOMAIN, "'-' or '.'")
-
-
-def dns_search(value: str) -> str | None:
-    """What names are looked for below: a subdomain that may have underscores."""
-    return _subdomain(value, _SEARCH, "'_', '-' or '.'")
-
-
-def _subdomain(value: str, pattern: re.Pattern[str], signs: str) -> str | None:
     if len(value) > 253:
         return "must be no more than 253 characters"
-    if not pattern.fullmatch(value):
+    if not _SUBDOMAIN.fullmatch(value):
         return (
-            f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, {signs}, "
-            f"and must start and end with an alphanumeric character {_such_as(pattern, 'example.com')}"
+            f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+            f"and must start and end with an alphanumeric character {_such_as(_SUBDOMAIN, 'example.com')}"
         )
     return None
 
@@ -120,48 +105,6 @@ def c_identifier(value: str) -> str | None:
             "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric "
             f"characters or '_' {_such_as(_IDENTIFIER, 'my_name', 'MY_NAME', 'MyName')}"
         )
-    return None
-
-
-def config_key(value: str) -> str | None:
-    """A key of a ConfigMap or Secret."""
-    if len(value) > 253:
-        return "must be no more than 253 characters"
-    if not _CONFIG_KEY.fullmatch(value):
-        such = _such_as(_CONFIG_KEY, "key.name", "KEY_NAME", "key-name")
-        return f"a valid config key must consist of alphanumeric characters, '-', '_' or '.' {such}"
-    if value in (".", ".."):
-        return f"must not be '{value}'"
-    return "must not start with '..'" if value.startswith("..") else None
-
-
-def http_header(value: str) -> str | None:
-    """The name of a header of a request."""
-    if _HEADER.fullmatch(value):
-        return None
-    return f"a valid HTTP header must consist of alphanumeric characters or '-' {_such_as(_HEADER, 'X-Header-Name')}"
-
-
-def port_name(value: str) -> list[str]:
-    """Everything that is wrong with the name of a port."""
-    wrong = ["must be no more than 15 characters"] if len(value) > _LONGEST_PORT_NAME else []
-    if not _PORT_NAME.fullmatch(value):
-        wrong.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not any("a" <= letter <= "z" for letter in value):
-        wrong.append("must contain at least one letter (a-z)")
-    if "--" in value:
-        wrong.append("must not contain consecutive hyphens")
-    if value.startswith("-") or value.endswith("-"):
-        wrong.append("must not begin or end with a hyphen")
-    return wrong
-
-
-def ip_address(value: str) -> str | None:
-    """An IPv4 or IPv6 address in its usual form."""
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        return "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
     return None
 
 

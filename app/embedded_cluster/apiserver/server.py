@@ -34,7 +34,6 @@ from embedded_cluster.apiserver.reviews import Reviews
 from embedded_cluster.apiserver.statuses import JSON, StatusError
 from embedded_cluster.apiserver.storage import Storage
 from embedded_cluster.apiserver.store import Store
-from embedded_cluster.apiserver.strategy import CELCheck
 from embedded_cluster.apiserver.verbs import Verbs
 
 MOST_BODY: Final = 3 * 1024 * 1024
@@ -45,7 +44,7 @@ FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-l
 class EmbeddedAPIServer:
     """One API server with its own storage.
 
-    `versions`: those of resource.k8s.io to serve. `check_cel` says what is wrong with a device selector. `seed` makes
+    `versions`: those of resource.k8s.io to serve. `seed` makes
     names, UIDs and faults repeatable. `window`: events kept per kind for resuming watches. `bookmark_interval` in
     seconds. `garbage_delay`: seconds before the server deletes dependents of deleted owners; None keeps them, and the
     objects of deleted namespaces.
@@ -57,7 +56,6 @@ class EmbeddedAPIServer:
         port: int = 0,
         versions: Iterable[str] = ("v1",),
         *,
-        check_cel: CELCheck | None = None,
         features: FeatureGates | None = None,
         access: Access | None = None,
         clock: Clock | None = None,
@@ -75,7 +73,6 @@ class EmbeddedAPIServer:
         self.verbs = Verbs(
             self.storage,
             self.registry,
-            check_cel=check_cel,
             features=features,
             seed=seed,
             track_managers=track_managers,

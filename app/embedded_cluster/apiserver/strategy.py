@@ -7,15 +7,12 @@ problems and never raises for bad input.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from dra_extender.api.features import FeatureGates
 from embedded_cluster.apiserver.statuses import JSON, Problem
-
-CELCheck = Callable[[str], str | None]
-"""A device selector's text -> what is wrong with it, or None."""
 
 
 class Lookup(Protocol):
@@ -35,12 +32,11 @@ class Caller:
 
 @dataclass(frozen=True)
 class Context:
-    """What a rule may know beside the objects: the time, other objects, the caller, and a check of device selectors."""
+    """What a rule may know beside the objects: the time, other objects, and the caller."""
 
     now: str
     lookup: Lookup
     caller: Caller = field(default_factory=Caller)
-    check_cel: CELCheck | None = None
     verb: str = "update"
     features: FeatureGates = field(default_factory=FeatureGates)
 
@@ -80,6 +76,10 @@ class Strategy:
 
     def default(self, new: JSON, context: Context) -> None:
         """Fill in the values the API server fills in, on every write."""
+
+    def unvalidated(self, new: JSON) -> Iterable[str]:
+        """Paths of fields in a request that are stored without validation, for a warning."""
+        return ()
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         """Drop what a client may not set at creation."""

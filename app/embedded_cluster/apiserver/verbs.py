@@ -19,7 +19,7 @@ from embedded_cluster.apiserver.options import Clock, Deletion, Options
 from embedded_cluster.apiserver.registry import Kind, Registry, Resource
 from embedded_cluster.apiserver.statuses import JSON, already_exists, bad_request, invalid, not_found
 from embedded_cluster.apiserver.storage import Key, Storage, Stored, without_type_meta
-from embedded_cluster.apiserver.strategy import CELCheck, Context
+from embedded_cluster.apiserver.strategy import Context
 
 FOREGROUND = "foregroundDeletion"
 """The finalizer that holds an owner until its dependents are gone."""
@@ -38,7 +38,6 @@ class Verbs:
         registry: Registry,
         *,
         clock: Clock | None = None,
-        check_cel: CELCheck | None = None,
         features: FeatureGates | None = None,
         seed: int | None = None,
         track_managers: bool = True,
@@ -46,7 +45,6 @@ class Verbs:
         self.storage = storage
         self.registry = registry
         self.clock = clock or _now
-        self.check_cel = check_cel
         self.features = features or FeatureGates()
         self.track_managers = track_managers
         self._random = random.Random(seed)
@@ -71,7 +69,7 @@ class Verbs:
         return format_time(self.clock())
 
     def _context(self, options: Options, verb: str) -> Context:
-        return Context(self.now(), self.lookup, options.caller, self.check_cel, verb, self.features)
+        return Context(self.now(), self.lookup, options.caller, verb, self.features)
 
     # create
 

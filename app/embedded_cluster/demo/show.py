@@ -24,7 +24,6 @@ from embedded_cluster.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from embedded_cluster.demo import board
 from embedded_cluster.demo.board import Header, Row
 from embedded_cluster.demo.companion import Companion
-from embedded_cluster.demo.language import selector_problem
 from embedded_cluster.demo.places import api_port, claimed, service_port
 from embedded_cluster.demo.tour import NODES, Tour
 from embedded_cluster.manifests import FIRST_SAMPLES, samples
@@ -93,7 +92,6 @@ class Show:
                 options.devices,
                 installed=options.devices > 0,
                 port=api,
-                check_cel=selector_problem,
             ) as cluster:
                 return await self._run(cluster, directory, f"127.0.0.1:{port}", started)
 

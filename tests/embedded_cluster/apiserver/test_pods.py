@@ -1,72 +1,45 @@
-"""Pods that are alike are judged once, and each by what it says."""
+"""What is checked of pods beside the recorded scenarios, and the warning about what is not."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from embedded_cluster.apiserver.statuses import JSON
-from embedded_cluster.apiserver.strategies.poddefaults import fill_pod
-from embedded_cluster.apiserver.validation import pods
+from tests.support.embedded.client import Client, pod
 
-OTHER = {"name": "other", "resourceClaimName": "a"}
-
-
-def pod(claim: str, **spec: Any) -> JSON:
-    """A pod with its defaults, of an image that no other test uses."""
-    containers = [{"name": "main", "image": "alike", "resources": {"claims": [{"name": "gpu"}]}}]
-    body: JSON = {"containers": containers, "resourceClaims": [{"name": "gpu", "resourceClaimName": claim}], **spec}
-    fill_pod(body)
-    return {"metadata": {"name": f"of-{claim}"}, "spec": body}
+PODS = "/api/v1/namespaces/default/pods"
+UNVALIDATED: dict[str, JSON] = {
+    "spec.volumes": {"volumes": [{"name": "v", "emptyDir": {}}]},
+    "spec.affinity": {"affinity": {"podAffinity": {}}},
+    "spec.containers[*].env": {"containers": [{"name": "main", "image": "a", "env": [{"name": "A"}]}]},
+}
 
 
-@pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> list[JSON]:
-    """The specs that are judged as a whole, from a beginning without memory."""
-    specs: list[JSON] = []
-    whole = pods.spec_problems
-
-    def counting(spec: JSON, at: str, *, of_pod: bool) -> list[Any]:
-        specs.append(spec)
-        return whole(spec, at, of_pod=of_pod)
-
-    pods._is_good.cache_clear()
-    monkeypatch.setattr(pods, "spec_problems", counting)
-    return specs
+async def warnings(client: Client, method: str, path: str, body: JSON) -> list[str]:
+    async with client.session.request(method, client.server.url + path, json=body) as response:
+        assert response.status in (200, 201), await response.text()
+        return list(response.headers.getall("Warning", []))
 
 
-def test_pods_that_differ_in_their_claims_only_are_judged_once(judged: list[JSON]) -> None:
-    assert [pods.problems(pod(f"claim-{number}")) for number in range(5)] == [[]] * 5
-    assert len(judged) == 1
+@pytest.mark.parametrize("field", UNVALIDATED)
+async def test_fields_that_are_stored_without_validation_are_named_in_a_warning(client: Client, field: str) -> None:
+    body = pod("p", spec=UNVALIDATED[field])
+    expected = [f'299 - "the embedded cluster stores {field} without validation"']
+    assert await warnings(client, "POST", PODS, body) == expected
 
 
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        (pod("Claim_1"), "spec.resourceClaims[0].resourceClaimName"),
-        (pod("a", resourceClaims=[{"name": "gpu"}]), "spec.resourceClaims[0]"),
-        (
-            pod("a", resourceClaims=[{"name": "other", "resourceClaimName": "a"}]),
-            "spec.containers[0].resources.claims[0]",
-        ),
-        (pod("a", hostname="a.b"), "spec.hostname"),
-    ],
-    ids=["a claim by no name", "a claim from nowhere", "another claim", "another field"],
-)
-def test_a_pod_that_is_like_a_good_one_is_judged_by_what_it_says(wrong: JSON, field: str, judged: list[JSON]) -> None:
-    assert pods.problems(pod("a")) == []
-    for _ in range(2):
-        assert [problem.field for problem in pods.problems(wrong)] == [field]
-    assert pods.problems(pod("b")) == []
-    assert judged
+async def test_templates_of_pods_have_the_same_warning(client: Client) -> None:
+    template: JSON = {
+        "metadata": {"labels": {"a": "b"}},
+        "spec": pod("p", spec=UNVALIDATED["spec.volumes"])["spec"],
+    }
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    (warning,) = await warnings(client, "POST", "/apis/apps/v1/namespaces/default/deployments", body)
+    assert "spec.template.spec.volumes without validation" in warning
 
 
-def test_the_defaults_of_one_pod_are_not_those_of_another() -> None:
-    first, second = (pod("a", volumes=[{"name": "v", "hostPath": {"path": "/"}}, {"name": "e"}]) for _ in range(2))
-    first["spec"]["volumes"][0]["hostPath"]["type"] = "File"
-    first["spec"]["volumes"][1]["emptyDir"]["medium"] = "Memory"
-    assert second["spec"]["volumes"] == [
-        {"name": "v", "hostPath": {"path": "/", "type": ""}},
-        {"name": "e", "emptyDir": {}},
-    ]
+async def test_nothing_is_said_about_pods_whose_fields_are_all_checked(client: Client) -> None:
+    claims = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}], "nodeSelector": {"a": "b"}}
+    assert await warnings(client, "POST", PODS, pod("p", spec=claims)) == []
+    assert await warnings(client, "PUT", f"{PODS}/p", await client.get(f"{PODS}/p")) == []

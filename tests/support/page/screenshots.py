@@ -15,7 +15,6 @@ from playwright.async_api import Page
 
 from dra_extender.service import logs
 from embedded_cluster.cluster import EmbeddedCluster
-from embedded_cluster.demo.language import selector_problem
 from embedded_cluster.manifests import FIRST_SAMPLES
 from tests.support.embedded.manifests import claim_manifest, pod_manifest
 from tests.support.flows.flow import Flow
@@ -51,7 +50,7 @@ async def main() -> int:
         return 1
     logs.configure("error")
     FOLDER.mkdir(exist_ok=True)
-    async with EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1, check_cel=selector_problem) as cluster:
+    async with EmbeddedCluster(nodes=4, devices=8, fabric_delay=0.1) as cluster:
         flow = Flow(cluster)
         service = await flow.start(preemption="on")
         try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from embedded_cluster.apiserver.statuses import JSON, Problem, denied, invalid_value
 from embedded_cluster.apiserver.strategies.poddefaults import fill_pod
 from embedded_cluster.apiserver.strategy import Context, Strategy, keep_status
-from embedded_cluster.apiserver.validation import pods, podstatus, podupdates
+from embedded_cluster.apiserver.validation import podchanges, pods
 
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _PREEMPTION: Final = "PreemptLowerPriority"
@@ -16,15 +17,10 @@ _TOLERATED: Final = ("not-ready", "unreachable")
 
 
 def quality(spec: JSON) -> str:
-    """status.qosClass, from the cpu and memory of the pod as a whole, or else of its containers."""
-    whole = spec.get("resources") or {}
-    if whole.get("requests") or whole.get("limits"):
-        parts = [whole]
-    else:
-        containers = (*spec.get("containers", ()), *spec.get("initContainers", ()))
-        parts = [container.get("resources", {}) for container in containers]
+    """status.qosClass, from the cpu and memory of the containers."""
+    containers = (*spec.get("containers", ()), *spec.get("initContainers", ()))
     guaranteed, asked = True, False
-    for resources in parts:
+    for resources in (container.get("resources", {}) for container in containers):
         requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
         for name in ("cpu", "memory"):
             asked_for, most = requests.get(name, "0"), limits.get(name, "0")
@@ -55,6 +51,9 @@ class Pods(Strategy):
 
     def default(self, new: JSON, context: Context) -> None:
         fill_pod(new.setdefault("spec", {}))
+
+    def unvalidated(self, new: JSON) -> Iterable[str]:
+        return pods.unvalidated(new.get("spec") or {}, "spec")
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         spec = new["spec"]
@@ -98,7 +97,7 @@ class Pods(Strategy):
         _tolerate_trouble(new["spec"])
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
-        return podupdates.problems(new, old)
+        return podchanges.problems(new, old)
 
     def prepare_status(self, new: JSON, old: JSON, context: Context) -> None:
         metadata, before = new["metadata"], old["metadata"]
@@ -115,7 +114,7 @@ class Pods(Strategy):
         status.setdefault("qosClass", old.get("status", {}).get("qosClass", "BestEffort"))
 
     def validate_status(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
-        problems = podstatus.status_problems(new)
+        problems = podchanges.status_problems(new)
         said = new["status"].get("qosClass")
         if said != old.get("status", {}).get("qosClass", said):
             problems.append(invalid_value("status.qosClass", said, "field is immutable"))

@@ -6,8 +6,7 @@ from typing import Any
 
 from embedded_cluster.apiserver.statuses import JSON, Problem, immutable
 from embedded_cluster.apiserver.strategy import Context, Strategy, keep_status
-from embedded_cluster.apiserver.validation import claims, classes, slices, taintrules, templates
-from embedded_cluster.apiserver.validation.admin import admin_access_problems
+from embedded_cluster.apiserver.validation import claims, devicekinds, slices
 
 
 def default_devices(devices: JSON) -> None:
@@ -42,7 +41,7 @@ class Claims(Strategy):
         new["status"] = {}
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        problems = admin_access_problems(new["spec"], new["metadata"]["namespace"], context, "spec.devices")
+        problems = claims.admin_access_problems(new["spec"], new["metadata"]["namespace"], context, "spec.devices")
         return problems + claims.spec_problems(new["spec"], "spec", context)
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
@@ -102,8 +101,8 @@ class Templates(Strategy):
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         inner = new["spec"]["spec"]
-        problems = admin_access_problems(inner, new["metadata"]["namespace"], context, "spec.devices")
-        problems += templates.metadata_problems(new["spec"])
+        problems = claims.admin_access_problems(inner, new["metadata"]["namespace"], context, "spec.devices")
+        problems += devicekinds.template_problems(new["spec"])
         return problems + claims.spec_problems(inner, "spec.spec", context)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
@@ -156,10 +155,10 @@ class Classes(Strategy):
         new.setdefault("spec", {})
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        return classes.problems(new["spec"], context)
+        return devicekinds.class_problems(new["spec"], context)
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
-        return classes.problems(new["spec"], context)
+        return devicekinds.class_problems(new["spec"], context)
 
 
 class TaintRules(Strategy):
@@ -181,10 +180,10 @@ class TaintRules(Strategy):
             taint["timeAdded"] = context.now
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        return taintrules.problems(new["spec"])
+        return devicekinds.rule_problems(new["spec"])
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
-        return taintrules.problems(new["spec"], old["spec"])
+        return devicekinds.rule_problems(new["spec"], old["spec"])
 
     def validate_status(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
-        return taintrules.status_problems(new.get("status", {}))
+        return devicekinds.rule_status_problems(new.get("status", {}))

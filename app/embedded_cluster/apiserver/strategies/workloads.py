@@ -2,41 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from embedded_cluster.apiserver.statuses import JSON, Problem, immutable
 from embedded_cluster.apiserver.strategies.poddefaults import fill_template
 from embedded_cluster.apiserver.strategy import Context, Strategy, keep_status
-from embedded_cluster.apiserver.validation import workloads
+from embedded_cluster.apiserver.validation import pods, workloads
 
 GENERATION: Final = "deprecated.daemonset.template.generation"
 """Counts the templates that a DaemonSet has had."""
 
 
-class ReplicaSets(Strategy):
-    """Stored with the defaults kubectl shows; controllers of the embedded cluster run them. The selector stays."""
+class _PodSets(Strategy):
+    """What ReplicaSets, Deployments and DaemonSets have in common: the selector stays."""
 
     generation = True
 
     def default(self, new: JSON, context: Context) -> None:
-        spec = new.setdefault("spec", {})
-        spec.setdefault("replicas", 1)
-        fill_template(spec.setdefault("template", {}).setdefault("spec", {}))
+        fill_template(new.setdefault("spec", {}).setdefault("template", {}).setdefault("spec", {}))
 
-    def prepare_create(self, new: JSON, context: Context) -> None:
-        new["status"] = {"replicas": 0}
+    def unvalidated(self, new: JSON) -> Iterable[str]:
+        spec = ((new.get("spec") or {}).get("template") or {}).get("spec") or {}
+        return pods.unvalidated(spec, "spec.template.spec")
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
         keep_status(new, old)
-
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        return workloads.replica_set_problems(new["spec"])
 
     def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
         problems = self.validate_create(new, context)
         if new["spec"].get("selector") != old["spec"].get("selector"):
             problems.append(immutable("spec.selector", new["spec"].get("selector")))
         return problems
+
+
+class ReplicaSets(_PodSets):
+    """Stored with the defaults kubectl shows."""
+
+    def default(self, new: JSON, context: Context) -> None:
+        super().default(new, context)
+        new["spec"].setdefault("replicas", 1)
+
+    def prepare_create(self, new: JSON, context: Context) -> None:
+        new["status"] = {"replicas": 0}
+
+    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+        return workloads.replica_set_problems(new["spec"])
 
 
 class Deployments(ReplicaSets):
@@ -60,14 +71,12 @@ class Deployments(ReplicaSets):
             rolling.setdefault("maxUnavailable", "25%")
 
 
-class DaemonSets(Strategy):
-    """A pod on every node that fits. The selector stays."""
-
-    generation = True
+class DaemonSets(_PodSets):
+    """A pod on every node that fits."""
 
     def default(self, new: JSON, context: Context) -> None:
-        spec = new.setdefault("spec", {})
-        fill_template(spec.setdefault("template", {}).setdefault("spec", {}))
+        super().default(new, context)
+        spec = new["spec"]
         spec.setdefault("revisionHistoryLimit", 10)
         strategy = spec.setdefault("updateStrategy", {})
         if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
@@ -81,16 +90,10 @@ class DaemonSets(Strategy):
         new["metadata"].setdefault("annotations", {})[GENERATION] = "1"
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
-        keep_status(new, old)
+        super().prepare_update(new, old, context)
         count = int(old["metadata"].get("annotations", {}).get(GENERATION, "1"))
         same = new["spec"]["template"] == old["spec"]["template"]
         new["metadata"].setdefault("annotations", {})[GENERATION] = str(count if same else count + 1)
 
     def validate_create(self, new: JSON, context: Context) -> list[Problem]:
         return workloads.daemon_set_problems(new["spec"])
-
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
-        problems = self.validate_create(new, context)
-        if new["spec"].get("selector") != old["spec"].get("selector"):
-            problems.append(immutable("spec.selector", new["spec"].get("selector")))
-        return problems

@@ -1,14 +1,14 @@
-"""Field errors of what containers and pods ask for: amounts of resources, and claims.
+"""Field errors of what containers ask for: amounts of resources, and claims.
 
 Rules: Kubernetes 1.36, pkg/apis/core/validation/validation.go and pkg/apis/core/v1/helper/helpers.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from dra_extender.api.quantity import Format, Quantity
+from dra_extender.api.quantity import Quantity
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
@@ -17,14 +17,10 @@ from embedded_cluster.apiserver.statuses import (
     forbidden,
     invalid_value,
     required,
-    unsupported,
 )
 
 _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
-OF_PODS: Final = ("cpu", "memory")
-"""What a pod can ask for as a whole, beside huge pages."""
-
-HUGE: Final = "hugepages-"
+_HUGE: Final = "hugepages-"
 _COUNTED: Final = frozenset(
     (
         *(f"{part}.{name}" for part in ("requests", "limits") for name in _STANDARD),
@@ -48,40 +44,35 @@ def problems(resources: JSON, at: str, claims: Sequence[str]) -> list[Problem]:
     """Of the resources of a container of a pod whose claims are called so."""
     if not resources:
         return []
-    found = _amount_problems(resources, at, _resource_name_problems)
-    return found + _use_problems(resources.get("claims") or (), f"{at}.claims", claims)
+    return _amount_problems(resources, at) + _use_problems(resources.get("claims") or (), f"{at}.claims", claims)
 
 
 # what is asked for
 
 
-NameCheck = Callable[[str, str], list[Problem]]
-"""(name of a resource, where it stands) -> problems."""
-
-
-def _amount_problems(resources: JSON, at: str, check_name: NameCheck) -> list[Problem]:
+def _amount_problems(resources: JSON, at: str) -> list[Problem]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     found: list[Problem] = []
     for name in sorted(limits):
-        found += _one_problems(name, limits[name], f"{at}.limits", check_name)
+        found += _one_problems(name, limits[name], f"{at}.limits")
     for name in sorted(requests):
-        found += _one_problems(name, requests[name], f"{at}.requests", check_name)
+        found += _one_problems(name, requests[name], f"{at}.requests")
         found += _relation_problems(name, requests[name], limits.get(name), at)
     asked = {*limits, *requests}
-    if any(name.startswith(HUGE) for name in asked) and not asked & {"cpu", "memory"}:
+    if any(name.startswith(_HUGE) for name in asked) and not asked & {"cpu", "memory"}:
         found.append(forbidden(at, "HugePages require cpu or memory"))
     return found
 
 
-def _one_problems(name: str, amount: str, at: str, check_name: NameCheck) -> list[Problem]:
+def _one_problems(name: str, amount: str, at: str) -> list[Problem]:
     where = f"{at}[{name}]"
-    found = check_name(name, where)
+    found = _resource_name_problems(name, where)
     quantity = Quantity.parse(amount)
     if quantity.nano < 0:
         found.append(invalid_value(where, amount, "must be greater than or equal to 0"))
     if _is_extended(name) and quantity.nano % 10**9:
         found.append(invalid_value(where, amount, "must be an integer"))
-    if name.startswith(HUGE) and not _is_of_pages(quantity, name.removeprefix(HUGE)):
+    if name.startswith(_HUGE) and not _is_of_pages(quantity, name.removeprefix(_HUGE)):
         found.append(invalid_value(where, amount, f"{amount} is not positive integer multiple of {name}"))
     return found
 
@@ -98,7 +89,7 @@ def _is_of_pages(quantity: Quantity, size: str) -> bool:
 def _resource_name_problems(name: str, where: str) -> list[Problem]:
     found = _form_problems(name, where)
     if "/" not in name:
-        if name not in _STANDARD and not name.startswith(HUGE):
+        if name not in _STANDARD and not name.startswith(_HUGE):
             found.append(invalid_value(where, name, "must be a standard resource for containers"))
     elif not _is_native(name) and not _is_extended(name):
         found.append(invalid_value(where, name, "doesn't follow extended resource name standard"))
@@ -109,14 +100,14 @@ def _form_problems(name: str, where: str) -> list[Problem]:
     """Of the name of any resource."""
     if wrong := names.qualified_name(name):
         return [invalid_value(where, name, wrong)]
-    if "/" in name or name in _STANDARD or name in _COUNTED or name.startswith((HUGE, f"requests.{HUGE}")):
+    if "/" in name or name in _STANDARD or name in _COUNTED or name.startswith((_HUGE, f"requests.{_HUGE}")):
         return []
     return [invalid_value(where, name, "must be a standard resource type or fully qualified")]
 
 
 def _relation_problems(name: str, amount: str, limit: str | None, at: str) -> list[Problem]:
     """Of a request beside its limit; a node has no more of extended resources than it gives away."""
-    divisible = _is_native(name) and not name.startswith(HUGE)
+    divisible = _is_native(name) and not name.startswith(_HUGE)
     if limit is None:
         detail = "Limit must be set for non overcommitable resources"
         return [] if divisible else [required(f"{at}.limits", detail)]
@@ -174,62 +165,3 @@ def _not_found(name: str, where: str, claims: Sequence[str]) -> Problem:
     listed = f": {', '.join(sorted(set(claims)))}" if claims else " which is empty"
     detail = f"must be one of the names in pod.spec.resourceClaims{listed}"
     return Problem(where, "FieldValueNotFound", f'Not found: "{name}": {detail}')
-
-
-# what a pod asks for as a whole
-
-
-def pod_problems(spec: JSON, at: str, claims: Sequence[str]) -> list[Problem]:
-    """Of the resources of a pod beside those of its containers."""
-    resources = spec["resources"]
-    found: list[Problem] = []
-    if resources.get("claims"):
-        found.append(forbidden(f"{at}.claims", "claims may not be set for Resources at pod-level"))
-    found += _amount_problems(resources, at, _pod_resource_problems)
-    found += _use_problems(resources.get("claims") or (), f"{at}.claims", claims)
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    for name in sorted(requests):
-        total = total_requested(spec, name)
-        if total.nano > Quantity.parse(requests[name]).nano:
-            detail = f"must be greater than or equal to aggregate container requests of {total.text}"
-            found.append(invalid_value(f"{at}.requests[{name}]", requests[name], detail))
-    for index, container in enumerate(spec.get("containers") or ()):
-        for name, amount in sorted((container["resources"].get("limits") or {}).items()):
-            if name in limits and Quantity.parse(amount).nano > Quantity.parse(limits[name]).nano:
-                detail = f"must be less than or equal to pod limits of {limits[name]}"
-                found.append(invalid_value(f"{at}.containers[{index}][{name}].limits", amount, detail))
-    return found
-
-
-def _pod_resource_problems(name: str, where: str) -> list[Problem]:
-    found = _form_problems(name, where)
-    if found or name in OF_PODS or name.startswith(HUGE):
-        return found
-    return [unsupported(where, name, sorted((*OF_PODS, HUGE)))]
-
-
-def total_requested(spec: JSON, name: str) -> Quantity:
-    """What the containers of a pod ask for together; those that end before the others start count one by one."""
-    together = sum(_requested(container, name).nano for container in spec.get("containers") or ())
-    sidecars, most = 0, 0
-    for container in spec.get("initContainers") or ():
-        amount = _requested(container, name).nano
-        if container.get("restartPolicy") == "Always":
-            sidecars += amount
-            amount = 0
-        most = max(most, sidecars + amount)
-    form = Format.DECIMAL_SI if name == "cpu" else Format.BINARY_SI
-    return Quantity(max(together + sidecars, most), form)
-
-
-def any_requested(spec: JSON, name: str) -> bool:
-    """True when a container of the pod asks for it."""
-    return any(
-        name in (container["resources"].get("requests") or {})
-        for part in ("containers", "initContainers")
-        for container in spec.get(part) or ()
-    )
-
-
-def _requested(container: JSON, name: str) -> Quantity:
-    return Quantity.parse((container["resources"].get("requests") or {}).get(name, "0"))

@@ -25,8 +25,6 @@ from embedded_cluster.apiserver.statuses import (
     unsupported,
 )
 from embedded_cluster.apiserver.strategy import Context
-from embedded_cluster.apiserver.validation import nodeselectors
-from embedded_cluster.apiserver.validation.admin import result_problems
 from embedded_cluster.apiserver.validation.parts import (
     MOST_CONFIGS,
     condition_problems,
@@ -41,7 +39,9 @@ from embedded_cluster.apiserver.validation.parts import (
     set_problems,
     toleration_problems,
 )
+from embedded_cluster.apiserver.validation.selectors import node_selector_problems
 
+ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 RESOURCE_GROUP: Final = "resource.k8s.io"
 MOST_REQUESTS: Final = 32
 MOST_SUBREQUESTS: Final = 8
@@ -107,7 +107,7 @@ def _subrequest_problems(sub: JSON, at: str, context: Context) -> list[Problem]:
 
 def _device_problems(wanted: JSON, at: str, context: Context) -> list[Problem]:
     problems = required_name_problems(wanted.get("deviceClassName"), f"{at}.deviceClassName", names.dns_subdomain)
-    problems += selector_problems(wanted.get("selectors") or (), f"{at}.selectors", context)
+    problems += selector_problems(wanted.get("selectors") or (), f"{at}.selectors")
     mode, count = wanted.get("allocationMode", ""), wanted.get("count", 0)
     if mode == "All":
         if count:
@@ -154,6 +154,21 @@ def _named_problems(name: str, at: str, known: frozenset[str]) -> list[Problem]:
     )
     detail = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
     return [*found, invalid_value(at, name, detail)]
+
+
+def admin_access_problems(spec: JSON, namespace: str, context: Context, at: str) -> list[Problem]:
+    """Requests of a claim spec with adminAccess in a namespace whose label does not allow it."""
+    requests = spec.get("devices", {}).get("requests") or ()
+    asking = [index for index, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess")]
+    return _admin_problems(asking, namespace, context, f"{at}.requests")
+
+
+def _admin_problems(asking: Sequence[int], namespace: str, context: Context, at: str) -> list[Problem]:
+    found = context.lookup("namespaces", "", namespace) or {}
+    if not asking or found.get("metadata", {}).get("labels", {}).get(ADMIN_LABEL) == "true":
+        return []
+    why = f"admin access to devices requires the `{ADMIN_LABEL}: true` label on the containing namespace"
+    return [forbidden(f"{at}[{index}].adminAccess", why) for index in asking]
 
 
 # status
@@ -228,7 +243,8 @@ def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> lis
     devices = allocation.get("devices") or {}
     results, configs = devices.get("results") or [], devices.get("config") or ()
     known = request_names(claim["spec"])
-    problems = result_problems(results, claim["metadata"]["namespace"], context, f"{at}.devices.results")
+    asking = [index for index, result in enumerate(results) if result.get("adminAccess")]
+    problems = _admin_problems(asking, claim["metadata"]["namespace"], context, f"{at}.devices.results")
     if len(results) > MOST_RESULTS:
         problems.append(too_many(f"{at}.devices.results", len(results), MOST_RESULTS))
     for index, result in enumerate(results):
@@ -247,7 +263,7 @@ def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> lis
         problems += _reference_problems(config.get("requests") or (), f"{where}.requests", known)
         problems += opaque_problems(config, where)
     if allocation.get("nodeSelector") is not None:
-        problems += nodeselectors.problems(allocation["nodeSelector"], f"{at}.nodeSelector")
+        problems += node_selector_problems(allocation["nodeSelector"], f"{at}.nodeSelector")
     return problems
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
+from dra_extender.cel import CelCompileError, compile_selector
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
@@ -21,7 +22,6 @@ from embedded_cluster.apiserver.statuses import (
     too_many,
     unsupported,
 )
-from embedded_cluster.apiserver.strategy import Context
 
 T = TypeVar("T")
 
@@ -112,8 +112,8 @@ def set_problems(
     return problems
 
 
-def selector_problems(selectors: Sequence[JSON], at: str, context: Context) -> list[Problem]:
-    """CEL selectors: their number, their length, and whatever the injected check says of the expression."""
+def selector_problems(selectors: Sequence[JSON], at: str) -> list[Problem]:
+    """CEL selectors: their number, their length, and their expressions."""
     if len(selectors) > MOST_SELECTORS:
         return [too_many(at, len(selectors), MOST_SELECTORS)]
     problems: list[Problem] = []
@@ -126,9 +126,18 @@ def selector_problems(selectors: Sequence[JSON], at: str, context: Context) -> l
         expression = cel.get("expression", "")
         if len(expression) > LONGEST_CEL:
             problems.append(too_long(f"{where}.expression", LONGEST_CEL))
-        elif context.check_cel is not None and (wrong := context.check_cel(expression)):
+        elif wrong := selector_problem(expression):
             problems.append(invalid_value(f"{where}.expression", expression, wrong))
     return problems
+
+
+def selector_problem(expression: str) -> str | None:
+    """What a real API server says about the expression; None when it is valid."""
+    try:
+        compile_selector(expression)
+    except CelCompileError as problem:
+        return problem.official()
+    return None
 
 
 def opaque_problems(config: JSON, at: str) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Field errors of label selectors, and of lists of label keys beside them.
+"""Field errors of label selectors, and of node selectors: of slices, devices and allocations.
 
 Rules: Kubernetes 1.36, apimachinery, pkg/apis/meta/v1/validation/validation.go; pkg/apis/core/validation/validation.go.
 """
@@ -10,8 +10,12 @@ from typing import Final
 
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import JSON, Problem, forbidden, invalid_value, required
+from embedded_cluster.apiserver.validation.parts import name_problems
 
-WRONG_OPERATOR: Final = "not a valid selector operator"
+_WRONG_OPERATOR: Final = "not a valid selector operator"
+
+
+_FIELD: Final = "metadata.name"
 
 
 def label_selector_problems(selector: JSON | None, at: str) -> list[Problem]:
@@ -20,13 +24,11 @@ def label_selector_problems(selector: JSON | None, at: str) -> list[Problem]:
         return []
     found = names.label_problems(selector.get("matchLabels") or {}, f"{at}.matchLabels")
     for index, requirement in enumerate(selector.get("matchExpressions") or ()):
-        found += requirement_problems(requirement, f"{at}.matchExpressions[{index}]")
+        found += _requirement_problems(requirement, f"{at}.matchExpressions[{index}]")
     return found
 
 
-def requirement_problems(
-    requirement: JSON, at: str, *, ordered: bool = False, check_values: bool = True
-) -> list[Problem]:
+def _requirement_problems(requirement: JSON, at: str, *, ordered: bool = False) -> list[Problem]:
     """One requirement; `ordered` ones can compare numbers, too."""
     operator, values = requirement.get("operator", ""), requirement.get("values") or ()
     found: list[Problem] = []
@@ -41,9 +43,9 @@ def requirement_problems(
         if len(values) != 1:
             found.append(required(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'"))
     else:
-        found.append(invalid_value(f"{at}.operator", operator, WRONG_OPERATOR))
+        found.append(invalid_value(f"{at}.operator", operator, _WRONG_OPERATOR))
     found += names.label_name_problems(requirement.get("key"), f"{at}.key")
-    return found + _value_problems(values, f"{at}.values") if check_values else found
+    return found + _value_problems(values, f"{at}.values")
 
 
 def _value_problems(values: Sequence[str], at: str) -> list[Problem]:
@@ -55,26 +57,43 @@ def _value_problems(values: Sequence[str], at: str) -> list[Problem]:
     ]
 
 
-def label_key_problems(term: JSON, at: str) -> list[Problem]:
-    """`matchLabelKeys` and `mismatchLabelKeys`: labels of the pod itself that become part of the selector."""
-    selector, wanted = term.get("labelSelector"), term.get("matchLabelKeys") or ()
-    unwanted = term.get("mismatchLabelKeys") or ()
+def node_selector_problems(selector: JSON, at: str, *, exactly_one: bool = False) -> list[Problem]:
+    """Of a node selector, which has terms; some have exactly one."""
+    terms = selector.get("nodeSelectorTerms") or ()
+    if not terms:
+        found = [required(f"{at}.nodeSelectorTerms", "must have at least one node selector term")]
+        if exactly_one:
+            found.append(invalid_value(f"{at}.nodeSelectorTerms", None, "must have exactly one node selector term"))
+        return found
+    if exactly_one and len(terms) != 1:
+        return [invalid_value(f"{at}.nodeSelectorTerms", terms, "must have exactly one node selector term")]
+    found = []
+    for index, term in enumerate(terms):
+        found += _term_problems(term, f"{at}.nodeSelectorTerms[{index}]")
+    return found
+
+
+def _term_problems(term: JSON, at: str) -> list[Problem]:
     found: list[Problem] = []
-    for part, keys in (("matchLabelKeys", wanted), ("mismatchLabelKeys", unwanted)):
-        if keys and selector is None:
-            found.append(forbidden(f"{at}.{part}", "must not be specified when labelSelector is not set"))
-        elif keys:
-            for index, key in enumerate(keys):
-                found += names.label_name_problems(key, f"{at}.{part}[{index}]")
-    known = set((selector or {}).get("matchLabels") or {})
-    for requirement in (selector or {}).get("matchExpressions") or ():
-        key = requirement.get("key", "")
-        if key in wanted and key in known:
-            detail = "exists in both matchLabelKeys and labelSelector"
-            found.append(invalid_value(f"{at}[{wanted.index(key)}]", key, detail))
-        known.add(key)
-    return found + [
-        invalid_value(f"{at}.matchLabelKeys[{index}]", key, "exists in both matchLabelKeys and mismatchLabelKeys")
-        for index, key in enumerate(wanted)
-        if key in unwanted
-    ]
+    for index, requirement in enumerate(term.get("matchExpressions") or ()):
+        where = f"{at}.matchExpressions[{index}]"
+        found += _requirement_problems(requirement, where, ordered=True)
+    for index, requirement in enumerate(term.get("matchFields") or ()):
+        found += _field_problems(requirement, f"{at}.matchFields[{index}]")
+    return found
+
+
+def _field_problems(requirement: JSON, at: str) -> list[Problem]:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    found: list[Problem] = []
+    if operator not in ("In", "NotIn"):
+        found.append(invalid_value(f"{at}.operator", operator, _WRONG_OPERATOR))
+    elif len(values) != 1:
+        detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        found.append(required(f"{at}.values", detail))
+    key = requirement.get("key", "")
+    if key != _FIELD:
+        return [*found, invalid_value(f"{at}.key", key, "not a valid field selector key")]
+    for index, value in enumerate(values):
+        found += name_problems(value, f"{at}.values[{index}]", names.dns_subdomain)
+    return found

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from dra_extender.api.quantity import Quantity
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
     Problem,
+    duplicate,
     forbidden,
     immutable,
     invalid_value,
@@ -18,8 +20,6 @@ from embedded_cluster.apiserver.statuses import (
     too_long,
     too_many,
 )
-from embedded_cluster.apiserver.validation import nodeselectors
-from embedded_cluster.apiserver.validation.capacity import policy_problems
 from embedded_cluster.apiserver.validation.claims import binding_condition_problems
 from embedded_cluster.apiserver.validation.parts import (
     driver_problems,
@@ -30,6 +30,7 @@ from embedded_cluster.apiserver.validation.parts import (
     set_problems,
     taint_problems,
 )
+from embedded_cluster.apiserver.validation.selectors import node_selector_problems
 
 MOST_DEVICES: Final = 128
 MOST_COSTLY_DEVICES: Final = 64
@@ -40,6 +41,7 @@ MOST_COUNTERS: Final = 32
 MOST_CONSUMED_SETS: Final = 2
 MOST_TAINTS: Final = 16
 LONGEST_VALUE: Final = 64
+_MOST_OPTIONS: Final = 10
 _PLACES: Final = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 LIST_KINDS: Final = ("ints", "bools", "strings", "versions")
 _KINDS: Final = ("int", "bool", "string", "version", *LIST_KINDS)
@@ -103,7 +105,7 @@ def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_t
     elif part.get("nodeName") and (wrong := names.dns_subdomain(part["nodeName"])):
         found.append(invalid_value(f"{at}.nodeName", part["nodeName"], wrong))
     if part.get("nodeSelector") is not None:
-        found += nodeselectors.problems(part["nodeSelector"], f"{at}.nodeSelector", exactly_one=exactly_one_term)
+        found += node_selector_problems(part["nodeSelector"], f"{at}.nodeSelector", exactly_one=exactly_one_term)
     found += [
         invalid_value(f"{at}.{flag}", False, "must be either unset or set to true")
         for flag in ("allNodes", "perDeviceNodeSelection")
@@ -195,7 +197,7 @@ def _properties_problems(device: JSON, at: str) -> list[Problem]:
         if not device.get("allowMultipleAllocations"):
             found.append(forbidden(where, "allowMultipleAllocations must be true"))
         else:
-            found += policy_problems(policy, capacity[name].get("value", "0"), where)
+            found += _policy_problems(policy, capacity[name].get("value", "0"), where)
     return found
 
 
@@ -257,3 +259,85 @@ def _counter_set(consumed: JSON) -> str:
 def _consumption_problems(consumed: JSON, at: str) -> list[Problem]:
     found = required_name_problems(consumed.get("counterSet"), f"{at}.counterSet", names.dns_label)
     return found + _counters_problems(consumed.get("counters") or {}, f"{at}.counters")
+
+
+# request policies of shared capacity
+
+
+def _policy_problems(policy: JSON, value: str, at: str) -> list[Problem]:
+    """Problems of the requestPolicy of a capacity of `value`."""
+    values, bounds, default = policy.get("validValues") or (), policy.get("validRange"), policy.get("default")
+    if values and bounds is not None:
+        both = 'cannot specify "validValues" and "validRange" at the same time'
+        return [forbidden(at, f"exactly one policy can be specified, {both}")]
+    found: list[Problem] = []
+    for chosen, name in ((values, "validValues"), (bounds, "validRange")):
+        if chosen and default is None:
+            found.append(required(f"{at}.default", f"required when {name} is defined"))
+    capacity = Quantity.parse(value)
+    if values:
+        found += _values_problems(values, default, capacity, f"{at}.validValues")
+    if bounds is not None:
+        found += _range_problems(bounds, default, capacity, f"{at}.validRange")
+    return found
+
+
+def _values_problems(values: Sequence[str], default: str | None, capacity: Quantity, at: str) -> list[Problem]:
+    if len(values) > _MOST_OPTIONS:
+        return [too_many(at, len(values), _MOST_OPTIONS)]
+    amounts = [Quantity.parse(value) for value in values]
+    found = [
+        invalid_value(f"{at}[{index}]", values[index], "values must be sorted in ascending order")
+        for index in range(1, len(values))
+        if amounts[index] < amounts[index - 1]
+    ]
+    found += [
+        invalid_value(f"{at}[{index}]", values[index], f"option is larger than capacity value: {capacity}")
+        for index, amount in enumerate(amounts)
+        if capacity < amount
+    ]
+    found += [duplicate(f"{at}[{i}]", values[i]) for i, amount in enumerate(amounts) if amount in amounts[:i]]
+    if default is not None and Quantity.parse(default) not in amounts:
+        found.append(invalid_value(at, default, "default value is not valid according to the requestPolicy"))
+    return found
+
+
+def _range_problems(bounds: JSON, default: str | None, capacity: Quantity, at: str) -> list[Problem]:
+    if bounds.get("min") is None:
+        return [required(f"{at}.min", "required when validRange is defined")]
+    least = Quantity.parse(bounds["min"])
+    most = Quantity.parse(bounds["max"]) if bounds.get("max") is not None else None
+    found: list[Problem] = []
+    if capacity < least:
+        found.append(invalid_value(f"{at}.min", bounds["min"], f"min is larger than capacity value: {capacity}"))
+    if most is not None and capacity < most:
+        found.append(invalid_value(f"{at}.max", bounds["max"], f"max is larger than capacity value: {capacity}"))
+    if most is not None and most < least:
+        found.append(invalid_value(f"{at}.max", bounds["min"], f"min is larger than max: {bounds['max']}"))
+    if default is not None:
+        wanted = Quantity.parse(default)
+        if wanted < least:
+            found.append(invalid_value(f"{at}.min", default, f"default is less than min: {bounds['min']}"))
+        if most is not None and most < wanted:
+            found.append(invalid_value(f"{at}.max", default, f"default is more than max: {bounds['max']}"))
+    if bounds.get("step") is not None:
+        found += _step_problems(bounds, default, capacity, at)
+    return found
+
+
+def _step_problems(bounds: JSON, default: str | None, capacity: Quantity, at: str) -> list[Problem]:
+    """Steps are computed with whole numbers."""
+    least, step = Quantity.parse(bounds["min"]), Quantity.parse(bounds["step"])
+    where, found = f"{at}.step", []
+    if capacity < least + step:
+        found.append(
+            invalid_value(where, bounds["step"], f"one step above min is larger than capacity value: {capacity}")
+        )
+    whole = step.value()
+    detail = f"value is not a multiple of a given step ({bounds['step']}) from ({bounds['min']})"
+    found += [
+        invalid_value(where, amount, detail)
+        for amount in (default, bounds.get("max"))
+        if amount is not None and whole and (Quantity.parse(amount).value() - least.value()) % whole
+    ]
+    return found

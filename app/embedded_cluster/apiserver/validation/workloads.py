@@ -91,27 +91,7 @@ def daemon_set_problems(spec: JSON) -> list[Problem]:
     if selector is not None and not selector:
         found.append(invalid_value(at, selector, "empty selector is invalid for daemonset"))
     found += template_problems(spec, "DaemonSet")
-    found += negative_problems(spec, "spec", ("minReadySeconds",))
-    found += _daemon_strategy_problems(spec["updateStrategy"], "spec.updateStrategy")
-    return found + negative_problems(spec, "spec", ("revisionHistoryLimit",))
-
-
-def _daemon_strategy_problems(strategy: JSON, at: str) -> list[Problem]:
-    if strategy["type"] == "OnDelete":
-        return []
-    if strategy["type"] != "RollingUpdate":
-        return [unsupported(at, _shown(strategy), ("RollingUpdate", "OnDelete"))]
-    amounts = {name: strategy["rollingUpdate"][name] for name in ("maxUnavailable", "maxSurge")}
-    where = f"{at}.rollingUpdate"
-    found = [problem for name, amount in amounts.items() for problem in _amount_problems(amount, f"{where}.{name}")]
-    found += [problem for name, amount in amounts.items() for problem in _share_problems(amount, f"{where}.{name}")]
-    both = [bool(_value(amount)) for amount in amounts.values()]
-    if all(both):
-        detail = "may not be set when maxUnavailable is non-zero"
-        found.append(invalid_value(f"{where}.maxSurge", amounts["maxSurge"], detail))
-    elif not any(both):
-        found.append(required(f"{where}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
-    return found
+    return found + negative_problems(spec, "spec", ("minReadySeconds", "revisionHistoryLimit"))
 
 
 def _shown(strategy: JSON) -> JSON:
