@@ -41,15 +41,14 @@ NOTES = """\
 Measured by `make bench-backlog` on a real control plane: etcd, kube-apiserver, a second kube-scheduler with the shipped
 `scheduler_config/secondary-scheduler.yaml`, and the service with the settings of the shipped Deployment, TLS included.
 Half of the refused pods want devices that bound pods hold, half want devices that do not exist yet; every pod has a
-claim of its own. Once kube-scheduler rests, bound pods get a new status, label or annotation in turn, and each change
-makes it try all refused pods again; meanwhile pods that fit come, and go with their devices once bound. Their time
-counts from the reply to their creation to the binding on a watch. At the end devices come in portions, published and
-given back in turn, each when kube-scheduler rests again.
+claim of its own. When kube-scheduler is idle, the benchmark changes status, label or annotation of bound pods in turn;
+each change makes kube-scheduler try all refused pods again. At the same time it creates pods that fit, and deletes them
+once they are bound. Their time counts from the reply to their creation to the binding on a watch. At the end, devices
+become available in portions, published or released in turn, each when kube-scheduler is idle again.
 
-kube-scheduler tries one pod at a time; among pods of equal priority, the one that has waited longest. So a new pod
-waits for all refused pods that are due before it: all of them after a pause, then again every `podMaxBackoffSeconds`.
-That takes their number times the mean attempt below, of which filter is a small part; pods that must not wait need a
-higher priority.
+kube-scheduler tries one pod at a time: among pods of equal priority, the one that has waited longest. So a new pod
+waits for all refused pods that are due before it, at most once per `podMaxBackoffSeconds`. The wait is their number
+times the mean attempt below, of which filter is a small part. Give pods that must not wait a higher priority.
 """
 
 

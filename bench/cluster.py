@@ -46,15 +46,14 @@ IN_TREE, OURS = "in-tree", "ours"
 NOTES = """\
 Measured by `make bench-cluster` on a real control plane: etcd, kube-apiserver and kube-scheduler, {devices} devices
 per node, one claim per pod. All pods and claims exist before the scheduler starts; pods/s counts from the first binding
-to the last; a round ends after {longest:.0f} s, and the table names the pods left unbound. The two take turns, and
-only one of them runs at a time. Both schedulers have the same client limits (qps and burst 5,000). The in-tree
-scheduler runs with its defaults, so it looks at a part of the nodes per pod (`percentageOfNodesToScore`: 46 % of
-500, 10 % of 5,000), but in the rows where all nodes are looked at (100 for both). Ours runs with the shipped
-`scheduler_config/secondary-scheduler.yaml`, which looks at all of them, and with the `--offered-percent 0` of the
-shipped Deployment: of the nodes that fit, it offers as many as the in-tree scheduler looks for. kube-scheduler asks the
-service over plain HTTP on loopback, but in the row with mutual TLS, which the shipped manifests have. Writes: requests
-that change something other than events and leases, per pod. CPU: milliseconds per pod, summed over all cores. In
-brackets: the slowest and the fastest round.
+to the last; a round ends after {longest:.0f} s, and the table shows the number of unbound pods. The two schedulers run
+alternately, one at a time, with the same client limits (qps and burst 5,000). The in-tree scheduler uses its defaults
+and scores a part of the nodes (`percentageOfNodesToScore`: 46 % of 500, 10 % of 5,000), except in the rows "all nodes
+scored" (100 for both). Ours uses the shipped `scheduler_config/secondary-scheduler.yaml`, which passes all nodes to the
+extender, and the shipped Deployment's `--offered-percent 0`: filter returns as many fitting nodes as the in-tree
+scheduler looks for. kube-scheduler calls the service over plain HTTP on loopback, except in the row with mutual TLS,
+which the shipped manifests use. Writes: requests per pod that change objects other than events and leases. CPU:
+milliseconds per pod, all cores together. In parentheses: the slowest and the fastest round.
 """
 PROFILED = """\
 ### Where the service's time goes
@@ -81,7 +80,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        more = ", all nodes looked at" * (self.percent == 100) + ", mutual TLS" * self.tls
+        more = ", all nodes scored" * (self.percent == 100) + ", mutual TLS" * self.tls
         return self.name + more
 
 

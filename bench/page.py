@@ -205,9 +205,9 @@ _SCROLL: Final = """async (times) => {
 
 def markdown(found: Results) -> str:
     rows = [
-        ("first look at the cluster, processor time", found.first.whole, None),
+        ("first page state, processor time", found.first.whole, None),
         ("… its longest step", found.first.step, STALL),
-        ("a look that finds nothing new, processor time", found.again.whole, None),
+        ("page state without changes, processor time", found.again.whole, None),
         ("first paint", found.paint, PAINT),
         ("first devices on the screen", found.shown, PAINT),
         ("all devices known to the page", found.complete, None),

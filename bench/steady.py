@@ -22,7 +22,7 @@ WARM_UP: Final = 40
 LONGEST: Final = 60.0
 """Seconds that the last pods get."""
 COLUMNS: Final = (
-    "nodes", "pods per second", "in-tree median", "p99", "our median", "p99", "p99, theirs to ours", "not bound"
+    "nodes", "pods per second", "in-tree median", "p99", "our median", "p99", "p99 in-tree / ours", "not bound"
 )  # fmt: skip
 
 

@@ -144,9 +144,9 @@ def missed(result: dict[str, Any]) -> list[str]:
 
 def markdown(result: dict[str, Any]) -> str:
     lines = [
-        f"Milliseconds for filter and prioritize of one pod on {NODES:,} nodes with 8 GPUs each, no two of them alike.",
-        "The policies take turns. Evaluations: states compared for one question. A new shape, and new weights, are",
-        "looked at for all nodes, in portions of some 30 ms a question; all later questions are warm.",
+        f"Milliseconds for filter and prioritize of one pod on {NODES:,} nodes with 8 GPUs each, all different.",
+        "Evaluations: node states compared for one pod. A new shape, and new weights, are evaluated for all nodes,",
+        "some 30 ms per pod; later pods are warm.",
         "",
         "| case | policy | median | × first-fit | p95 | evaluations |",
         "|---|---|---:|---:|---:|---:|",

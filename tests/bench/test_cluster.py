@@ -65,7 +65,7 @@ def test_every_kind_of_pod_has_a_row_on_both_sizes_of_cluster() -> None:
         "one device", "one device, mutual TLS", "matched pair", "prioritized list",
     }  # fmt: skip
     assert {title for nodes, title in rows if nodes == 5_000} == {
-        "one device", "one device, all nodes looked at", "matched pair", "matched pair, all nodes looked at",
+        "one device", "one device, all nodes scored", "matched pair", "matched pair, all nodes scored",
     }  # fmt: skip
     assert all(shape.pods >= 600 for shape in shapes())
     assert {(pace.nodes, pace.rate) for pace in PACES} == {(500, 20), (500, 50), (5_000, 20), (5_000, 50)}
