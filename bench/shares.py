@@ -24,7 +24,7 @@ PARTS: Final[Mapping[str, tuple[str, ...]]] = {
         "/dra_extender/service/sink.py", "/dra_extender/scheduling/intake.py",
         "/dra_extender/scheduling/pods.py", "/dra_extender/scheduling/requeue.py", "/dra_extender/scheduling/idle.py",
     ),
-    "nomination ahead of the queue": ("/dra_extender/scheduling/planning/",),
+    "nomination ahead of the queue": ("/dra_extender/scheduling/earlynomination/",),
     "binding": ("/dra_extender/scheduling/bind/", "/dra_extender/scheduling/release/"),
     "decisions": (
         "/dra_extender/allocation/", "/dra_extender/cel/", "/dra_extender/placement/", "/dra_extender/scheduling/",

@@ -41,9 +41,9 @@ from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.outcomes import BIND_RESULTS
 from tests.support.simulation.workers import VirtualWorkers
 from tests.support.simulation.world import Service, World, replay
+from tools.chaos.earlynomination import EarlyNominating
 from tools.chaos.hardware import Hardware
 from tools.chaos.mishaps import Mishaps
-from tools.chaos.planning import Planning
 from tools.chaos.preempting import Preempting
 from tools.chaos.rules import Rules
 from tools.chaos.strangers import Strangers
@@ -81,7 +81,7 @@ class Chaos:
         self.told: list[str] = []
         """What the services have logged, once the run is over."""
         self.preempting = Preempting(world.api, seed)
-        self.planning = Planning(world.api, seed)
+        self.early = EarlyNominating(world.api, seed)
         extended = self.dice.random() < 0.5
         self.hardware = Hardware(world, self.dice)
         priority = self.preempting.priority
@@ -109,7 +109,7 @@ class Chaos:
         """The replica of this number; the first one is the leader, as far as making room for pods is concerned."""
         workers = VirtualWorkers(lambda _: self.lots.choice(WORKING)) if self.narrow else None
         config = NARROW if self.narrow else LIMITS
-        config = config if index else self.planning.config(self.preempting.config(config))
+        config = config if index else self.early.config(self.preempting.config(config))
         service = self.world.service(lag=self.dice.choice(LAGS), config=config, workers=workers)
         if self.dice.random() < 0.3:
             service.watch.lags = {kind: self.dice.choice(LAGS) for kind in (Pod, ResourceClaim)}
@@ -149,7 +149,7 @@ class Chaos:
             await self.rank(service, args)
         named = pod.status.nominated_node_name
         first = ExtenderArgs(Pod=pod, NodeNames=(named,))
-        if self.planning.on and named in names and (await service.extender.filter(first)).NodeNames:
+        if self.early.on and named in names and (await service.extender.filter(first)).NodeNames:
             self.counts["tried where nominated"] += 1
             service.spawn(service.bind(pod, named))
             return
@@ -179,7 +179,7 @@ class Chaos:
         """What a scheduler does with a pod that fits nowhere: it says so and waits for a requeue."""
         if not self.exists(pod):
             return
-        named = "" if self.planning.on and not self.preempting.on else pod.status.nominated_node_name
+        named = "" if self.early.on and not self.preempting.on else pod.status.nominated_node_name
         if not pod.status.conditions or named != pod.status.nominated_node_name:
             condition = Condition(type="PodScheduled", status="False", reason="Unschedulable")
             status = msgspec.structs.replace(pod.status, conditions=(condition,), nominated_node_name=named)
@@ -203,7 +203,7 @@ class Chaos:
             if service.client.dead:
                 await self.replace(index)
         self.check_holds()
-        self.world.api.violations += self.planning.overlaps(self.services[0])
+        self.world.api.violations += self.early.overlaps(self.services[0])
 
     async def do(self, action: str) -> None:
         simple = {
@@ -297,7 +297,7 @@ class Chaos:
             if service.counted(BIND_RESULTS, "broken"):
                 wrong.append("a bind has ended in an internal error")
         wrong += self.preempting.check(self.services[0])
-        wrong += self.planning.check(self.services[0])
+        wrong += self.early.check(self.services[0])
         for pod in self.workload.pending():
             for service in self.services:
                 if nodes := (await service.filter(pod)).NodeNames:

@@ -36,11 +36,12 @@ from dra_extender.scheduling.bind.unfinished import Unfinished
 from dra_extender.scheduling.claims import Unschedulable, known_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import DeferredWork
+from dra_extender.scheduling.earlynomination.controller import EarlyNominationController
+from dra_extender.scheduling.earlynomination.nominations import EarlyNomination
+from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.intake import Watched
-from dra_extender.scheduling.nomination.nominator import Nominator
+from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.outcomes import Silent
-from dra_extender.scheduling.planning.hints import Hint
-from dra_extender.scheduling.planning.planner import Planner
 from dra_extender.scheduling.ports import Clock, Observer, Ports, Workers
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.records import Records
@@ -103,40 +104,14 @@ class Extender:
         self._clearer = clearer = Clearer(view, ports, intake, requeue, observer, records.clearing)
         self._unblocker = Unblocker(view, clearer)
         self._sweeper = Sweeper(view, ports, intake, clearer, records.idle, records.unseen, observer)
-        self._nominator = self._new_nominator(ports, records, observer)
-        self._planner = self._new_planner(ports, observer)
+        handle = Handle(view, ports, self._deferred, requeue, observer, lambda: self._leading())
+        self._preemption = PreemptionController(handle, self.nominations, records.budgets, clearer)
+        self._early = EarlyNominationController(handle, self.reservations, self.nominations.__contains__)
         self._filter = Filter(view, ports, intake, self._memory(), self._deferred, observer)
         self.unfinished = Unfinished(records.pods, ports, clock, config, observer)
         self._binder = Binder(self._actions(cluster, ports, records, observer), self.unfinished, records.binding)
 
     # --- its parts --------------------------------------------------------------------------------------------------
-
-    def _new_nominator(self, ports: Ports, records: Records, observer: Observer) -> Nominator:
-        """Makes room by preemption."""
-        return Nominator(
-            self.view,
-            ports,
-            self.nominations,
-            records.budgets,
-            self._deferred,
-            self._clearer,
-            self.requeue,
-            observer,
-            lambda: self._leading(),
-        )
-
-    def _new_planner(self, ports: Ports, observer: Observer) -> Planner:
-        """Nominates pods ahead of the queue; never one that preemption makes room for."""
-        return Planner(
-            self.view,
-            ports,
-            self.reservations,
-            self._deferred,
-            self.requeue,
-            observer,
-            lambda: self._leading(),
-            self.nominations.__contains__,
-        )
 
     def _memory(self) -> Memory:
         """What filter may leave behind."""
@@ -145,7 +120,7 @@ class Extender:
             reservations=self.reservations,
             unblocker=self._unblocker,
             sweeper=self._sweeper,
-            nominator=self._nominator if self.view.config.preemption != "off" else None,
+            preemption=self._preemption if self.view.config.preemption != "off" else None,
             nominations=self.nominations,
         )
 
@@ -176,18 +151,18 @@ class Extender:
         return [*self.unfinished.problems, *self._clearer.problems]
 
     @property
-    def hints(self) -> Sequence[Hint]:
+    def early_nominations(self) -> Sequence[EarlyNomination]:
         """The pods that are nominated ahead of the queue."""
-        return list(self._planner.hints)
+        return list(self._early.nominations)
 
     def terms(self, pod: Pod) -> PreemptionTerms | None:
         """On what terms the pod may preempt others at this moment; None: preemption is off."""
-        return self._nominator.terms(pod) if self.view.config.preemption != "off" else None
+        return self._preemption.terms(pod) if self.view.config.preemption != "off" else None
 
     @property
     def stuck_victims(self) -> int:
         """How many pods were told to make room long ago and are still there."""
-        return self._nominator.stuck
+        return self._preemption.stuck
 
     @property
     def open_questions(self) -> int:
@@ -202,10 +177,10 @@ class Extender:
 
     async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
         """Which nodes fit, and why the others do not."""
-        self._planner.asked(args.Pod)
+        self._early.asked(args.Pod)
         found = await self._filter.filter(args)
         if not found.Error:
-            self._planner.answered(args.Pod, args.NodeNames or (), bool(found.NodeNames))
+            self._early.answered(args.Pod, args.NodeNames or (), bool(found.NodeNames))
         return found
 
     async def prioritize(self, args: ExtenderArgs) -> list[HostPriority]:
@@ -223,10 +198,10 @@ class Extender:
         pod = args.Pod
         if pod.metadata.uid in self.nominations:  # room is being made for it
             return ExtenderPreemptionResult()
-        terms = self._nominator.terms(pod) if self.view.config.preemption == "on" else None
+        terms = self._preemption.terms(pod) if self.view.config.preemption == "on" else None
         found, _ = await self._deferred.decide(pod, Preempt(args, terms).answer)
         if found.NodeNameToMetaVictims:
-            self._nominator.left(pod.metadata.uid)
+            self._preemption.answered(pod.metadata.uid)
         return found
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
@@ -239,8 +214,8 @@ class Extender:
         """A new or changed object. `after_gap`: the watch may have missed versions of it before this one."""
         self._intake.apply(obj, after_gap=after_gap)
         if isinstance(obj, Pod):
-            self._nominator.seen(obj)
-            self._planner.seen(obj)
+            self._preemption.seen(obj)
+            self._early.seen(obj)
             if obj.spec.node_name or obj.finished:
                 self._settle(obj.metadata.uid)
 
@@ -248,7 +223,7 @@ class Extender:
         """A deleted object."""
         self._intake.remove(obj)
         if isinstance(obj, Pod):
-            self._planner.gone(obj.metadata.uid)
+            self._early.gone(obj.metadata.uid)
             self._settle(obj.metadata.uid)
 
     def poison(self, kind: str, key: str, problem: str, partial: PartialAllocation | None = None) -> None:
@@ -264,7 +239,7 @@ class Extender:
         self.requeue.settled(pod_uid)
         self.reservations.drop(pod_uid)
         self._unblocker.withdraw(pod_uid)
-        self._nominator.withdraw(pod_uid)
+        self._preemption.withdraw(pod_uid)
         self._filter.forget(pod_uid)
 
     def recall(self) -> Iterator[None]:
@@ -302,10 +277,10 @@ class Extender:
             group.create_task(self._do_chores(self._sweeper.work, 5 * CHORES_SECONDS), name="sweeper")
             group.create_task(self._do_chores(self.unfinished.work, CHORES_SECONDS), name="unfinished binds")
             if self.view.config.preemption == "on":
-                await self._nominator.restore()
+                await self._preemption.restore()
             if self.view.config.preemption != "off":
-                group.create_task(self._do_chores(self._nominator.work, CHORES_SECONDS), name="nominator")
-            group.create_task(self._planner.run(), name="planner")
+                group.create_task(self._do_chores(self._preemption.work, CHORES_SECONDS), name="preemption")
+            group.create_task(self._early.run(), name="early nomination")
 
     async def _do_chores(self, work: Callable[[], Awaitable[None]], seconds: float) -> None:
         while True:

@@ -148,16 +148,16 @@ PreemptionResult = Literal["nominated", "advised", "hopeless", "needless", "forb
 
 PREEMPTIONS: Final = LabelledCounter[PreemptionResult](
     "preemptions_total",
-    "pods refused for want of devices that were looked at for preemption",
+    "pods refused for want of devices for which preemption was evaluated",
     "result",
     {
         "nominated": "victims are evicted for the pod",
-        "advised": "they would be, with --preemption on",
+        "advised": "victims would be evicted with --preemption on",
         "hopeless": "evicting pods of lower priority does not help, or the pod must not preempt",
-        "needless": "the pod fits by now, or will when pods are gone that are going",
-        "forbidden": "a PodDisruptionBudget keeps the victims",
-        "waiting": "not everything could be decided yet",
-        "failed": "the API server did not let us",
+        "needless": "the pod fits now, or will fit once terminating pods are gone",
+        "forbidden": "a PodDisruptionBudget protects the victims",
+        "waiting": "the decision needs a worker that has not answered yet",
+        "failed": "the API server refused a request",
     },
 )
 
@@ -165,17 +165,17 @@ NominationEnd = Literal["bound", "elsewhere", "gone", "fits", "forbidden", "lost
 
 NOMINATIONS_ENDED: Final = LabelledCounter[NominationEnd](
     "preemption_nominations_ended_total",
-    "ends of nominations for which victims were chosen",
+    "nominations by preemption that have ended",
     "result",
     {
         "bound": "on the nominated node",
         "elsewhere": "bound on another node",
         "gone": "the pod was deleted",
-        "fits": "the pod fits before all victims were evicted; the others stay",
-        "forbidden": "a PodDisruptionBudget keeps the victims after all",
-        "lost": "somebody of higher priority, or unknown to us, has the devices",
+        "fits": "the pod fits before all victims were evicted; the other victims stay",
+        "forbidden": "a PodDisruptionBudget protects the victims after all",
+        "lost": "a pod of higher priority, or of another allocator, has the devices",
         "expired": "the pod was not bound in time",
-        "stuck": "a victim has not gone in time",
+        "stuck": "a victim is not gone in time",
     },
 )
 
@@ -185,25 +185,25 @@ PREEMPTION_VICTIMS: Final = LabelledCounter[VictimResult](
     "preemption_victims_total",
     "evictions of pods for pods of higher priority",
     "result",
-    {"evicted": "", "forbidden": "by a PodDisruptionBudget, for now", "failed": "the API server did not let us"},
+    {"evicted": "", "forbidden": "by a PodDisruptionBudget, for now", "failed": "the API server refused"},
 )
 
-HintResult = Literal[
+EarlyNominationResult = Literal[
     "made", "adopted", "failed", "bound", "elsewhere", "cleared", "withdrawn", "expired", "displaced", "gone"
 ]
 
-HINTS: Final = LabelledCounter[HintResult](
+EARLY_NOMINATIONS: Final = LabelledCounter[EarlyNominationResult](
     "nominations_ahead_total",
-    "nominations of pods ahead of the queue, and what became of them",
+    "early nominations: pods nominated ahead of the queue, and how the nominations ended",
     "result",
     {
         "made": "the pod has been nominated",
-        "adopted": "another replica had nominated the pod",
-        "failed": "the API server did not let us, or somebody else changed the pod at the same time",
+        "adopted": "taken over from another replica",
+        "failed": "the API server refused, or the pod changed at the same time",
         "bound": "on the nominated node",
         "elsewhere": "bound on another node",
-        "cleared": "kube-scheduler or somebody else has taken the nomination away",
-        "withdrawn": "the pod did not fit there any more",
+        "cleared": "kube-scheduler or another component removed the nomination",
+        "withdrawn": "the pod no longer fits there",
         "expired": "the pod was not bound in time",
         "displaced": "a pod of higher priority was nominated for the devices",
         "gone": "the pod was deleted",
@@ -252,7 +252,7 @@ OUTCOMES: Final[tuple[LabelledCounter[Any], ...]] = (
     PREEMPTIONS,
     NOMINATIONS_ENDED,
     PREEMPTION_VICTIMS,
-    HINTS,
+    EARLY_NOMINATIONS,
     CLAIM_READ_ERRORS,
     WORKER_ANSWERS,
 )

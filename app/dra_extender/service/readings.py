@@ -29,7 +29,7 @@ def _of_engine(engine: Engine) -> Iterator[Reading]:
     yield Reading("binds_unfinished", len(engine.extender.unfinished))
     yield Reading("preemption_nominations", len(engine.extender.nominations))
     yield Reading("preemption_victims_stuck", engine.extender.stuck_victims)
-    yield Reading("nominated_ahead", len(engine.extender.hints))
+    yield Reading("nominated_ahead", len(engine.extender.early_nominations))
     yield Reading("pods_known", len(engine.extender.view.pods))
     yield Reading("events_queued", engine.events.waiting)
     yield Reading("allocation_searches_total", engine.decisions.searches)

@@ -1,1 +1,1 @@
-"""Making room for pods that lack nothing but devices: whom it is made for, what is kept for them, and who has to go."""
+"""Preemption for devices in action: devices kept for a pod, victims evicted, and how a nomination ends."""

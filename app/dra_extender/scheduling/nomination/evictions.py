@@ -1,11 +1,11 @@
-"""Ending a victim: whether it may be, the condition that says why, the eviction, and what people are told.
+"""Evicting victims: dry run, condition, eviction and event.
 
-Promises: only through the Eviction API and for the very pod that was chosen, so that no budget is violated. A victim
-has the condition DisruptionTarget with the reason PreemptionByScheduler, as kube-scheduler gives it: as long as such a
-pod is going, kube-scheduler leaves the preemptor's nomination alone.
+Promises: victims are evicted only through the Eviction API, with the UID of the chosen pod, so that no budget is
+violated. A victim gets the condition DisruptionTarget with the reason PreemptionByScheduler, as from kube-scheduler:
+while such a pod terminates, kube-scheduler does not clear the preemptor's nomination.
 
-Rules: Kubernetes 1.36, PreemptPod of pkg/scheduler/framework/preemption/executor.go. Different from there: the API
-server gives an evicted pod a reason of its own, so the condition is written once more when the pod is going.
+Rules: Kubernetes 1.36, PreemptPod of pkg/scheduler/framework/preemption/executor.go. One difference: the API server
+replaces the reason when it evicts the pod, so the condition is written again while the pod terminates.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REMEMBERED = 10_000
 
 
 class Evictions:
-    """One per service."""
+    """Evicts victims, and remembers which of them could not be evicted or did not terminate."""
 
     def __init__(self, view: View, ports: Ports, observer: Observer) -> None:
         self._view = view
@@ -41,11 +41,11 @@ class Evictions:
         self._observer = observer
         self._pauses: Pauses[str] = Pauses(view.clock, view.config)
         self._refused: LRUCache[str, bool] = LRUCache(REMEMBERED)
-        self._told: LRUCache[str, bool] = LRUCache(REMEMBERED)
+        self._evicted: LRUCache[str, bool] = LRUCache(REMEMBERED)
         self._stuck: LRUCache[str, bool] = LRUCache(REMEMBERED)
 
     async def forbidden(self, victims: Sequence[Pod]) -> Pod | None:
-        """The first of them that a budget keeps from being evicted now. Raises ApiError."""
+        """The first victim that a budget protects now. Raises ApiError."""
         for victim in victims:
             try:
                 await self._ports.evict_pod(victim, dry_run=True)
@@ -63,31 +63,31 @@ class Evictions:
 
     @property
     def refused(self) -> frozenset[str]:
-        """UIDs of pods that the API server did not let us evict a while ago: an admission webhook, for example."""
+        """UIDs of pods whose eviction the API server refused lately, for example by an admission webhook."""
         return frozenset(uid for uid in self._refused if not self._pauses.over(uid))
 
     @property
     def stuck(self) -> frozenset[str]:
-        """UIDs of victims that were told to go long ago and are still there."""
+        """UIDs of victims that were evicted long ago and are still there."""
         return frozenset(uid for uid in self._stuck if self._view.pods.get(uid) is not None)
 
     def give_up(self, victim: Pod) -> None:
-        """Nothing more is expected of the victim, which is not gone in time."""
+        """The victim did not terminate in time: do not wait for it any more."""
         self._stuck[victim.metadata.uid] = True
 
     def may_try(self, victim: Pod) -> bool:
-        """False for a while after it has failed."""
+        """False for a while after a failure."""
         return self._pauses.over(victim.metadata.uid)
 
-    def told(self, victim_uid: str) -> bool:
-        """True when the API server has accepted the eviction."""
-        return victim_uid in self._told
+    def evicted(self, victim_uid: str) -> bool:
+        """True when the API server accepted the eviction."""
+        return victim_uid in self._evicted
 
     async def evict(self, victim: Pod, preemptor: Pod, node: str, devices: Sequence[DeviceID]) -> bool:
-        """Tell the victim to go. False when a budget forbids it, or the API server does not let us: then later."""
+        """Evict the victim. False when a budget forbids it or the API server refuses: try again later."""
         uid = victim.metadata.uid
         try:
-            await self.explain(victim)
+            await self.write_condition(victim)
             await self._ports.evict_pod(victim)
         except (NotFoundError, ConflictError):
             return True
@@ -98,15 +98,15 @@ class Evictions:
             log.warning("a pod was not evicted, will try again", pod=victim.metadata.key, error=repr(error))
             return False
         self._pauses.forget(uid)
-        self._told[uid] = True
+        self._evicted[uid] = True
         self._observer.count(PREEMPTION_VICTIMS, "evicted")
         log.info("evicted", pod=victim.metadata.key, preemptor=preemptor.metadata.key, node=node)
         note = f"preempted by {known_to(victim, preemptor)} on node {node}{for_devices(devices)}"
         self._ports.record_event(victim, "Normal", "Preempted", note, action="Preempting")
         return True
 
-    async def explain(self, victim: Pod) -> None:
-        """Give the victim the condition that says why it goes. Raises ApiError."""
+    async def write_condition(self, victim: Pod) -> None:
+        """Write the condition DisruptionTarget. Raises ApiError."""
         if any(item.type == TARGET and item.reason == PREEMPTED for item in victim.status.conditions):
             return
         condition = {
@@ -118,16 +118,14 @@ class Evictions:
         }
         await self._ports.patch_pod_status(victim, {"conditions": [condition]})
 
-    async def explain_again(self, victim: Pod) -> None:
-        """The victim is going, and the API server may have put a reason of its own in place of ours. Once is enough:
-        nothing depends on it for long.
-        """
+    async def write_condition_again(self, victim: Pod) -> None:
+        """Write the condition once more while the victim terminates: the API server may have replaced the reason."""
         if not self.may_try(victim):
             return
         try:
-            await self.explain(victim)
+            await self.write_condition(victim)
         except (NotFoundError, ConflictError):
             return
         except ApiError as error:
-            log.info("a condition of a pod that is going was not written", pod=victim.metadata.key, error=repr(error))
+            log.info("the condition of a terminating pod was not written", pod=victim.metadata.key, error=repr(error))
         self._pauses.failed(victim.metadata.uid)

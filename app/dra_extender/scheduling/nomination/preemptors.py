@@ -1,7 +1,7 @@
-"""Pods that were refused everywhere for want of devices, and when to think about them again.
+"""Pods that may preempt: filter refused them on every node for want of devices.
 
-Promises: a pod is thought about at once, then no more often than `again_seconds` when something has changed for it, and
-after `again_most_seconds` in any case. Those of higher priority come first, then those that have waited longer.
+Promises: preemption is evaluated for a pod at once; again no sooner than `again_seconds` after a change that concerns
+it, and after `again_most_seconds` in any case. Pods of higher priority come first, then pods that have waited longer.
 """
 
 from __future__ import annotations
@@ -17,23 +17,21 @@ from dra_extender.scheduling.view import KnownPods
 
 
 class Preemptor(msgspec.Struct):
-    """A pod by UID, and the nodes where it lacks nothing but devices. `said`: what people were told last."""
+    """A pod by UID, and the nodes where it lacks nothing but devices. `said`: the text of its last event."""
 
     uid: str
     names: frozenset[str]
     since: float
     generation: int
     considered: int = -1
-    """The generation on which it was thought about last, at `at` (monotonic seconds)."""
+    """The generation on which preemption was last evaluated, at `at` (monotonic seconds)."""
     at: float = 0.0
     said: str = ""
     avoid: dict[str, tuple[str, ...]] = {}
-    """Nodes on which it has waited in vain, for pods with these UIDs."""
+    """By node on which it waited in vain: the UIDs of the stuck victims."""
 
     def nodes(self, stuck: Collection[str]) -> Sequence[str]:
-        """Those to think about, in an order that is always the same: not those that it avoids, as long as pods are
-        stuck there.
-        """
+        """The nodes to evaluate, sorted; without nodes that it avoids while victims are stuck there."""
         self.avoid = {name: uids for name, uids in self.avoid.items() if any(uid in stuck for uid in uids)}
         return sorted(self.names - self.avoid.keys())
 
@@ -48,7 +46,7 @@ class Preemptors:
         self._lists: LRUCache[frozenset[str], frozenset[str]] = LRUCache(64)
 
     def put(self, uid: str, names: Iterable[str], generation: int) -> None:
-        """The pod was refused on all of these nodes, on a state of this generation."""
+        """Filter refused the pod on all of these nodes, on a state of this generation."""
         listed = frozenset(names)
         listed = self._lists.setdefault(listed, listed)
         known = self._known.get(uid)
@@ -65,13 +63,13 @@ class Preemptors:
         self._known.pop(uid, None)
 
     def avoid(self, uid: str, node: str, stuck: Sequence[str]) -> None:
-        """The pod has waited there in vain, for the end of these pods (UIDs)."""
+        """The pod waited on the node in vain for these victims (UIDs)."""
         known = self._known.get(uid)
         if known is not None:
             known.avoid[node] = tuple(stuck)
 
     def due(self, pods: KnownPods) -> list[Preemptor]:
-        """Those to think about now."""
+        """The pods for which preemption is to be evaluated now."""
         found = [preemptor for preemptor in list(self._known.values()) if self._is_due(preemptor)]
         return sorted(found, key=lambda preemptor: (-_priority(preemptor, pods), preemptor.since, preemptor.uid))
 
@@ -84,7 +82,7 @@ class Preemptors:
         return age >= self._config.again_seconds and preemptor.generation > preemptor.considered
 
     def consider(self, preemptor: Preemptor, *, again: bool = False) -> None:
-        """It is thought about now; `again`: and in `again_seconds` once more, whatever happens."""
+        """Preemption is evaluated now; `again`: evaluate it once more after `again_seconds`."""
         preemptor.considered = preemptor.generation - again
         preemptor.at = self._clock.monotonic()
 

@@ -31,8 +31,8 @@ from dra_extender.scheduling.feasibility import (
     typical,
 )
 from dra_extender.scheduling.intake import Intake
+from dra_extender.scheduling.nomination.controller import PreemptionController
 from dra_extender.scheduling.nomination.nominations import Nominations
-from dra_extender.scheduling.nomination.nominator import Nominator
 from dra_extender.scheduling.outcomes import CLAIM_READ_ERRORS, FILTER_RESULTS
 from dra_extender.scheduling.ports import ClaimWriter, Observer
 from dra_extender.scheduling.preemption.candidates import resolvable
@@ -61,7 +61,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     reservations: Reservations
     unblocker: Unblocker
     sweeper: Sweeper
-    nominator: Nominator | None
+    preemption: PreemptionController | None
     """Who makes room for pods; None: nobody does."""
     nominations: Nominations
 
@@ -231,9 +231,9 @@ class Filter:
 
     def _resolvable(self, view: View, prefiltered: PreFilterResult, statuses: NodeStatuses) -> frozenset[str]:
         """Only where kube-scheduler asks whom to preempt: for a pod that fits nowhere."""
-        nominator = self._memory.nominator
+        preemption = self._memory.preemption
         if (
-            nominator is None
+            preemption is None
             or view.config.preemption != "on"
             or statuses.fits
             or not isinstance(prefiltered, PreFilterState)
@@ -241,7 +241,7 @@ class Filter:
             return frozenset()
         if prefiltered.pod.metadata.uid in self._memory.nominations:
             return frozenset()
-        return resolvable(view, prefiltered, nominator.terms(prefiltered.pod), list(statuses.refused))
+        return resolvable(view, prefiltered, preemption.terms(prefiltered.pod), list(statuses.refused))
 
     def _result(
         self, pod: Pod, offered: list[str], refused: Mapping[str, str], resolvable: frozenset[str]
@@ -274,8 +274,8 @@ class Filter:
             memory.sweeper.offered(claim.metadata.uid)
         memory.requeue.settled(uid)
         memory.unblocker.withdraw(uid)
-        if memory.nominator is not None:
-            memory.nominator.withdraw(uid)
+        if memory.preemption is not None:
+            memory.preemption.withdraw(uid)
         self._refusals.forget(uid)
         if likely is not None:
             memory.reservations.put(likely)
@@ -286,8 +286,8 @@ class Filter:
         missing = [f"{pod.metadata.namespace}/{name}" for name in _names(pod)] if found.claims_missing else []
         self._memory.requeue.refused(uid, found.generation, awaiting=statuses.awaiting, missing=missing)
         self._memory.unblocker.offer(pod, names, statuses.stuck)
-        if self._memory.nominator is not None and isinstance(found.prefiltered, PreFilterState) and not statuses.error:
-            self._memory.nominator.refused(pod, names)
+        if self._memory.preemption is not None and isinstance(found.prefiltered, PreFilterState) and not statuses.error:
+            self._memory.preemption.refused(pod, names)
 
 
 def _names(pod: Pod) -> list[str]:

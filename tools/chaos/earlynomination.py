@@ -19,7 +19,7 @@ from tests.support.simulation.objects import KubernetesObject
 from tests.support.simulation.world import Service
 
 
-class Planning:
+class EarlyNominating:
     """One per run. `on`: the first replica nominates pods ahead of the queue."""
 
     def __init__(self, api: Api, seed: int) -> None:
@@ -41,7 +41,7 @@ class Planning:
 
     def overlaps(self, service: Service) -> list[str]:
         """Devices that two plans name, of those that share none."""
-        hints = [hint.plan for hint in service.extender.hints if hint.plan is not None]
+        hints = [hint.plan for hint in service.extender.early_nominations if hint.plan is not None]
         taken: Counter[tuple[str, str, str]] = Counter()
         for plan in hints:
             results = [result for allocation in plan.allocations for result in allocation.devices.results]
@@ -52,7 +52,7 @@ class Planning:
         """What is wrong when peace has lasted. Who fits is bound by now."""
         if not self.on:
             return []
-        wrong = [f"{hint.uid} is still nominated" for hint in service.extender.hints]
+        wrong = [f"{hint.uid} is still nominated" for hint in service.extender.early_nominations]
         pods = [pod for pod in self._api.all(Pod) if not pod.spec.node_name and pod.status.nominated_node_name]
         ahead = self._api.nominated_ahead
         left = [pod for pod in pods if ahead.get(pod.metadata.uid) == pod.status.nominated_node_name]

@@ -12,7 +12,15 @@ from dra_extender.api.errors import ConflictError, OutcomeUnknownError, Unreacha
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.placement.policies import PolicyName
 from dra_extender.placement.strategy import Strategy
-from tests.support.scheduling.planning import ALWAYS, KubeScheduler, ended, nominated, planning, waiting, with_devices
+from tests.support.scheduling.earlynomination import (
+    ALWAYS,
+    KubeScheduler,
+    ended,
+    nominated,
+    planning,
+    waiting,
+    with_devices,
+)
 from tests.support.simulation.objects import make_pod, make_wishes
 from tests.support.simulation.world import World
 

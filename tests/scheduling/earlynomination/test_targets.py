@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from dra_extender.scheduling.planning.targets import OLD_SECONDS, RENEWED_SECONDS, TargetLists, Targets
+from dra_extender.scheduling.earlynomination.nodechoice import OLD_SECONDS, RENEWED_SECONDS, NodeList, NodeLists
 from tests.support.simulation.virtualtime import VirtualClock
 
 
 def test_equal_nodes_take_turns_and_better_ones_come_first() -> None:
-    targets = Targets(["a", "b", "c", "d"], {"c": 2, "d": 2})
+    targets = NodeList(["a", "b", "c", "d"], {"c": 2, "d": 2})
     taken = []
     for _ in range(3):
         name = next(targets.first())
@@ -23,7 +23,7 @@ def test_equal_nodes_take_turns_and_better_ones_come_first() -> None:
 
 async def test_nodes_are_looked_for_anew_when_none_are_left_and_there_may_be_more() -> None:
     clock = VirtualClock()
-    lists = TargetLists(clock)
+    lists = NodeLists(clock)
     assert lists.get("kind", 1) is None
     targets = lists.put("kind", ["a"], {}, 1)
     assert lists.get("kind", 2) is targets

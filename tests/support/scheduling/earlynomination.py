@@ -9,7 +9,7 @@ import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.outcomes import HINTS, HintResult
+from dra_extender.scheduling.outcomes import EARLY_NOMINATIONS, EarlyNominationResult
 from tests.support.simulation.objects import Objects, make_claim, make_class, make_node, make_pod, make_slice
 from tests.support.simulation.world import Service, World
 
@@ -51,9 +51,11 @@ def nominated(world: World) -> dict[str, str]:
     }
 
 
-def ended(service: Service) -> dict[HintResult, int]:
+def ended(service: Service) -> dict[EarlyNominationResult, int]:
     """How many nominations came to what."""
-    return {value: number for value in HINTS.values if (number := service.counted(HINTS, value))}
+    return {
+        value: number for value in EARLY_NOMINATIONS.values if (number := service.counted(EARLY_NOMINATIONS, value))
+    }
 
 
 class KubeScheduler:

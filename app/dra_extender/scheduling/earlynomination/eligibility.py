@@ -1,8 +1,8 @@
-"""For which pods nothing is lost when kube-scheduler is told which node to try first.
+"""Which pods may be nominated early without losing anything.
 
-Promises: pure. A pod that gets on the first node that it is tried on has had no other node compared with it: so pods
-that prefer some of the nodes they fit on are left to kube-scheduler, and those whose rules only it can check, for which
-every hint would be a guess.
+Promises: pure. kube-scheduler compares no other node when a pod fits on its nominated node. So a pod that prefers some
+nodes over others is left to kube-scheduler. So is a pod with rules that only kube-scheduler can check: every early
+nomination of it would be a guess.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from dra_extender.api.core import Pod
 from dra_extender.scheduling.noderules import is_large
 
-Objection = Literal[
+NotEligible = Literal[
     "bound",
     "leaving",
     "gated",
@@ -26,10 +26,8 @@ Objection = Literal[
 ]
 
 
-def objection(pod: Pod, *, preferring: bool = False) -> Objection | None:
-    """Why the pod is not to be nominated ahead of the queue; None when it may be. `preferring`: preferences do not
-    count.
-    """
+def why_not_eligible(pod: Pod, *, ignore_preferences: bool = False) -> NotEligible | None:
+    """Why the pod is not nominated early; None when it may be."""
     spec = pod.spec
     if spec.node_name:
         return "bound"
@@ -45,11 +43,11 @@ def objection(pod: Pod, *, preferring: bool = False) -> Objection | None:
         return "large"
     if any(volume.persistent_volume_claim or volume.ephemeral for volume in spec.volumes):
         return "volumes"
-    return _rules(pod) or (_preferences(pod) if not preferring else None)
+    return _rules_about_pods(pod) or (None if ignore_preferences else _preferences(pod))
 
 
-def _rules(pod: Pod) -> Objection | None:
-    """Those that look at other pods."""
+def _rules_about_pods(pod: Pod) -> NotEligible | None:
+    """Required rules that depend on other pods."""
     if any(constraint.when_unsatisfiable != "ScheduleAnyway" for constraint in pod.spec.topology_spread_constraints):
         return "topology spread"
     affinity = pod.spec.affinity
@@ -59,7 +57,7 @@ def _rules(pod: Pod) -> Objection | None:
     return None
 
 
-def _preferences(pod: Pod) -> Objection | None:
+def _preferences(pod: Pod) -> NotEligible | None:
     if pod.spec.topology_spread_constraints:
         return "prefers"
     affinity = pod.spec.affinity

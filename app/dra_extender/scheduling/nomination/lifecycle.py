@@ -1,12 +1,12 @@
-"""What becomes of a nomination: victims are told to go and awaited, then the pod is, until it is bound or gives up.
+"""The life of a nomination by preemption: victims are evicted and awaited, then the pod, until it is bound or gives up.
 
 Promises
-- A nominated pod waits for its victims; nobody else is evicted for it meanwhile. A victim that is not gone in time is
-  stuck: that is said, the nomination ends, and nothing more is expected of that victim.
-- No victim is told to go once the pod fits without that.
-- A claim that nobody uses any more when its victims are gone is deallocated at once.
-- A nomination ends when its pod is bound or gone, has lost its place, or has waited for too long. Whoever was refused
-  because of it is woken then.
+- No further pod is evicted for a nominated pod while it waits for its victims. A victim that is not gone in time is
+  stuck: this is reported, the nomination ends, and preemption no longer waits for that victim.
+- No victim is evicted once the pod fits without it.
+- A claim that no pod uses once its victims are gone is deallocated at once.
+- A nomination ends when its pod is bound or gone, has lost its place, or has waited for too long. Then pods that were
+  refused because of it are requeued.
 """
 
 from __future__ import annotations
@@ -20,64 +20,51 @@ import structlog
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.plurals import counted
-from dra_extender.scheduling.deferred import DeferredWork
 from dra_extender.scheduling.feasibility import node_statuses, pre_filter
+from dra_extender.scheduling.handle import Handle
 from dra_extender.scheduling.nomination.evictions import Evictions
-from dra_extender.scheduling.nomination.marks import Marks
-from dra_extender.scheduling.nomination.nominations import Nomination, Nominations
+from dra_extender.scheduling.nomination.nominations import Nomination, NominationRecords, Nominations
 from dra_extender.scheduling.nomination.preemptors import Preemptors
-from dra_extender.scheduling.nomination.presentterms import PresentTerms
 from dra_extender.scheduling.outcomes import NOMINATIONS_ENDED, NominationEnd
-from dra_extender.scheduling.ports import Messenger, Observer
 from dra_extender.scheduling.preemption.evaluator import keeps_place
 from dra_extender.scheduling.preemption.result import known_to
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.release.clear import Clearer
-from dra_extender.scheduling.requeue import RequeueTrigger
-from dra_extender.scheduling.view import View
 
 log = structlog.get_logger(__name__)
 
 
-class Tending:
-    """One per service."""
+class NominationLifecycle:
+    """Advances every nomination. `terms`: the terms on which a pod may preempt now."""
 
     def __init__(
         self,
-        view: View,
+        handle: Handle,
         nominations: Nominations,
         preemptors: Preemptors,
-        terms: PresentTerms,
-        marks: Marks,
         evictions: Evictions,
-        deferred: DeferredWork,
         clearer: Clearer,
-        requeue: RequeueTrigger,
-        messenger: Messenger,
-        observer: Observer,
-        leading: Callable[[], bool],
+        terms: Callable[[Pod], PreemptionTerms],
     ) -> None:
-        self._view = view
+        self.records = NominationRecords(handle.view, handle.ports)
+        self._handle = handle
+        self._view = handle.view
         self._nominations = nominations
         self._preemptors = preemptors
-        self._terms = terms
-        self._marks = marks
         self._evictions = evictions
-        self._deferred = deferred
         self._clearer = clearer
-        self._requeue = requeue
-        self._messenger = messenger
-        self._observer = observer
-        self._leading = leading
+        self._terms = terms
 
     async def work(self) -> None:
-        """Look after all of them once."""
+        """Advance each nomination once, and remove what is left of those that have ended."""
         for nomination in self._nominations:
-            if nomination.pod.metadata.uid in self._nominations and self._leading():
-                await self.tend(nomination)
+            if nomination.pod.metadata.uid in self._nominations and self._handle.leading():
+                await self.advance(nomination)
                 await asyncio.sleep(0)
+        await self.records.work()
 
-    async def tend(self, nomination: Nomination) -> None:
-        """Do what is to be done for this one now."""
+    async def advance(self, nomination: Nomination) -> None:
+        """Do what has to be done for this nomination now."""
         view, uid = self._view, nomination.pod.metadata.uid
         pod = view.pods.get(uid)
         if pod is None or view.pods.leaving(uid):
@@ -88,24 +75,38 @@ class Tending:
             await self._await_victims(nomination, pod)
 
     async def begin(self, nomination: Nomination, victims: Sequence[Pod], nodes: Sequence[str]) -> None:
-        """Tell the victims to go, for the first time. Much may have happened while the nomination was being stored:
-        nobody goes when the pod fits on one of these nodes by now.
+        """Evict the victims for the first time, unless the pod now fits on one of these nodes: the cluster may have
+        changed while the nomination was being stored.
         """
-        if self._stands(nomination) and await self._fits(nomination.pod, nodes):
+        if self._is_current(nomination) and await self._fits(nomination.pod, nodes):
             self.end(nomination, "fits")
-        await self._evict(nomination, victims)
+        await self._evict_all(nomination, victims)
 
-    def _stands(self, nomination: Nomination) -> bool:
-        """True as long as victims may be told to go for it: it has not ended, nor has what it is for."""
+    def _is_current(self, nomination: Nomination) -> bool:
+        """True while victims may be evicted for it: the nomination has not ended, and its pod still waits."""
         view, uid = self._view, nomination.pod.metadata.uid
         pod = view.pods.get(uid)
         waits = pod is not None and not pod.spec.node_name and not view.pods.leaving(uid) and uid not in view.binding
-        return waits and uid in self._nominations and self._leading()
+        return waits and uid in self._nominations and self._handle.leading()
 
-    async def _evict(self, nomination: Nomination, victims: Sequence[Pod]) -> None:
+    async def _evict_all(self, nomination: Nomination, victims: Sequence[Pod]) -> None:
         for victim in victims:
-            if self._stands(nomination) and self._evictions.may_try(victim):
-                await self.evict(nomination, victim)
+            if self._is_current(nomination) and self._evictions.may_try(victim):
+                await self._evict(nomination, victim)
+
+    async def _evict(self, nomination: Nomination, victim: Pod) -> None:
+        """Evict one victim. The nomination ends when this is forbidden and no victim is terminating yet."""
+        devices = nomination.devices.get(victim.metadata.uid, ())
+        if await self._evictions.evict(victim, nomination.pod, nomination.node, devices):
+            return
+        others = [uid for uid in nomination.victims if uid != victim.metadata.uid]
+        if not any(map(self._is_leaving, others)) and nomination.pod.metadata.uid in self._nominations:
+            self.end(nomination, "forbidden")
+
+    def _is_leaving(self, victim_uid: str) -> bool:
+        """True for a victim that is gone, terminating or evicted: the watch may be late."""
+        victim = self._view.pods.get(victim_uid)
+        return victim is None or bool(victim.metadata.deletion_timestamp) or self._evictions.evicted(victim_uid)
 
     async def _await_victims(self, nomination: Nomination, pod: Pod) -> None:
         view = self._view
@@ -121,48 +122,34 @@ class Tending:
         if staying and await self._fits(pod, (nomination.node,)):
             self.end(nomination, "fits")
             return
-        await self._evict(nomination, staying)
+        await self._evict_all(nomination, staying)
         for victim in there:
             if victim not in staying:
-                await self._evictions.explain_again(victim)
-        if self._stands(nomination):
-            await self._marks.name_again(nomination, pod)
-
-    async def evict(self, nomination: Nomination, victim: Pod) -> None:
-        """Tell one victim to go. The nomination ends when it may not, and nobody has gone yet."""
-        devices = nomination.devices.get(victim.metadata.uid, ())
-        if await self._evictions.evict(victim, nomination.pod, nomination.node, devices):
-            return
-        others = [uid for uid in nomination.victims if uid != victim.metadata.uid]
-        if not any(map(self._is_leaving, others)) and nomination.pod.metadata.uid in self._nominations:
-            self.end(nomination, "forbidden")
-
-    def _is_leaving(self, victim_uid: str) -> bool:
-        """True for a victim that is gone, going, or was told to go: the watch may be late."""
-        victim = self._view.pods.get(victim_uid)
-        return victim is None or bool(victim.metadata.deletion_timestamp) or self._evictions.told(victim_uid)
+                await self._evictions.write_condition_again(victim)
+        if self._is_current(nomination):
+            await self.records.name_again(nomination, pod)
 
     def _give_up(self, nomination: Nomination, pod: Pod, there: list[Pod]) -> None:
         names = ", ".join(victim.metadata.key for victim in there)
         for victim in there:
             self._evictions.give_up(victim)
-            note = f"should have made room for {known_to(victim, pod)} and is not gone in time"
-            self._messenger.record_event(victim, "Warning", "PreemptionStuck", note, action="Preempting")
-        note = f"{counted(len(there), 'pod')} on node {nomination.node} did not make room in time: {names}"
-        self._messenger.record_event(pod, "Warning", "PreemptionStuck", note, action="Preempting")
+            note = f"was preempted by {known_to(victim, pod)} and is not gone in time"
+            self._handle.ports.record_event(victim, "Warning", "PreemptionStuck", note, action="Preempting")
+        note = f"{counted(len(there), 'preempted pod')} on node {nomination.node} not gone in time: {names}"
+        self._handle.ports.record_event(pod, "Warning", "PreemptionStuck", note, action="Preempting")
         self._preemptors.avoid(nomination.pod.metadata.uid, nomination.node, nomination.victims)
         self.end(nomination, "stuck")
 
-    # --- when all are gone ------------------------------------------------------------------------------------------
+    # --- when all victims are gone ----------------------------------------------------------------------------------
 
     async def _await_binding(self, nomination: Nomination, pod: Pod) -> None:
-        """The devices are kept a while longer: the claims have to be deallocated, and the scheduler to try again."""
+        """Keep the devices until the claims are deallocated and the scheduler tries the pod again."""
         config, now = self._view.config, self._view.clock.monotonic()
         if nomination.freed is None:
             until = max(nomination.until, now + config.preemption_margin_seconds)
             nomination = msgspec.structs.replace(nomination, freed=now, until=until)
             self._nominations.put(nomination)
-            self._requeue.improved()
+            self._handle.requeue.improved()
         freed = nomination.freed if nomination.freed is not None else now
         if await self._release(nomination):
             return
@@ -174,7 +161,7 @@ class Tending:
             self.end(nomination, "lost")
 
     async def _release(self, nomination: Nomination) -> bool:
-        """Deallocate what nobody uses any more. True when claims of victims are still taken, and not for too long."""
+        """Deallocate claims that no pod uses. True while claims of victims are still allocated and time is left."""
         left = False
         for uid in nomination.claims:
             claim = self._view.ledger.by_uid(uid)
@@ -183,36 +170,40 @@ class Tending:
             if self._is_unused(claim):
                 note = "the devices are released: the pods that used them were preempted"
                 await self._clearer.clear(claim, "preempted", note)
-            left = left or self._is_going(claim)
+            left = left or self._is_released_soon(claim)
         return left and self._view.clock.monotonic() < nomination.until
 
     def _is_unused(self, claim: ResourceClaim) -> bool:
-        """Who else has a claim that is being deleted, or is reserved for pods that are gone, deallocates it."""
+        """False for a claim that is being deleted or is reserved for pods that are gone: the claim controller
+        deallocates it.
+        """
         idle = not claim.status.reserved_for and not claim.metadata.deletion_timestamp
         return idle and not self._view.in_flight(claim) and self._clearer.may_try(claim)
 
-    def _is_going(self, claim: ResourceClaim) -> bool:
-        """True when nobody who uses the claim is still there."""
+    def _is_released_soon(self, claim: ResourceClaim) -> bool:
+        """True when every pod for which the claim is reserved is gone."""
         pods = [self._view.pods.get(consumer.uid) for consumer in claim.status.reserved_for]
         return bool(pods) and all(pod is None for pod in pods)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
     async def _fits(self, pod: Pod, nodes: Sequence[str]) -> bool:
-        found, _ = await self._deferred.decide(pod, lambda view: node_statuses(view, pre_filter(view, pod), nodes))
+        found, _ = await self._handle.deferred.decide(
+            pod, lambda view: node_statuses(view, pre_filter(view, pod), nodes)
+        )
         return bool(found.fits)
 
     async def _is_lost(self, pod: Pod, node: str) -> bool:
-        """True when more pods would have to go, were there any of lower priority."""
-        terms = self._terms.of(pod)
-        keeps, _ = await self._deferred.decide(pod, lambda view: keeps_place(view, terms, node))
+        """True when the pod would need more victims on the node."""
+        terms = self._terms(pod)
+        keeps, _ = await self._handle.deferred.decide(pod, lambda view: keeps_place(view, terms, node))
         return not keeps
 
     def end(self, nomination: Nomination, how: NominationEnd) -> None:
-        """Nothing is kept for the pod any more."""
+        """End the nomination: nothing is kept for the pod any more."""
         uid = nomination.pod.metadata.uid
         self._nominations.drop(uid)
-        self._marks.erase(uid, nomination.node)
-        self._observer.count(NOMINATIONS_ENDED, how)
+        self.records.erase(uid, nomination.node)
+        self._handle.observer.count(NOMINATIONS_ENDED, how)
         log.info("a nomination has ended", pod=nomination.pod.metadata.key, node=nomination.node, how=how)
-        self._requeue.improved()
+        self._handle.requeue.improved()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from dra_extender.scheduling.planning.horizon import LEAST, MOST, UNKNOWN, Horizon
+from dra_extender.scheduling.earlynomination.queue import LEAST, MOST, UNKNOWN_RATE, BindingRate
 from tests.support.simulation.virtualtime import VirtualClock
 
 
 async def test_as_many_are_nominated_as_are_bound_in_three_seconds() -> None:
     clock = VirtualClock()
-    horizon = Horizon(clock)
-    assert horizon.ahead(1000) == UNKNOWN
+    horizon = BindingRate(clock)
+    assert horizon.ahead(1000) == UNKNOWN_RATE
     for _ in range(300):
         horizon.bound()
         await asyncio.sleep(0.02)
@@ -25,11 +25,11 @@ async def test_as_many_are_nominated_as_are_bound_in_three_seconds() -> None:
     await asyncio.sleep(1.9)
     assert horizon.ahead(1000) == LEAST
     await asyncio.sleep(1)
-    assert horizon.ahead(1000) == UNKNOWN
+    assert horizon.ahead(1000) == UNKNOWN_RATE
 
 
 async def test_where_nobody_can_tell_who_comes_next_all_are_nominated_or_hardly_anybody() -> None:
-    horizon = Horizon(VirtualClock())
+    horizon = BindingRate(VirtualClock())
     for _ in range(200):
         horizon.bound()
         await asyncio.sleep(0.02)

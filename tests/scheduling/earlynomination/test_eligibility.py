@@ -8,7 +8,7 @@ import pytest
 
 from dra_extender.api.core import Pod
 from dra_extender.api.decoding import convert
-from dra_extender.scheduling.planning.eligibility import objection
+from dra_extender.scheduling.earlynomination.eligibility import why_not_eligible
 
 REQUIRED, PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 TERMS = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
@@ -49,11 +49,11 @@ def made(spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any
     ],
 )
 def test_pods_that_lose_something_or_cannot_be_judged_are_left_alone(spec: dict[str, Any], why: str | None) -> None:
-    assert objection(made(spec)) == why
-    assert objection(made(spec), preferring=True) == (None if why == "prefers" else why)
+    assert why_not_eligible(made(spec)) == why
+    assert why_not_eligible(made(spec), ignore_preferences=True) == (None if why == "prefers" else why)
 
 
 def test_pods_that_are_going_or_are_nominated_already_are_left_alone() -> None:
-    assert objection(made({}, deletionTimestamp="2026-01-01T00:00:00Z")) == "leaving"
-    assert objection(made({}, {"phase": "Failed"})) == "leaving"
-    assert objection(made({}, {"nominatedNodeName": "n1"})) == "nominated"
+    assert why_not_eligible(made({}, deletionTimestamp="2026-01-01T00:00:00Z")) == "leaving"
+    assert why_not_eligible(made({}, {"phase": "Failed"})) == "leaving"
+    assert why_not_eligible(made({}, {"nominatedNodeName": "n1"})) == "nominated"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dra_extender.scheduling.planning.queue import Queue
+from dra_extender.scheduling.earlynomination.queue import WaitingPods
 
 
 def test_priority_comes_first_then_who_waits_longer_then_who_was_seen_first() -> None:
-    queue = Queue()
+    queue = WaitingPods()
     for uid, priority, since in [("d", 0, 2.0), ("c", 0, 1.0), ("b", 0, 1.0), ("a", 5, 9.0)]:
         queue.put(uid, priority, since)
     assert queue.first(9) == ["a", "c", "b", "d"]
@@ -17,21 +17,21 @@ def test_priority_comes_first_then_who_waits_longer_then_who_was_seen_first() ->
 
 
 def test_a_pod_keeps_its_place_until_it_is_refused_or_gets_another_priority() -> None:
-    queue = Queue()
+    queue = WaitingPods()
     for uid in "abc":
         queue.put(uid, 0, 1.0)
     queue.put("c", 0, 0.0)
     assert queue.first(3) == ["a", "b", "c"]
-    queue.again("a", 5.0)
+    queue.refused("a", 5.0)
     assert (queue.first(3), queue.since("a")) == (["b", "c", "a"], 5.0)
     queue.put("c", 9, 1.0)
     assert queue.first(3) == ["c", "b", "a"]
-    queue.again("unknown", 1.0)
+    queue.refused("unknown", 1.0)
     assert len(queue) == 3
 
 
 def test_how_far_the_order_is_from_that_of_a_scheduler_is_learned() -> None:
-    queue = Queue()
+    queue = WaitingPods()
     for number in range(100):
         queue.put(str(number), 0, 1.0)
     for number in range(10):
@@ -57,7 +57,7 @@ MOVES = st.lists(
 
 @given(MOVES)
 def test_the_queue_is_what_sorting_would_give(moves: list[tuple[str, str, int, int]]) -> None:
-    queue, known, serial = Queue(), dict[str, tuple[int, int, int]](), 0
+    queue, known, serial = WaitingPods(), dict[str, tuple[int, int, int]](), 0
     for move, uid, priority, since in moves:
         if move == "put":
             queue.put(uid, priority, since)
@@ -65,7 +65,7 @@ def test_the_queue_is_what_sorting_would_give(moves: list[tuple[str, str, int, i
                 serial += 1
                 known[uid] = (-priority, since, serial)
         elif move == "again":
-            queue.again(uid, since)
+            queue.refused(uid, since)
             if uid in known:
                 serial += 1
                 known[uid] = (known[uid][0], since, serial)

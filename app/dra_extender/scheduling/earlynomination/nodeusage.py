@@ -1,7 +1,7 @@
-"""What nodes have left for pods besides devices, and what keeps a pod from a node.
+"""The resources and ports in use on each node, by pods that run there and by pods that are expected there.
 
-Promises: a version of a pod costs two look-ups; a node is added up when somebody asks, once until a pod comes or goes
-there. Pods that are expected on a node count as if they were there.
+Promises: a watch event of a pod costs two look-ups. The pods of a node are added up when a caller asks, once until a
+pod comes or goes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dra_extender.api.podrequests import requested
 from dra_extender.scheduling.noderules import Port, Wants, ports
 
 _Used = tuple[Mapping[str, int], int, frozenset[Port]]
-"""(what pods ask for together, in nano units; how many they are; their host ports)"""
+"""(requests of all pods, in nano units; number of pods; their host ports)"""
 
 
-class Occupancy:
-    """Feed it all pods: `put` and `drop` for those that are bound, `expect` and `give_up` for others."""
+class NodeUsage:
+    """`put` and `drop` report bound pods, `expect` and `give_up` pods that will probably be bound."""
 
     def __init__(self) -> None:
         self._node: dict[str, str] = {}
@@ -26,7 +26,7 @@ class Occupancy:
         self._used: dict[str, _Used] = {}
 
     def put(self, pod: Pod) -> None:
-        """A version of the pod: it counts on its node, if it has one."""
+        """The watch shows the pod. It counts on its node, if it has one."""
         uid = pod.metadata.uid
         if pod.finished:
             self.drop(uid)
@@ -35,7 +35,7 @@ class Occupancy:
             self._place(pod, pod.spec.node_name)
 
     def drop(self, uid: str) -> None:
-        """The pod is gone."""
+        """The pod was deleted."""
         self._expected.discard(uid)
         node = self._node.pop(uid, None)
         if node is not None:
@@ -46,12 +46,12 @@ class Occupancy:
                 del self._pods[node]
 
     def expect(self, pod: Pod, node: str) -> None:
-        """The pod, which has no node, will probably get this one."""
+        """The pod will probably be bound to the node."""
         self._expected.add(pod.metadata.uid)
         self._place(pod, node)
 
     def give_up(self, uid: str) -> None:
-        """The pod is not expected any more; if it is there by now, it stays."""
+        """The pod is no longer expected. It stays when it has been bound."""
         if uid in self._expected:
             self.drop(uid)
 
@@ -67,9 +67,11 @@ class Occupancy:
             self._used.pop(node, None)
 
     def keeps_away(self, wants: Wants, node: Node) -> bool:
-        """True when the pod does not fit on the node, devices aside, or kube-scheduler would rather take another."""
-        here = wants.pod.metadata.uid
-        used = self._known(node.name) if self._node.get(here) != node.name else self._add_up(node.name, here)
+        """True when a rule about something other than devices keeps the pod from the node, or kube-scheduler would
+        prefer another node because of a PreferNoSchedule taint.
+        """
+        uid = wants.pod.metadata.uid
+        used = self._known(node.name) if self._node.get(uid) != node.name else self._add_up(node.name, without=uid)
         if any(True for _ in wants.obstacles(node, *used)):
             return True
         return any(taint.effect == "PreferNoSchedule" and not wants.tolerates(taint) for taint in node.spec.taints)
@@ -80,12 +82,12 @@ class Occupancy:
             known = self._used[node] = self._add_up(node)
         return known
 
-    def _add_up(self, node: str, but: str = "") -> _Used:
+    def _add_up(self, node: str, without: str = "") -> _Used:
         total: dict[str, int] = {}
         count = 0
         taken: set[Port] = set()
         for uid, pod in self._pods.get(node, {}).items():
-            if uid == but:
+            if uid == without:
                 continue
             count += 1
             for name, amount in requested(pod).items():

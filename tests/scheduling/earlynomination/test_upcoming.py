@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from dra_extender.scheduling.config import SchedulingConfig
-from dra_extender.scheduling.planning.upcoming import FAILURES, QUEUED_SECONDS, TRIED_SECONDS, Upcoming
-from tests.support.scheduling.planning import ALWAYS, waiting, with_devices
+from dra_extender.scheduling.earlynomination.queue import FAILURES, QUEUED_SECONDS, TRIED_SECONDS, EarlyNominationQueue
+from tests.support.scheduling.earlynomination import ALWAYS, waiting, with_devices
 from tests.support.simulation.objects import make_pod
 from tests.support.simulation.world import World
 
@@ -20,12 +20,12 @@ ANYBODYS = msgspec.structs.replace(LIMITS, scheduler_names=frozenset[str]())
 
 async def upcoming(
     world: World, *names: str, config: SchedulingConfig = LIMITS, makes_room: Callable[[str], bool] = lambda uid: False
-) -> Upcoming:
+) -> EarlyNominationQueue:
     """With these pods, which have waited for long enough."""
     world.add(*with_devices(n1=2))
     service = world.service(config=config)
     service.start()
-    made = Upcoming(service.extender.view, service.extender.requeue, makes_room)
+    made = EarlyNominationQueue(service.extender.view, service.extender.requeue, makes_room)
     for name in names:
         world.add(*waiting(name))
         await world.settle(QUEUED_SECONDS)
@@ -34,7 +34,7 @@ async def upcoming(
     return made
 
 
-def first(made: Upcoming) -> list[str]:
+def first(made: EarlyNominationQueue) -> list[str]:
     return [pod.metadata.name for pod in made.first()]
 
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderArgs
 from dra_extender.api.resource import DeviceID, ResourceClaim
-from dra_extender.scheduling.planning.planner import LOOK_SECONDS, WAIT_SECONDS
+from dra_extender.scheduling.earlynomination.controller import CHECK_SECONDS, WAIT_SECONDS
 from tests.support.counting import calls
-from tests.support.scheduling.planning import ALWAYS, nominated, planning, waiting, with_devices
+from tests.support.scheduling.earlynomination import ALWAYS, nominated, planning, waiting, with_devices
 from tests.support.simulation.world import Service, World, replay
 
 
@@ -72,7 +72,7 @@ async def look_calls(world: World, pods: int) -> float:
         called += event == "call"
 
     sys.setprofile(profile)
-    await world.settle(4 * LOOK_SECONDS)
+    await world.settle(4 * CHECK_SECONDS)
     sys.setprofile(None)
     return called / pods
 
@@ -128,7 +128,7 @@ def test_plans_name_no_device_twice_and_what_does_not_fit_is_withdrawn_in_time(
             assert _twice(service) == []
         held = {device for claim in world.api.all(ResourceClaim) for device in _devices(claim.allocation)}
         assert not held & set(_planned(service))
-        assert set(nominated(world)) <= {hint.uid.removeprefix("uid-") for hint in service.extender.hints}
+        assert set(nominated(world)) <= {hint.uid.removeprefix("uid-") for hint in service.extender.early_nominations}
 
     replay(story)
 
@@ -157,13 +157,13 @@ async def _played(
     for _ in range(10):
         await asyncio.sleep(0.2)
         yield
-    await asyncio.sleep(LOOK_SECONDS + 2 * WAIT_SECONDS)
+    await asyncio.sleep(CHECK_SECONDS + 2 * WAIT_SECONDS)
 
 
 def _planned(service: Service) -> Counter[DeviceID]:
     view = service.extender.view
     found: Counter[DeviceID] = Counter()
-    for hint in service.extender.hints:
+    for hint in service.extender.early_nominations:
         for claim, allocation in hint.plan.planned if hint.plan is not None else ():
             known = view.ledger.by_uid(claim.metadata.uid)
             if known is not None and known.allocation is None and view.ledger.held(claim.metadata.uid) is None:

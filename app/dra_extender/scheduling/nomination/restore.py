@@ -1,8 +1,7 @@
-"""What is left to do of a nomination that another replica has made, as the pod says.
+"""Restoring a nomination of another replica from the mark on the pod.
 
-Promises: pure. The mark is an annotation, and whoever may create pods may write one. So it is no order: nobody goes
-because of it whom the pod could not preempt anyway, and nothing is kept for longer than for a nomination of our own.
-Who is going already is waited for.
+Promises: pure. Every user who may create pods can write such a mark. So a mark causes only evictions that the pod could
+cause itself, and keeps devices no longer than a nomination of our own. Victims that are terminating are waited for.
 """
 
 from __future__ import annotations
@@ -27,34 +26,34 @@ GRACE_SECONDS = 30.0
 """The API server's default of terminationGracePeriodSeconds."""
 
 
-class Resumption(msgspec.Struct, frozen=True):
-    """Go on with these victims. `claims`: UIDs of those that are free when they are gone."""
+class Restored(msgspec.Struct, frozen=True):
+    """The victims, the UIDs of the claims that are free once they are gone, and the plans to keep."""
 
     victims: tuple[str, ...]
     claims: tuple[str, ...] = ()
     plans: tuple[Planned, ...] = ()
 
 
-def resumption(view: View, pod: Pod, mark: Mark, terms: PreemptionTerms) -> Resumption | None:
-    """None when the choice is not one that could be made now. Raises TurnSpent."""
+def restored(view: View, pod: Pod, mark: Mark, terms: PreemptionTerms) -> Restored | None:
+    """None when preemption would not choose these victims now. Raises TurnSpent."""
     known = [victim for uid in mark.victims if (victim := view.pods.get(uid)) is not None]
     staying = {victim.metadata.uid for victim in known if not view.pods.leaving(victim.metadata.uid)}
     prefiltered = pre_filter(view, pod)
     if not isinstance(prefiltered, PreFilterState):
-        return None if staying else Resumption(mark.victims)
+        return None if staying else Restored(mark.victims)
     terms = terms.with_claims(prefiltered.order)
     try:
         found = preemptible_claims(view, terms, view.cluster.inventory.pools_seen(mark.node))
         gone = found.freed_by(set(mark.victims))
         plans = plan_without(view, prefiltered, terms, mark.node, gone)
         never = staying and _must_not(view, terms)
-    except Deferred:  # nobody can say now whether the choice still holds
-        return None if staying else Resumption(mark.victims)
+    except Deferred:  # unknown now whether the choice still holds
+        return None if staying else Restored(mark.victims)
     allowed = {victim.metadata.uid for victim in found.pods}
     if staying and (never or plans is None or not staying <= allowed):
         return None
     freed = (claim for claim in gone if any(entry.uid in mark.victims for entry in claim.status.reserved_for))
-    return Resumption(mark.victims, tuple(claim.metadata.uid for claim in freed), plans or ())
+    return Restored(mark.victims, tuple(claim.metadata.uid for claim in freed), plans or ())
 
 
 def _must_not(view: View, terms: PreemptionTerms) -> bool:
@@ -63,7 +62,7 @@ def _must_not(view: View, terms: PreemptionTerms) -> bool:
 
 
 def seconds_left(view: View, mark: Mark, victims: Iterable[Pod]) -> float:
-    """How long the nomination lasts at most; nothing or less when it is over."""
+    """How long the nomination lasts at most; zero or less when it has ended."""
     until = parse_time(mark.until)
     if until is None:
         return 0.0
@@ -72,6 +71,6 @@ def seconds_left(view: View, mark: Mark, victims: Iterable[Pod]) -> float:
 
 
 def grace_seconds(pod: Pod) -> float:
-    """How long the pod may take to end."""
+    """The grace period of the pod."""
     seconds = pod.spec.termination_grace_period_seconds
     return GRACE_SECONDS if seconds is None else float(seconds)

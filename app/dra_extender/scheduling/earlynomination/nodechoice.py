@@ -1,0 +1,230 @@
+"""On which node a waiting pod would be bound if its turn came now, given all plans that come before it.
+
+Promises: the allocator decides on the hypothetical state. A placement policy that has an opinion chooses the node;
+otherwise the nodes that fit take turns. Choosing changes nothing but the lists of nodes to try. A pod takes at most
+`TRIES` decisions, however many nodes there are; all nodes are filtered at most once in `RENEWED_SECONDS` for each group
+of equal pods.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from cachetools import LRUCache
+
+from dra_extender.api.core import Pod
+from dra_extender.api.resource import DeviceID
+from dra_extender.devices.ledger import identity
+from dra_extender.devices.overlay import Overlay
+from dra_extender.scheduling.deferred import DeferredWork
+from dra_extender.scheduling.earlynomination.nodeusage import NodeUsage
+from dra_extender.scheduling.earlynomination.nominations import EarlyNomination, EarlyNominations
+from dra_extender.scheduling.feasibility import NodeAllocation, PreFilterState, allocate, node_statuses, pre_filter
+from dra_extender.scheduling.noderules import Wants
+from dra_extender.scheduling.planindex import Touched
+from dra_extender.scheduling.ports import Clock
+from dra_extender.scheduling.requeue import RequeueTrigger
+from dra_extender.scheduling.reservations import Tentative
+from dra_extender.scheduling.verbs.prioritize import raw_scores
+from dra_extender.scheduling.view import View
+
+TRIES: Final = 64
+PER_NODE: Final = 5
+"""Units of work for a node, without its devices and what the pod requests of it."""
+GROUPS: Final = 64
+"""Groups of equal pods whose nodes are remembered."""
+RENEWED_SECONDS: Final = 1.0
+OLD_SECONDS: Final = 10.0
+"""After this time there may be more nodes, even when nothing is known to have improved."""
+
+_PACKING: Final = "pack"
+
+
+class NodeList:
+    """The nodes to try for equal pods: the best score first, and of equal scores the one least recently used."""
+
+    def __init__(self, names: Sequence[str], scores: Mapping[str, int]) -> None:
+        self._by_score: dict[int, deque[str]] = {}
+        for name in names:
+            self._by_score.setdefault(scores.get(name, 0), deque()).append(name)
+
+    def best(self) -> Sequence[str]:
+        """The nodes with the best score."""
+        return list(self._by_score[max(self._by_score)]) if self._by_score else ()
+
+    def drop(self, name: str) -> None:
+        """The pods no longer fit on the node."""
+        for score, names in self._by_score.items():
+            if name in names:
+                names.remove(name)
+                if not names:
+                    del self._by_score[score]
+                return
+
+    def used(self, name: str) -> None:
+        """A pod is expected on the node: nodes with the same score come before it."""
+        for names in self._by_score.values():
+            if name in names:
+                names.remove(name)
+                names.append(name)
+                return
+
+    def first(self) -> Iterator[str]:
+        """The first node, repeatedly: the caller drops it, or takes it and stops."""
+        while self._by_score:
+            yield self._by_score[max(self._by_score)][0]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_score.values()))
+
+
+class NodeLists:
+    """By group of equal pods: a key of everything by which pods differ for the nodes they fit on."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: LRUCache[Hashable, tuple[NodeList, float, int]] = LRUCache(GROUPS)
+
+    def get(self, group: Hashable, generation: int) -> NodeList | None:
+        """The nodes that are left; None when all nodes have to be filtered again."""
+        found = self._known.get(group)
+        if found is None or (not len(found[0]) and self._is_old(found[1], generation > found[2])):
+            return None
+        return found[0]
+
+    def put(self, group: Hashable, names: Sequence[str], scores: Mapping[str, int], generation: int) -> NodeList:
+        """Remember nodes that were found to fit just now, on a state of this generation."""
+        nodes = NodeList(names, scores)
+        self._known[group] = nodes, self._clock.monotonic(), generation
+        return nodes
+
+    def clear(self) -> None:
+        """An expected pod does not come: nodes that were dropped may fit again."""
+        self._known.clear()
+
+    def _is_old(self, at: float, improved: bool) -> bool:
+        return self._clock.monotonic() - at >= (RENEWED_SECONDS if improved else OLD_SECONDS)
+
+
+class NodeChooser:
+    """Chooses the node for early nominations."""
+
+    def __init__(
+        self,
+        view: View,
+        deferred: DeferredWork,
+        requeue: RequeueTrigger,
+        usage: NodeUsage,
+        nominations: EarlyNominations,
+    ) -> None:
+        self._view = view
+        self._deferred = deferred
+        self._requeue = requeue
+        self._usage = usage
+        self._nominations = nominations
+        self._lists = NodeLists(view.clock)
+
+    def freed(self) -> None:
+        """A nomination was given up."""
+        self._lists.clear()
+
+    async def choose(self, pod: Pod) -> Tentative | None:
+        """The node and the devices that the pod would get; None when it fits nowhere or this is unknown now."""
+        found, waits = await self._deferred.decide(pod, lambda view: self._choose(view, pod))
+        return None if waits else found
+
+    async def decide_again(self, pod: Pod, node: str) -> Tentative | None:
+        """The devices that the pod would get on this node now."""
+        found, _ = await self._deferred.decide(pod, lambda view: self._on_node(view, pod, node))
+        return found
+
+    def displaced(self, nomination: EarlyNomination) -> Iterator[EarlyNomination]:
+        """The other nominations whose plans name devices of this one: their pods have lower priority, or a bind that is
+        under way decided differently.
+        """
+        taken = _devices(nomination.plan)
+        for other in self._nominations.touching({device[:2] for device in taken}):
+            if other.uid != nomination.uid and not taken.isdisjoint(_devices(other.plan)):
+                yield other
+
+    def _on_node(self, view: View, pod: Pod, node: str) -> Tentative | None:
+        prefiltered = pre_filter(view, pod)
+        if not isinstance(prefiltered, PreFilterState) or self._shares_pending_claim(view, prefiltered):
+            return None
+        return self._plan(view, prefiltered, Wants(pod), node)
+
+    def _shares_pending_claim(self, view: View, prefiltered: PreFilterState) -> bool:
+        """True when the plan of another pod allocates one of the claims."""
+        pending = prefiltered.claims.pending
+        state = self._state(view, prefiltered, map(identity, pending))
+        return any(map(state.has, pending))
+
+    def _state(self, view: View, prefiltered: PreFilterState, touched: Iterable[Touched]) -> Overlay:
+        """The cluster with the plans that come before the pod's, as far as they touch any of these."""
+        pod = prefiltered.pod
+        return view.overlay().holding(self._nominations.before(pod.metadata.uid, pod.spec.priority, touched))
+
+    def _choose(self, view: View, pod: Pod) -> Tentative | None:
+        """Raises TurnSpent."""
+        prefiltered = pre_filter(view, pod)
+        if not isinstance(prefiltered, PreFilterState) or prefiltered.wanted is not None:
+            return None
+        if self._shares_pending_claim(view, prefiltered):
+            return None
+        wants = Wants(pod)
+        generation, group = self._requeue.generation, self._group(view, prefiltered, wants)
+        nodes = self._lists.get(group, generation)
+        if nodes is None:
+            fits = node_statuses(view, prefiltered, list(view.cluster.nodes)).fits
+            nodes = self._lists.put(group, fits, raw_scores(view, prefiltered, fits), generation)
+        for name, _ in zip(self._in_order(view, prefiltered, nodes), range(TRIES), strict=False):
+            found = self._plan(view, prefiltered, wants, name)
+            if found is not None:
+                nodes.used(name)
+                return found
+            nodes.drop(name)
+        return None
+
+    def _in_order(self, view: View, prefiltered: PreFilterState, nodes: NodeList) -> Iterator[str]:
+        """The nodes to try, the best first; the caller drops each before it asks for the next one."""
+        placement, pod, claims = view.placement, prefiltered.pod, prefiltered.claims.pending
+        if placement is None or not placement.has_opinion(pod, claims):
+            yield from nodes.first()
+            return
+        expecting = {each.node for each in self._nominations} if placement.policy_of(pod, claims) != _PACKING else ()
+        while names := nodes.best():
+            chosen = placement.choose(pod, claims, [name for name in names if name not in expecting] or names)
+            yield chosen or names[0]
+
+    def _plan(self, view: View, prefiltered: PreFilterState, wants: Wants, name: str) -> Tentative | None:
+        """Raises TurnSpent."""
+        node = view.cluster.nodes.get(name)
+        view.decisions.spend(PER_NODE + wants.cost)
+        if node is None or self._usage.keeps_away(wants, node):
+            return None
+        state = self._state(view, prefiltered, view.cluster.inventory.pools_seen(name))
+        found = allocate(view.with_state(state), prefiltered, name)
+        if not isinstance(found, NodeAllocation):
+            return None
+        uid = prefiltered.pod.metadata.uid
+        return Tentative(pod_uid=uid, node=name, claims=found.pending, allocations=found.allocations)
+
+    def _group(self, view: View, prefiltered: PreFilterState, wants: Wants) -> Hashable:
+        pod = prefiltered.pod
+        affinity = pod.spec.affinity
+        return (
+            view.decisions.contents(prefiltered.claims.pending),
+            tuple(claim.metadata.uid for claim in prefiltered.claims.allocated),
+            frozenset(wants.amounts.items()),
+            tuple(wants.ports),
+            frozenset(pod.spec.node_selector.items()),
+            affinity.node_affinity if affinity is not None else None,
+            pod.spec.tolerations,
+        )
+
+
+def _devices(plan: Tentative | None) -> frozenset[DeviceID]:
+    results = [result for allocation in plan.allocations for result in allocation.devices.results] if plan else []
+    return frozenset(result.id for result in results if not result.admin_access and result.share_id is None)

@@ -1,0 +1,269 @@
+"""The pods that kube-scheduler tries next, and which of them may be nominated now.
+
+Promises
+- Pods come in kube-scheduler's order: higher priority first, then longer waiting; a refused pod waits anew.
+- No more pods are offered than schedulers bind within the next seconds: a nomination that comes too late is a wasted
+  write, one that comes too early is often wrong by then and keeps autoscalers from looking at the pod.
+- Left out are pods that a scheduler is trying, pods that fit nowhere, and for a while pods that were nominated in vain.
+  A pod that was nominated in vain `FAILURES` times is left alone.
+- Nothing is decided here about nodes or devices.
+
+A pod waits since its creation, which is when kube-scheduler first sees it. A kube-scheduler that started later found
+all pods at once and takes them in an unknown order: `WaitingPods.missed` measures how far it deviates from this order.
+
+Rules: Kubernetes 1.36, pkg/scheduler/framework/plugins/queuesort/priority_sort.go.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from cachetools import LRUCache, TTLCache
+
+from dra_extender.api.core import Pod
+from dra_extender.api.times import parse_time
+from dra_extender.scheduling.earlynomination.eligibility import why_not_eligible
+from dra_extender.scheduling.pauses import Pauses
+from dra_extender.scheduling.ports import Clock
+from dra_extender.scheduling.requeue import RequeueTrigger
+from dra_extender.scheduling.view import View
+
+DECAY: Final = 0.8
+"""Weight of the earlier measurements of `missed`."""
+FAR: Final = 1_000
+
+SECONDS_AHEAD: Final = 3.0
+SECONDS_FOR_ALL: Final = 60.0
+"""When the order is unknown, all waiting pods are offered if they are bound within this time."""
+MEASURED_SECONDS: Final = 2.0
+UNKNOWN_RATE: Final = 128
+"""Pods offered while no pod has been bound lately."""
+LEAST: Final = 8
+MOST: Final = 512
+
+IMPROVED_SECONDS: Final = 1.0
+SAME_SECONDS: Final = 5.0
+"""A pod that fits nowhere is decided again after this time, or sooner when something has improved since."""
+
+QUEUED_SECONDS: Final = 0.1
+"""A newer pod is probably tried before it could be nominated."""
+TRIED_SECONDS: Final = 5.0
+"""A pod that was tried and not refused is about to be bound for this long."""
+FAILURES: Final = 3
+SCANNED: Final = 2 * MOST
+"""Pods examined from the front of the queue, including those that cannot be scheduled now."""
+CALLERS: Final = 100
+REMEMBERED: Final = 20_000
+
+_Place = tuple[int, float, int, str]
+"""(priority, negative; waiting since, seconds; serial number; UID)"""
+
+
+class WaitingPods:
+    """The waiting pods by UID, in kube-scheduler's order."""
+
+    def __init__(self) -> None:
+        self.missed = 0.0
+        """How many pods came before those that schedulers asked about lately."""
+        self._order: list[_Place] = []
+        self._places: dict[str, _Place] = {}
+        self._serial = 0
+
+    def put(self, uid: str, priority: int, since: float) -> None:
+        """The pod waits since then. A known pod keeps its place while its priority is the same."""
+        known = self._places.get(uid)
+        if known is not None and known[0] == -priority:
+            return
+        self.drop(uid)
+        self._insert(uid, priority, since)
+
+    def asked(self, uid: str) -> None:
+        """A scheduler asks about the pod, which should have been the first."""
+        known = self._places.get(uid)
+        if known is not None:
+            rank = min(bisect_left(self._order, known), FAR)
+            self.missed = DECAY * self.missed + (1 - DECAY) * rank
+
+    def refused(self, uid: str, since: float) -> None:
+        """The pod waits anew since then."""
+        known = self._places.get(uid)
+        if known is not None:
+            self.drop(uid)
+            self._insert(uid, -known[0], since)
+
+    def drop(self, uid: str) -> None:
+        """The pod no longer waits."""
+        known = self._places.pop(uid, None)
+        if known is not None:
+            del self._order[bisect_left(self._order, known)]
+
+    def first(self, count: int) -> Sequence[str]:
+        """The UIDs of the first `count` pods."""
+        return [uid for *_, uid in self._order[:count]]
+
+    def since(self, uid: str) -> float:
+        """When the pod began to wait. Raises KeyError when it does not wait."""
+        return self._places[uid][1]
+
+    def _insert(self, uid: str, priority: int, since: float) -> None:
+        self._serial += 1
+        place = (-priority, since, self._serial, uid)
+        self._places[uid] = place
+        insort(self._order, place)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._places
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+
+class BindingRate:
+    """How fast schedulers bind pods, and so how many pods ahead of the queue are worth a nomination."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._bound: deque[float] = deque(maxlen=4 * MOST)
+
+    def bound(self) -> None:
+        """A pod was bound."""
+        self._bound.append(self._clock.monotonic())
+
+    def per_second(self) -> float:
+        """Pods bound per second during the last `MEASURED_SECONDS`."""
+        since = self._clock.monotonic() - MEASURED_SECONDS
+        while self._bound and self._bound[0] < since:
+            self._bound.popleft()
+        if not self._bound:
+            return 0.0
+        return len(self._bound) / max(self._clock.monotonic() - self._bound[0], 0.25)
+
+    def ahead(self, waiting: int, missed: float = 0.0) -> int:
+        """How many of `waiting` pods to nominate at most. `missed`: see `WaitingPods`."""
+        rate = self.per_second()
+        if not rate:
+            return UNKNOWN_RATE
+        wanted = round(rate * SECONDS_AHEAD)
+        if missed > wanted:
+            wanted = waiting if waiting <= min(2 * MOST, rate * SECONDS_FOR_ALL) else 0
+        return max(LEAST, min(MOST, wanted))
+
+
+class EarlyNominationQueue:
+    """Reports what happens to pods go in, the next pods come out. `has_preempted`: True for pods that preemption has
+    nominated.
+    """
+
+    def __init__(self, view: View, requeue: RequeueTrigger, has_preempted: Callable[[str], bool]) -> None:
+        clock = view.clock
+        self._view = view
+        self._requeue = requeue
+        self._has_preempted = has_preempted
+        self._waiting = WaitingPods()
+        self._rate = BindingRate(clock)
+        self._fits_nowhere: LRUCache[str, tuple[str, int, float]] = LRUCache(REMEMBERED)
+        """By UID: version of the pod, generation of the state, and when (monotonic seconds)."""
+        self._pauses: Pauses[str] = Pauses(clock, view.config)
+        self._failures: LRUCache[str, int] = LRUCache(REMEMBERED)
+        self._stale: LRUCache[str, str] = LRUCache(REMEMBERED)
+        """By UID: a resourceVersion that the API server has replaced."""
+        self._tried: TTLCache[str, bool] = TTLCache(REMEMBERED, TRIED_SECONDS, timer=clock.monotonic)
+        self._callers: set[str] = set()
+
+    # --- what happens to pods ---------------------------------------------------------------------------------------
+
+    def waits(self, pod: Pod) -> None:
+        """The watch shows the pod without a node."""
+        if not self._view.config.scheduler_names or self._is_ours(pod):
+            self._waiting.put(pod.metadata.uid, pod.spec.priority, self._created(pod))
+
+    def ended(self, uid: str, node: str) -> None:
+        """The pod no longer waits: it is bound to the node, or gone when `node` is empty."""
+        if node and uid in self._waiting:
+            self._rate.bound()
+        self._waiting.drop(uid)
+        self._tried.pop(uid, None)
+
+    def tried(self, pod: Pod) -> None:
+        """A scheduler asks about the pod."""
+        uid = pod.metadata.uid
+        if len(self._callers) < CALLERS:
+            self._callers.add(pod.spec.scheduler_name)
+        if uid not in self._tried:
+            self._waiting.asked(uid)
+        self._tried[uid] = True
+
+    def refused(self, uid: str) -> None:
+        """The scheduler was told that the pod fits on no node."""
+        self._tried.pop(uid, None)
+        self._waiting.refused(uid, self._view.clock.wall().timestamp())
+
+    def fits_nowhere(self, pod: Pod, generation: int) -> None:
+        """The pod was found to fit nowhere on a state of this generation."""
+        meta = pod.metadata
+        self._fits_nowhere[meta.uid] = meta.resource_version, generation, self._view.clock.monotonic()
+
+    def outdated(self, pod: Pod) -> None:
+        """The API server has another version of the pod, which the watch will bring."""
+        self._stale[pod.metadata.uid] = pod.metadata.resource_version
+
+    def expired(self, uid: str) -> None:
+        """The nominated pod was not tried in time."""
+        self._pauses.failed(uid)
+
+    def failed(self, uid: str) -> None:
+        """The pod was nominated in vain."""
+        self._pauses.failed(uid)
+        self._failures[uid] = self._failures.get(uid, 0) + 1
+
+    # --- who is next ------------------------------------------------------------------------------------------------
+
+    def first(self) -> Sequence[Pod]:
+        """The pods that are worth a nomination, in order; some of them may have one."""
+        found: list[Pod] = []
+        for uid in self._waiting.first(SCANNED):
+            pod = self._view.pods.get(uid)
+            if pod is None or uid in self._tried or uid in self._view.binding:
+                continue
+            if pod.spec.scheduling_gates or not self._is_ours(pod) or self._is_known_to_fit_nowhere(pod):
+                continue
+            found.append(pod)
+        waiting = len(found) if len(self._waiting) <= SCANNED else len(self._waiting)
+        return found[: self._rate.ahead(waiting, self._waiting.missed)]
+
+    def may_be_nominated(self, pod: Pod) -> bool:
+        """True for an eligible pod that waits and is not being tried."""
+        view, uid = self._view, pod.metadata.uid
+        if uid not in self._waiting or uid in self._tried or uid in view.binding:
+            return False
+        if self._has_preempted(uid) or not view.uses_devices(pod):
+            return False
+        if self._stale.get(uid) == pod.metadata.resource_version:
+            return False
+        if self._failures.get(uid, 0) >= FAILURES or not self._pauses.over(uid):
+            return False
+        if view.clock.wall().timestamp() - self._waiting.since(uid) < QUEUED_SECONDS:
+            return False
+        return why_not_eligible(pod, ignore_preferences=view.config.nominate_preferring) is None
+
+    def is_tried(self, uid: str) -> bool:
+        """True when a scheduler asked about the pod within `TRIED_SECONDS` and was not refused."""
+        return uid in self._tried
+
+    def _is_known_to_fit_nowhere(self, pod: Pod) -> bool:
+        version, generation, at = self._fits_nowhere.get(pod.metadata.uid, ("", 0, 0.0))
+        if version != pod.metadata.resource_version:
+            return False
+        seconds = SAME_SECONDS if generation == self._requeue.generation else IMPROVED_SECONDS
+        return self._view.clock.monotonic() - at < seconds
+
+    def _is_ours(self, pod: Pod) -> bool:
+        """True for pods of the configured schedulers or, when none is configured, of schedulers that have called."""
+        return pod.spec.scheduler_name in (self._view.config.scheduler_names or self._callers)
+
+    def _created(self, pod: Pod) -> float:
+        created = parse_time(pod.metadata.creation_timestamp or "")
+        return (created or self._view.clock.wall()).timestamp()
