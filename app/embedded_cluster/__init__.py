@@ -1,5 +1,5 @@
 """A cluster in a box: an API server and the actors around it, for demos, tests and load."""
 
-from embedded_cluster.apiserver import EmbeddedAPIServer, Fault
+from embedded_cluster.apiserver import EmbeddedAPIServer, RequestFault
 
-__all__ = ["EmbeddedAPIServer", "Fault"]
+__all__ = ["EmbeddedAPIServer", "RequestFault"]

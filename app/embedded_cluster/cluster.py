@@ -31,12 +31,12 @@ from embedded_cluster import hardware, invariants, manifests
 from embedded_cluster.apiserver import EmbeddedAPIServer, Faults, Store
 from embedded_cluster.controllers.manager import Controllers
 from embedded_cluster.driver import Driver
-from embedded_cluster.hardware import Pool
+from embedded_cluster.hardware import DevicePool
 from embedded_cluster.informer import Informer
 from embedded_cluster.kubelet import Kubelet
 from embedded_cluster.manifests import Manifest
 from embedded_cluster.objects import FullPod
-from embedded_cluster.scheduler import Call, Scheduler, SchedulerConfig, takeover
+from embedded_cluster.scheduler import ExtenderCall, Scheduler, SchedulerConfig, takeover
 
 SCHEDULER_NAMES = ("dra-scheduler", "default-scheduler")
 CLASSES = ("gpu.example.com", "nic.example.com")
@@ -134,7 +134,7 @@ class EmbeddedCluster:
             for pool in self._pools(index):
                 store.create_all(self.driver.adopt(pool, owner=owner))
 
-    def _pools(self, index: int) -> list[Pool]:
+    def _pools(self, index: int) -> list[DevicePool]:
         # Small clusters have small GPUs too, so that selectors matter: on the last of two or three nodes.
         small = True if 1 < self._nodes < 4 and index == self._nodes - 1 else None
         pools = [hardware.gpus(index, self._devices, small=small)] if self._devices else []
@@ -148,7 +148,7 @@ class EmbeddedCluster:
         config: SchedulerConfig | None = None,
         *,
         pop_from_backoff: bool = True,
-        on_call: Callable[[Call], object] = lambda call: None,
+        on_call: Callable[[ExtenderCall], object] = lambda call: None,
     ) -> Scheduler:
         """Start a scheduler that calls the extender at this address; it replaces one that runs already."""
         await self.stop_scheduler()

@@ -21,9 +21,9 @@ from dra_extender.api.times import format_time
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.resources import resource_claims, resource_slices
 from embedded_cluster import hardware
-from embedded_cluster.hardware import Pool
+from embedded_cluster.hardware import DevicePool
 from embedded_cluster.informer import Informer
-from embedded_cluster.workqueue import WorkQueue
+from embedded_cluster.workqueue import RateLimitedQueue
 
 _ATTEMPTS = 10
 """Status writes that may meet a conflict before it counts as an error."""
@@ -49,17 +49,19 @@ class Driver:
         self._claims = resource_claims(version)
         self._most = most_per_slice
         self._now = now
-        self._published: dict[tuple[str, str], tuple[Pool, int, int]] = {}
+        self._published: dict[tuple[str, str], tuple[DevicePool, int, int]] = {}
         self._owners: dict[str, dict[str, Any]] = {}
 
     # --- pools
 
     @property
-    def pools(self) -> list[Pool]:
+    def pools(self) -> list[DevicePool]:
         """What is published now."""
         return [pool for pool, _, _ in self._published.values()]
 
-    def adopt(self, pool: Pool, generation: int = 1, owner: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    def adopt(
+        self, pool: DevicePool, generation: int = 1, owner: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
         """The slices of a pool that somebody else stores (a seed); from now on the pool is this driver's."""
         if owner is not None:
             self._owners[pool.node] = dict(owner)
@@ -71,14 +73,14 @@ class Driver:
         """True when devices of this driver are published for the node."""
         return (driver, node) in self._published
 
-    async def publish(self, pool: Pool, owner: Mapping[str, Any] | None = None) -> None:
+    async def publish(self, pool: DevicePool, owner: Mapping[str, Any] | None = None) -> None:
         """Publish the pool as it is now, as a new generation; `owner`: its node, when that is to be an owner."""
         if owner is not None:
             self._owners[pool.node] = dict(owner)
         async for _ in self.publish_in_steps(pool):
             pass
 
-    async def publish_in_steps(self, pool: Pool) -> AsyncIterator[int]:
+    async def publish_in_steps(self, pool: DevicePool) -> AsyncIterator[int]:
         """As `publish`, stopping after every write: yields how many slices of the new generation exist."""
         _, generation, before = self._published.get(pool.key, (pool, 0, 0))
         generation += 1
@@ -103,7 +105,7 @@ class Driver:
 
     async def add_device(self, node: str, device: Device, driver: str = hardware.GPU_DRIVER) -> None:
         """Plug a device into a node; it replaces one of the same name."""
-        pool = self._published.get((driver, node), (Pool(driver, node, ()), 0, 0))[0]
+        pool = self._published.get((driver, node), (DevicePool(driver, node, ()), 0, 0))[0]
         others = tuple(other for other in pool.devices if other.name != device.name)
         await self.publish(msgspec.structs.replace(pool, devices=(*others, device)))
 
@@ -163,13 +165,13 @@ class Driver:
         except NotFoundError:
             pass
 
-    def _find(self, driver: str, node: str) -> tuple[Pool, int, int]:
+    def _find(self, driver: str, node: str) -> tuple[DevicePool, int, int]:
         found = self._published.get((driver, node))
         if found is None:
             raise UnknownDeviceError(f"driver {driver} publishes nothing for node {node}")
         return found
 
-    def _device(self, driver: str, node: str, name: str) -> tuple[Pool, Device]:
+    def _device(self, driver: str, node: str, name: str) -> tuple[DevicePool, Device]:
         pool = self._find(driver, node)[0]
         for device in pool.devices:
             if device.name == name:
@@ -184,7 +186,7 @@ class Fabric:
         self._driver = driver
         self._claims = claims
         self.delay = delay
-        self.queue = WorkQueue("fabric", self._attach)
+        self.queue = RateLimitedQueue("fabric", self._attach)
         claims.subscribe(self._changed)
 
     async def run(self) -> None:
@@ -237,7 +239,7 @@ def with_conditions(
     return claim | {"status": status | {"devices": devices}}
 
 
-def _with(pool: Pool, device: Device) -> Pool:
+def _with(pool: DevicePool, device: Device) -> DevicePool:
     """The pool with a device replaced by a newer state of it."""
     devices = tuple(device if other.name == device.name else other for other in pool.devices)
     return msgspec.structs.replace(pool, devices=devices)

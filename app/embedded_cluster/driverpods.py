@@ -18,7 +18,7 @@ from embedded_cluster.apiserver.containers import is_driver
 from embedded_cluster.driver import Driver
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import FullContainer, FullNode, FullPod
-from embedded_cluster.workqueue import WorkQueue
+from embedded_cluster.workqueue import RateLimitedQueue
 
 COUNT: Final = "NUM_DEVICES"
 _USUAL: Final = 8
@@ -49,7 +49,7 @@ class DriverPods:
         self.linger = linger
         self._installed: dict[str, int] = {}
         self._left: dict[str, float] = {}
-        self.queue: WorkQueue[str] = WorkQueue("driverpods", self._sync)
+        self.queue: RateLimitedQueue[str] = RateLimitedQueue("driverpods", self._sync)
         pods.subscribe(self._pod_changed)
 
     async def run(self) -> None:

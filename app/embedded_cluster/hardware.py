@@ -1,6 +1,6 @@
 """What the nodes of the embedded cluster have: GPUs and NICs, as the example drivers of Kubernetes publish them.
 
-Pure builders. `Pool` is all devices of one driver on one node; `slices` turns a generation of it into ResourceSlices.
+Pure builders. `DevicePool` is all devices of one driver on one node; `slices` makes ResourceSlices of a generation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PER_ROOT = 2
 """GPUs behind one PCIe root."""
 
 
-class Pool(msgspec.Struct, frozen=True):
+class DevicePool(msgspec.Struct, frozen=True):
     """The devices of one driver on one node; the pool is called like the node."""
 
     driver: str
@@ -134,24 +134,24 @@ def nic(index: int) -> Device:
     )
 
 
-def gpus(index: int, devices: int, *, small: bool | None = None) -> Pool:
+def gpus(index: int, devices: int, *, small: bool | None = None) -> DevicePool:
     """The GPUs of the node with this number; unless `small` says otherwise, every fourth node has small ones."""
     name = node_name(index)
     little = index % _SMALL_EVERY == _SMALL_EVERY - 1 if small is None else small
-    return Pool(GPU_DRIVER, name, tuple(gpu(name, number, small=little) for number in range(devices)))
+    return DevicePool(GPU_DRIVER, name, tuple(gpu(name, number, small=little) for number in range(devices)))
 
 
-def example_gpus(node: str, devices: int) -> Pool:
+def example_gpus(node: str, devices: int) -> DevicePool:
     """What a pod of the example driver publishes for its node."""
-    return Pool(GPU_DRIVER, node, tuple(gpu(node, number) for number in range(devices)))
+    return DevicePool(GPU_DRIVER, node, tuple(gpu(node, number) for number in range(devices)))
 
 
-def nics(index: int, devices: int) -> Pool:
+def nics(index: int, devices: int) -> DevicePool:
     """The network cards of the node with this number, one per PCIe root."""
-    return Pool(NIC_DRIVER, node_name(index), tuple(nic(number) for number in range(-(-devices // _PER_ROOT))))
+    return DevicePool(NIC_DRIVER, node_name(index), tuple(nic(number) for number in range(-(-devices // _PER_ROOT))))
 
 
-def slices(pool: Pool, generation: int, *, most: int = SLICE_DEVICES) -> list[ResourceSlice]:
+def slices(pool: DevicePool, generation: int, *, most: int = SLICE_DEVICES) -> list[ResourceSlice]:
     """The slices of one generation of the pool, at most `most` devices each; counters get a slice of their own."""
     limit = min(most, TAINTED_SLICE_DEVICES) if any(d.taints or d.consumes_counters for d in pool.devices) else most
     parts: list[Sequence[Device]] = [pool.devices[i : i + limit] for i in range(0, len(pool.devices), limit)]
@@ -170,7 +170,7 @@ def slices(pool: Pool, generation: int, *, most: int = SLICE_DEVICES) -> list[Re
     ]
 
 
-def slice_name(pool: Pool, number: int) -> str:
+def slice_name(pool: DevicePool, number: int) -> str:
     """Stable over generations, so that slices are replaced rather than made anew."""
     return f"{pool.node}-{pool.driver}-{number}"
 

@@ -29,7 +29,7 @@ from embedded_cluster import podclaims
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import FullPod
 from embedded_cluster.podclaims import Lookup, Unready
-from embedded_cluster.workqueue import WorkQueue
+from embedded_cluster.workqueue import RateLimitedQueue
 
 RUN_SECONDS = "embedded/run-seconds"
 STAYS = "embedded/stays"
@@ -166,7 +166,7 @@ class Kubelet:
         self._stopping = stopping
         self._now = now
         self._reasons: dict[str, str] = {}
-        self.queue = WorkQueue("kubelet", self._sync, workers=8)
+        self.queue = RateLimitedQueue("kubelet", self._sync, workers=8)
         pods.subscribe(self._pod_changed)
         claims.subscribe(self._claim_changed)
 

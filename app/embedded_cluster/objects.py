@@ -10,6 +10,7 @@ import msgspec
 from dra_extender.api.core import Container, Node, Pod, PodSpec, PodStatus
 from dra_extender.api.decoding import decode
 from dra_extender.api.meta import Condition, Object, ObjectMeta
+from dra_extender.api.policy import LabelSelector
 from dra_extender.api.resource import GROUP
 from dra_extender.kube.resources import Resource
 
@@ -75,10 +76,6 @@ class PodTemplate(Object, frozen=True):
     spec: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class LabelSelector(Object, frozen=True, gc=False):
-    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
-
-
 class RollingUpdate(Object, frozen=True, gc=False):
     """Pods, or a percentage of those that are wanted."""
 
@@ -86,7 +83,7 @@ class RollingUpdate(Object, frozen=True, gc=False):
     max_unavailable: int | str = "25%"
 
 
-class DeploymentStrategy(Object, frozen=True):
+class RolloutStrategy(Object, frozen=True):
     type: str = "RollingUpdate"
     rolling_update: RollingUpdate = RollingUpdate()
 
@@ -95,7 +92,7 @@ class DeploymentSpec(Object, frozen=True):
     replicas: int = 1
     selector: LabelSelector = LabelSelector()
     template: PodTemplate = PodTemplate()
-    strategy: DeploymentStrategy = DeploymentStrategy()
+    strategy: RolloutStrategy = RolloutStrategy()
     revision_history_limit: int = 10
     paused: bool = False
 

@@ -1,7 +1,7 @@
 """Keys waiting to be worked on, as controllers use them.
 
-`WorkQueue` promises: a key is worked on by one worker at a time; a key added while it waits is not added again; one
-added while it is worked on is worked on once more; a failure is repeated with growing pauses and never stops others.
+`RateLimitedQueue` promises: one worker at a time handles a key; a key added while it waits is handled once; a key added
+while it is handled is handled once more; a failed key is retried with growing pauses and never stops the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
 
-class WorkQueue(Generic[K]):
+class RateLimitedQueue(Generic[K]):
     """Calls `handle(key)` for every key. `run` never returns."""
 
     def __init__(self, name: str, handle: Callable[[K], Awaitable[object]], *, workers: int = 4) -> None:

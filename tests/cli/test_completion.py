@@ -16,7 +16,7 @@ from dra_extender.cli.completion import kubectl_words
 from dra_extender.cli.main import app
 from dra_extender.cli.snapshot import take
 from dra_extender.cli.source import Source
-from embedded_cluster import Fault
+from embedded_cluster import RequestFault
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.patience import LONGEST
 from tests.support.service.world import World
@@ -113,7 +113,7 @@ async def test_a_cluster_that_does_not_answer_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(names, "SECONDS", 0.05)
     stuck = asyncio.Event()
-    world.api.faults.add(Fault(until=stuck))
+    world.api.faults.add(RequestFault(until=stuck))
     assert await asked(source, "why", "") == [":0"]
     stuck.set()
 

@@ -21,7 +21,7 @@ from dra_extender.cli.main import app
 from dra_extender.cli.source import Source
 from dra_extender.cli.statuses import FAILED, NO, YES
 from dra_extender.kube.watches import Watches
-from embedded_cluster import Fault
+from embedded_cluster import RequestFault
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import World
 
@@ -130,7 +130,7 @@ async def test_a_cluster_that_stops_to_answer_is_said(
 ) -> None:
     following = asyncio.create_task(watching.follow(source, Counting()))
     await until(lambda: capsys.readouterr().out == "1\n")
-    world.api.faults.add(Fault(status=500))
+    world.api.faults.add(RequestFault(status=500))
     world.api.faults.cut_watches()
     await until(lambda: "cannot be followed" in capsys.readouterr().err)
     end()

@@ -13,7 +13,7 @@ from dra_extender.api.resource import Counter, CounterSet, Device, ResourceClaim
 from embedded_cluster import hardware
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.driver import UnknownDeviceError, unready_devices, with_conditions
-from embedded_cluster.hardware import Pool
+from embedded_cluster.hardware import DevicePool
 
 Make = Callable[..., dict[str, Any]]
 
@@ -57,7 +57,7 @@ def test_pools_are_cut_into_slices(devices: int, most: int, sizes: list[int]) ->
 
 def test_counters_are_in_a_slice_of_their_own() -> None:
     counters = CounterSet(name="c", counters={"memory": Counter(value=Quantity.parse("80Gi"))})
-    parts = hardware.slices(Pool("d", "n", (Device(name="a"),), (counters,)), 1)
+    parts = hardware.slices(DevicePool("d", "n", (Device(name="a"),), (counters,)), 1)
     assert [(len(part.spec.shared_counters), len(part.spec.devices)) for part in parts] == [(1, 0), (0, 1)]
     assert {part.spec.pool.resource_slice_count for part in parts} == {2}
 

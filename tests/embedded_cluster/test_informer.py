@@ -11,7 +11,7 @@ from dra_extender.api.errors import OutcomeUnknownError
 from embedded_cluster.cluster import EmbeddedCluster
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import PODS, FullPod
-from embedded_cluster.workqueue import WorkQueue
+from embedded_cluster.workqueue import RateLimitedQueue
 from tests.support.patience import LONGEST
 from tests.support.unexpected import Reports
 
@@ -61,7 +61,7 @@ async def test_keys_are_worked_on_once_at_a_time_and_again_when_added_meanwhile(
         started.set()
         await release.wait()
 
-    queue = WorkQueue("test", handle, workers=3)
+    queue = RateLimitedQueue("test", handle, workers=3)
     running = asyncio.create_task(queue.run())
     for key in ("a", "a", "b"):
         queue.add(key)
@@ -88,7 +88,7 @@ async def test_failures_are_repeated_and_do_not_stop_others(tolerated: Reports) 
         if key == "bad":
             done.set()
 
-    queue = WorkQueue("test", handle, workers=1)
+    queue = RateLimitedQueue("test", handle, workers=1)
     running = asyncio.create_task(queue.run())
     queue.add("bad")
     queue.add("good")
@@ -107,7 +107,7 @@ async def test_the_earliest_of_several_delays_counts() -> None:
     async def handle(key: str) -> None:
         seen.append(loop.time() - started)
 
-    queue = WorkQueue("test", handle, workers=1)
+    queue = RateLimitedQueue("test", handle, workers=1)
     running = asyncio.create_task(queue.run())
     queue.add_after("a", 60)
     queue.add_after("a", 0.01)

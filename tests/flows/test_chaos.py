@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from embedded_cluster import Fault
+from embedded_cluster import RequestFault
 from tests.support.flows.flow import Flow
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -19,17 +19,23 @@ Make = Callable[..., dict[str, Any]]
 EXTENDER = "dra-extender*"
 
 
-def trouble(chance: random.Random) -> list[Fault]:
+def trouble(chance: random.Random) -> list[RequestFault]:
     """Every write of the service may be refused, lost before or after it took effect, or late."""
     return [
-        Fault(verb="patch", resource="resourceclaims*", user_agent=EXTENDER, status=409, probability=0.05),
-        Fault(verb="patch", resource="resourceclaims*", user_agent=EXTENDER, status=500, probability=0.05),
-        Fault(verb="patch", resource="resourceclaims*", user_agent=EXTENDER, status=500, after=True, probability=0.05),
-        Fault(verb="patch", resource="resourceclaims*", user_agent=EXTENDER, drop=True, after=True, probability=0.05),
-        Fault(verb="create", resource="pods/binding", user_agent=EXTENDER, drop=True, probability=0.05),
-        Fault(verb="create", resource="pods/binding", user_agent=EXTENDER, drop=True, after=True, probability=0.1),
-        Fault(verb="create", resource="pods/binding", user_agent=EXTENDER, status=429, probability=0.05),
-        Fault(verb="patch", resource="*", latency=chance.uniform(0.001, 0.05), probability=0.3),
+        RequestFault(verb="patch", resource="resourceclaims*", user_agent=EXTENDER, status=409, probability=0.05),
+        RequestFault(verb="patch", resource="resourceclaims*", user_agent=EXTENDER, status=500, probability=0.05),
+        RequestFault(
+            verb="patch", resource="resourceclaims*", user_agent=EXTENDER, status=500, after=True, probability=0.05
+        ),
+        RequestFault(
+            verb="patch", resource="resourceclaims*", user_agent=EXTENDER, drop=True, after=True, probability=0.05
+        ),
+        RequestFault(verb="create", resource="pods/binding", user_agent=EXTENDER, drop=True, probability=0.05),
+        RequestFault(
+            verb="create", resource="pods/binding", user_agent=EXTENDER, drop=True, after=True, probability=0.1
+        ),
+        RequestFault(verb="create", resource="pods/binding", user_agent=EXTENDER, status=429, probability=0.05),
+        RequestFault(verb="patch", resource="*", latency=chance.uniform(0.001, 0.05), probability=0.3),
     ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from embedded_cluster import Fault
+from embedded_cluster import RequestFault
 from tests.support.flows.flow import Flow
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ async def test_a_crash_in_the_middle_of_a_bind_is_made_good(
     await cluster.apply([claim("c")])
     # The write hangs until the service is gone, and has taken effect or never does.
     never = asyncio.Event()
-    fault = Fault(verb=verb, resource=resource, user_agent="dra-extender*", times=1, until=never, after=after)
+    fault = RequestFault(verb=verb, resource=resource, user_agent="dra-extender*", times=1, until=never, after=after)
     cluster.faults.add(fault)
     await cluster.apply([pod("p", claims={"gpu": "c"})])
     await cluster.wait_until(lambda: fault.hits)

@@ -11,7 +11,7 @@ import pytest
 from dra_extender.http.insight import devices as inventory_pages
 from dra_extender.scheduling.verbs import explain as explaining
 from dra_extender.service.service import Service
-from embedded_cluster import Fault
+from embedded_cluster import RequestFault
 from embedded_cluster.hardware import GPU_DRIVER
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World
@@ -123,7 +123,7 @@ async def test_a_device_of_a_bind_under_way_is_in_flight(world: World, service: 
     world.claim("c")
     pod = world.pod("p", "c")
     finish = asyncio.Event()
-    slow = world.api.faults.add(Fault(verb="patch", resource="resourceclaims/status", until=finish, times=1))
+    slow = world.api.faults.add(RequestFault(verb="patch", resource="resourceclaims/status", until=finish, times=1))
     call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
     await until(lambda: slow.hits)
     _, found = await ask(service, f"inventory?node={world.nodes[0]}")
@@ -206,7 +206,7 @@ async def test_it_is_at_the_insight_address_only(world: World, start_service: St
 
 
 async def test_before_the_cluster_is_known_it_says_so(world: World, start_service: StartService) -> None:
-    world.api.faults.add(Fault(status=503))
+    world.api.faults.add(RequestFault(status=503))
     async with start_service(wait=False) as service:
         for path in ("explain?pod=default/p", "inventory", "problems"):
             status, found = await ask(service, path)

@@ -14,7 +14,7 @@ from dra_extender.kube.discovery import Served
 from dra_extender.service import permissions
 from dra_extender.service.permissions import missing_until_granted, needed
 from dra_extender.service.settings import load
-from embedded_cluster import EmbeddedAPIServer, Fault
+from embedded_cluster import EmbeddedAPIServer, RequestFault
 
 BOTH = Served("v1", "v1alpha3")
 
@@ -98,7 +98,7 @@ async def test_a_server_that_fails_after_it_named_what_is_missing_is_asked_until
     monkeypatch.setattr(permissions, "PERIOD", 0.0)
     api.access.policy = lambda attributes: attributes.resource != "nodes"
     wanted = needed(load({"advise_only": True}), Served("v1"))
-    fault = Fault(status=500, times=len(wanted))
+    fault = RequestFault(status=500, times=len(wanted))
     found: list[int] = []
     async with aclosing(missing_until_granted(client, wanted)) as answers:
         async for missing in answers:
@@ -112,6 +112,6 @@ async def test_a_server_that_fails_after_it_named_what_is_missing_is_asked_until
 async def test_a_server_that_cannot_be_asked_the_first_time_is_not_asked_again(
     api: EmbeddedAPIServer, client: KubeClient
 ) -> None:
-    api.faults.add(Fault(status=500))
+    api.faults.add(RequestFault(status=500))
     wanted = needed(load({"advise_only": True}), Served("v1"))
     assert [missing async for missing in missing_until_granted(client, wanted)] == []

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from dra_extender.service.service import Service
-from embedded_cluster import Fault
+from embedded_cluster import RequestFault
 from embedded_cluster.apiserver.access import Attributes
 from tests.support.patience import until
 from tests.support.service.world import StartService, World
@@ -74,7 +74,7 @@ async def test_when_the_api_server_cannot_be_asked_probes_are_answered_and_nobod
 ) -> None:
     shown = await token(world, "reader")
     async with start_service(insight_authorization=True) as service:
-        world.api.faults.add(Fault(resource="tokenreviews", status=500))
+        world.api.faults.add(RequestFault(resource="tokenreviews", status=500))
         assert await status(service, "/metrics", shown) == 503
         assert await status(service, "/livez") == 200
 

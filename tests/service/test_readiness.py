@@ -15,7 +15,7 @@ from dra_extender.http.metrics import SPECS
 from dra_extender.kube.credentials import CredentialsError
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
-from embedded_cluster import EmbeddedAPIServer, Fault
+from embedded_cluster import EmbeddedAPIServer, RequestFault
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World, serve
 
@@ -60,7 +60,7 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
     world: World, start_service: StartService
 ) -> None:
     async with start_service(watch_gap=0.2) as service:
-        outage = world.api.faults.add(Fault(status=503))
+        outage = world.api.faults.add(RequestFault(status=503))
         world.api.faults.cut_watches()
         await until(lambda: service.gate.unavailable().startswith("not watching"))
         world.api.faults.remove(outage)
@@ -137,7 +137,7 @@ async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeyp
         await service.start()
         await until(lambda: "resourceclaims/binding" in service.gate.unavailable())
     async with EmbeddedAPIServer(port=port) as after:
-        after.faults.add(Fault(resource="selfsubjectaccessreviews", status=500))
+        after.faults.add(RequestFault(resource="selfsubjectaccessreviews", status=500))
         await service.until_ready(LONGEST)
         assert service.health.kubernetes[1] == "v1"
         assert "resourceclaims/binding" not in service.gate.unavailable()

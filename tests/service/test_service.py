@@ -15,7 +15,7 @@ import trustme
 from dra_extender.api.resource import ResourceClaim, ResourceClaimStatus
 from dra_extender.service.service import Service
 from dra_extender.service.settings import load
-from embedded_cluster import Fault
+from embedded_cluster import RequestFault
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import StartService, World
 
@@ -134,7 +134,7 @@ async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound
     world.claim("c")
     pod = world.pod("p", "c")
     finish = asyncio.Event()
-    slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", until=finish, times=1))
+    slow = world.api.faults.add(RequestFault(verb="create", resource="pods/binding", until=finish, times=1))
     call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
     await until(lambda: slow.hits)
     engine = service.status.engine

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from dra_extender.service.service import Service
-from embedded_cluster import Fault
+from embedded_cluster import RequestFault
 from embedded_cluster.hardware import node
 from tests.support.patience import LONGEST, until
 from tests.support.service.world import NODES, StartService, World, serve
@@ -40,7 +40,7 @@ async def test_a_service_killed_in_the_middle_of_a_bind_is_succeeded_by_one_that
     first = serve(world.api.url)
     await first.start()
     await first.until_ready(LONGEST)
-    slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", until=asyncio.Event(), times=1))
+    slow = world.api.faults.add(RequestFault(verb="create", resource="pods/binding", until=asyncio.Event(), times=1))
     call = asyncio.create_task(world.bind(first, pod, world.nodes[0]))
     await until(lambda: slow.hits)
     await first.kill()
@@ -57,7 +57,7 @@ async def test_stopping_lets_a_running_bind_finish(world: World, start_service: 
     pod = world.pod("p", "c")
     async with start_service(shutdown_grace=LONGEST) as service:
         finish = asyncio.Event()
-        slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", until=finish, times=1))
+        slow = world.api.faults.add(RequestFault(verb="create", resource="pods/binding", until=finish, times=1))
         call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
         await until(lambda: slow.hits)
         stopping = asyncio.create_task(service.stop())
@@ -83,7 +83,9 @@ async def test_requests_and_binds_that_do_not_end_share_one_grace_period(
             await drain(seconds)
 
         monkeypatch.setattr(service.status.engine, "drain", recorded)
-        slow = world.api.faults.add(Fault(verb="create", resource="pods/binding", until=asyncio.Event(), times=1))
+        slow = world.api.faults.add(
+            RequestFault(verb="create", resource="pods/binding", until=asyncio.Event(), times=1)
+        )
         call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
         await until(lambda: slow.hits)
         await service.stop()
@@ -194,7 +196,7 @@ async def test_a_bind_that_takes_long_goes_on_when_the_lease_is_handed_over(
         start_service(identity="two", **FORWARDING) as second,
     ):
         go_on = asyncio.Event()
-        slow = world.api.faults.add(Fault(verb="patch", resource="resourceclaims", until=go_on, times=1))
+        slow = world.api.faults.add(RequestFault(verb="patch", resource="resourceclaims", until=go_on, times=1))
         call = asyncio.create_task(world.bind(first, pod, world.nodes[0]))
         await until(lambda: slow.hits)
         stopping = asyncio.create_task(first.stop())
@@ -209,7 +211,7 @@ async def test_a_replica_that_has_just_started_leaves_the_lease_to_those_that_kn
     world: World, start_service: StartService
 ) -> None:
     go_on = asyncio.Event()
-    slow = world.api.faults.add(Fault(verb="list", resource="resourceslices", until=go_on, times=1))
+    slow = world.api.faults.add(RequestFault(verb="list", resource="resourceslices", until=go_on, times=1))
     async with start_service(identity="new", wait=False, **FORWARDING) as late:
         await until(lambda: slow.hits)
         async with start_service(identity="old", **FORWARDING) as known:

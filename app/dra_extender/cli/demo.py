@@ -50,13 +50,13 @@ def demo(
     from dra_extender.service import logs
 
     try:
-        from embedded_cluster.demo.show import Options, Show, console
+        from embedded_cluster.demo.show import DemoOptions, Show, console
     except ModuleNotFoundError as absence:
         complain(_ABSENT.format(absence.name))
         raise typer.Exit(2) from None
 
     logs.configure("error")
-    options = Options(nodes, devices, port, service_port, directory, with_samples, once, timeout, tour)
+    options = DemoOptions(nodes, devices, port, service_port, directory, with_samples, once, timeout, tour)
     try:
         status = uvloop.run(Show(options, console()).run_until_signalled())
     except KeyboardInterrupt:

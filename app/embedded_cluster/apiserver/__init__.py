@@ -1,8 +1,8 @@
 """An API server in this process: the Kubernetes HTTP API on loopback for demos, tests and load."""
 
 from embedded_cluster.apiserver.access import Access, Attributes
-from embedded_cluster.apiserver.audit import Audit, Served
-from embedded_cluster.apiserver.faults import Fault, Faults
+from embedded_cluster.apiserver.audit import AuditEvent, AuditLog
+from embedded_cluster.apiserver.faults import Faults, RequestFault
 from embedded_cluster.apiserver.server import EmbeddedAPIServer
 from embedded_cluster.apiserver.statuses import StatusError
 from embedded_cluster.apiserver.store import Store
@@ -10,11 +10,11 @@ from embedded_cluster.apiserver.store import Store
 __all__ = [
     "Access",
     "Attributes",
-    "Audit",
+    "AuditEvent",
+    "AuditLog",
     "EmbeddedAPIServer",
-    "Fault",
     "Faults",
-    "Served",
+    "RequestFault",
     "StatusError",
     "Store",
 ]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from embedded_cluster.apiserver.options import Options
-from embedded_cluster.apiserver.registry import Kind, Resource
+from embedded_cluster.apiserver.options import WriteOptions
+from embedded_cluster.apiserver.registry import Kind, ServedResource
 from embedded_cluster.apiserver.schema import schema
 from embedded_cluster.apiserver.statuses import JSON, bad_request, denied, not_found
 from embedded_cluster.apiserver.strategy import Lookup
@@ -17,7 +17,7 @@ _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_PREFIX: Final = 58
 
 
-def admitted(resource: Resource, body: JSON, options: Options) -> JSON:
+def admitted(resource: ServedResource, body: JSON, options: WriteOptions) -> JSON:
     """A new object in stored form from what a client sent for `resource`; raises 400."""
     kind = resource.kind.kind
     sent = body.get("apiVersion") or resource.api_version, body.get("kind") or kind
@@ -37,7 +37,7 @@ def admitted(resource: Resource, body: JSON, options: Options) -> JSON:
     return obj
 
 
-def _report_unknown(resource: Resource, unknown: list[str], options: Options) -> None:
+def _report_unknown(resource: ServedResource, unknown: list[str], options: WriteOptions) -> None:
     texts = [f'unknown field "{path}"' for path in unknown]
     if options.validation == "Strict":
         kind, version, listed = resource.kind.kind, resource.version, ", ".join(texts)

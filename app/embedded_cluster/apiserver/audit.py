@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class AuditEvent:
     """One request; `resource` includes the subresource, `code` is 0 when the connection was broken without an
     answer."""
 
@@ -21,27 +21,27 @@ class Served:
     code: int
 
 
-class Audit:
+class AuditLog:
     """The last `limit` requests, oldest first; `total` counts all."""
 
     def __init__(self, limit: int = 10_000) -> None:
-        self._served: deque[Served] = deque(maxlen=limit)
+        self._served: deque[AuditEvent] = deque(maxlen=limit)
         self.total = 0
 
-    def note(self, served: Served) -> None:
+    def note(self, served: AuditEvent) -> None:
         self._served.append(served)
         self.total += 1
 
     def clear(self) -> None:
         self._served.clear()
 
-    def __iter__(self) -> Iterator[Served]:
+    def __iter__(self) -> Iterator[AuditEvent]:
         return iter(self._served)
 
     def __len__(self) -> int:
         return len(self._served)
 
-    def find(self, verb: str = "", resource: str = "", name: str = "") -> list[Served]:
+    def find(self, verb: str = "", resource: str = "", name: str = "") -> list[AuditEvent]:
         """The requests with this verb, resource and name; empty means any."""
         return [
             served

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from embedded_cluster.apiserver.requests import Answer, Call
+from embedded_cluster.apiserver.requests import APIResponse, ResourceRequest
 from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request
-from embedded_cluster.apiserver.verbs import Verbs
+from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 LOG: Final = "log"
 CONNECTED: Final = ("attach", "exec", "portforward")
@@ -34,13 +34,13 @@ def is_driver(image: str) -> bool:
     return image.rpartition("/")[2].partition("@")[0].partition(":")[0] == _DRIVER_IMAGE
 
 
-def is_meant(call: Call) -> bool:
+def is_meant(call: ResourceRequest) -> bool:
     """True for a request about the containers of a pod."""
     asked = call.info.subresource
     return call.resource.kind.key == ("", "pods") and (asked in CONNECTED or (asked == LOG and call.info.verb == "get"))
 
 
-def answer(verbs: Verbs, call: Call) -> Answer:
+def answer(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     """The log, or why there is nothing to connect to. Raises 400, 404, 501."""
     pod = verbs.get(call.resource, call.info.namespace, call.info.name).object
     name = call.info.name
@@ -59,8 +59,8 @@ def answer(verbs: Verbs, call: Call) -> Answer:
     return _text(_VARIABLES + "".join(lines) if lines else f"{_NONE}\n")
 
 
-def _text(content: str) -> Answer:
-    return Answer(200, content.encode(), content_type="text/plain")
+def _text(content: str) -> APIResponse:
+    return APIResponse(200, content.encode(), content_type="text/plain")
 
 
 def _container(pod: JSON, name: str, wanted: str) -> JSON:
@@ -77,7 +77,7 @@ def _container(pod: JSON, name: str, wanted: str) -> JSON:
     raise bad_request(f"a container name must be specified for pod {name}, choose one of: [{names}]")
 
 
-def _variables(verbs: Verbs, pod: JSON, container: JSON) -> Iterator[str]:
+def _variables(verbs: ObjectVerbs, pod: JSON, container: JSON) -> Iterator[str]:
     """A device and the claim that it is from, for each device of the claims that the container uses."""
     statuses = pod["status"].get("resourceClaimStatuses", ())
     created = {status["name"]: status.get("resourceClaimName") for status in statuses}
@@ -97,7 +97,7 @@ def _variables(verbs: Verbs, pod: JSON, container: JSON) -> Iterator[str]:
             yield f'declare -x GPU_DEVICE_{number}_RESOURCE_CLAIM="{(claim or {})["metadata"]["uid"]}"\n'
 
 
-def _driven(verbs: Verbs, node: str) -> Iterator[str]:
+def _driven(verbs: ObjectVerbs, node: str) -> Iterator[str]:
     """What the example driver of a node would have done until now."""
     published = sum(
         len(found["spec"].get("devices") or ())
@@ -117,6 +117,6 @@ def _driven(verbs: Verbs, node: str) -> Iterator[str]:
     yield f"prepared claims: {prepared}\n"
 
 
-def _stored(verbs: Verbs, plural: str) -> Iterator[JSON]:
+def _stored(verbs: ObjectVerbs, plural: str) -> Iterator[JSON]:
     collection = verbs.storage.collection(verbs.registry.stored_form(plural).kind)
     yield from (stored.object for stored in collection.sorted())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from embedded_cluster.apiserver import reviews
-from embedded_cluster.apiserver.registry import Registry, Resource
+from embedded_cluster.apiserver.registry import Registry, ServedResource
 from embedded_cluster.apiserver.statuses import JSON
 
 VERSION: Final[JSON] = {
@@ -83,7 +83,7 @@ class Discovery:
         return {**head, "groupVersion": group_version, "resources": listed}
 
     @staticmethod
-    def _plain(resource: Resource) -> list[JSON]:
+    def _plain(resource: ServedResource) -> list[JSON]:
         kind = resource.kind
         main: JSON = {
             "name": kind.plural,
@@ -150,7 +150,7 @@ class Discovery:
         return listed + [self._aggregated_resource(r) for r in self._registry.of_version(group, version)]
 
     @staticmethod
-    def _aggregated_resource(resource: Resource) -> JSON:
+    def _aggregated_resource(resource: ServedResource) -> JSON:
         kind = resource.kind
         own = {"group": "", "version": "", "kind": kind.kind}
         item: JSON = {

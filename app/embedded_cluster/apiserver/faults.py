@@ -1,6 +1,6 @@
 """Faults to inject: what can go wrong between a client and the API server, on demand and repeatable by seed.
 
-A `Fault` says which requests it hits (verb, resource, name, user agent, chance, how often) and what happens to
+A `RequestFault` says which requests it hits (verb, resource, name, user agent, chance, how often) and what happens to
 them: latency, an error status, or a connection that breaks, before or after the request took effect. Watches can be
 cut, expired, delayed, made to repeat events and to bring any line.
 """
@@ -31,7 +31,7 @@ _ANSWERS: Final = {
 
 
 @dataclass(eq=False)
-class Fault:
+class RequestFault:
     """One rule. Patterns are shell globs; `resource` is `pods` or `pods/status`.
 
     `latency` in seconds; `until` holds the request back until this event is set. `status` answers with that code, or
@@ -95,7 +95,7 @@ class Ordeal:
     gates: tuple[asyncio.Event, ...] = ()
     problem: Exception | None = None
 
-    def and_then(self, fault: Fault) -> Ordeal:
+    def and_then(self, fault: RequestFault) -> Ordeal:
         """This, and what the fault does; the first exception counts."""
         gates = (*self.gates, fault.until) if fault.until is not None else self.gates
         return Ordeal(self.delay + fault.latency, gates, self.problem or fault.problem())
@@ -118,18 +118,18 @@ class Faults:
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)
-        self._rules: list[Fault] = []
+        self._rules: list[RequestFault] = []
         self._lags: dict[str, float] = {}
         self._repeats: dict[str, float] = {}
         self._end: Callable[[str, bool], int] = lambda resource, expired: 0
         self._tell: Callable[[str, bytes], int] = lambda resource, line: 0
 
-    def add(self, fault: Fault) -> Fault:
+    def add(self, fault: RequestFault) -> RequestFault:
         """Put a rule in force; returns it, so that `hits` can be read and `remove` called."""
         self._rules.append(fault)
         return fault
 
-    def remove(self, fault: Fault) -> None:
+    def remove(self, fault: RequestFault) -> None:
         """Take a rule back."""
         self._rules.remove(fault)
 
@@ -151,7 +151,7 @@ class Faults:
                 before = before.and_then(fault)
         return before, after
 
-    def _strikes(self, fault: Fault) -> bool:
+    def _strikes(self, fault: RequestFault) -> bool:
         if fault.times is not None and fault.hits >= fault.times:
             return False
         if fault.probability < 1.0 and self._random.random() >= fault.probability:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import orjson
 
-from embedded_cluster.apiserver.schema import Shape
+from embedded_cluster.apiserver.schema import FieldSchema
 from embedded_cluster.apiserver.statuses import JSON
 
 FieldSet = dict[str, Any]
@@ -46,7 +46,7 @@ def tracked(obj: JSON) -> JSON:
     return kept
 
 
-def item_key(item: JSON, shape: Shape) -> str:
+def item_key(item: JSON, shape: FieldSchema) -> str:
     """What identifies an item of a list that is a map, as FieldsV1 writes it."""
     keys = {}
     for name in sorted(shape.keys):
@@ -60,7 +60,7 @@ def value_key(item: object) -> str:
     return "v:" + orjson.dumps(item).decode()
 
 
-def children(value: Any, shape: Shape) -> Iterator[tuple[str, Any, Shape | None]]:
+def children(value: Any, shape: FieldSchema) -> Iterator[tuple[str, Any, FieldSchema | None]]:
     """(key, value, shape) of what a granular value consists of."""
     if shape.form == "struct":
         for name, item in value.items():
@@ -76,7 +76,7 @@ def children(value: Any, shape: Shape) -> Iterator[tuple[str, Any, Shape | None]
             yield item_key(item, shape), item, shape.element
 
 
-def _container(value: Any, shape: Shape | None) -> bool:
+def _container(value: Any, shape: FieldSchema | None) -> bool:
     """True for a value of a kind whose parts can have different owners."""
     if shape is None or shape.atomic:
         return False
@@ -85,12 +85,12 @@ def _container(value: Any, shape: Shape | None) -> bool:
     return shape.form == "list" and isinstance(value, list)
 
 
-def granular(value: Any, shape: Shape | None) -> bool:
+def granular(value: Any, shape: FieldSchema | None) -> bool:
     """True when a value has parts that can have different owners."""
     return bool(value) and _container(value, shape)
 
 
-def of_object(value: Any, shape: Shape | None, *, item: bool = False, containers: bool = False) -> FieldSet:
+def of_object(value: Any, shape: FieldSchema | None, *, item: bool = False, containers: bool = False) -> FieldSet:
     """The leaves of a value; items of list maps are members themselves, and so are all containers if asked for."""
     if not granular(value, shape):
         return {}
@@ -101,7 +101,7 @@ def of_object(value: Any, shape: Shape | None, *, item: bool = False, containers
     return found
 
 
-def changes(old: Any, new: Any, shape: Shape | None) -> tuple[FieldSet | None, FieldSet | None]:
+def changes(old: Any, new: Any, shape: FieldSchema | None) -> tuple[FieldSet | None, FieldSet | None]:
     """(what `new` adds or changes, what it lacks) against `old`, both present; None where there is nothing."""
     if old is new or old == new:
         return None, None
@@ -127,7 +127,7 @@ def changes(old: Any, new: Any, shape: Shape | None) -> tuple[FieldSet | None, F
     return written or None, gone or None
 
 
-def _below(value: Any, shape: Shape | None) -> FieldSet | None:
+def _below(value: Any, shape: FieldSchema | None) -> FieldSet | None:
     """All members below a container, without itself."""
     return {key: node for key, node in of_object(value, shape, containers=True).items() if key != SELF} or None
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from embedded_cluster.apiserver.options import Deletion, Options
+from embedded_cluster.apiserver.options import DeleteOptions, WriteOptions
 from embedded_cluster.apiserver.registry import Kind, Registry
 from embedded_cluster.apiserver.statuses import JSON, StatusError
-from embedded_cluster.apiserver.storage import ADDED, DELETED, Event, Key, Listener, Storage, Stored
-from embedded_cluster.apiserver.verbs import FOREGROUND, Verbs
+from embedded_cluster.apiserver.storage import ADDED, DELETED, Key, Listener, Storage, StorageEvent, Stored
+from embedded_cluster.apiserver.verbs import FOREGROUND, ObjectVerbs
 
 Item = tuple[Kind, Key, str]
 """(kind, key, uid) of one object."""
 
-_NOW: Final = Deletion(grace=None)
+_NOW: Final = DeleteOptions(grace=None)
 
 
 class Garbage:
     """Collects in the background between `start` and `stop`; `collect` does it at once."""
 
-    def __init__(self, storage: Storage, registry: Registry, verbs: Verbs, delay: float = 0.0) -> None:
+    def __init__(self, storage: Storage, registry: Registry, verbs: ObjectVerbs, delay: float = 0.0) -> None:
         self._storage = storage
         self._registry = registry
         self._verbs = verbs
@@ -41,7 +41,7 @@ class Garbage:
     def _listener(self, kind: Kind) -> Listener:
         namespaces = kind.key == ("", "namespaces")
 
-        def hear(event: Event) -> None:
+        def hear(event: StorageEvent) -> None:
             self._hear(kind, event)
             if namespaces and event.stored.object["metadata"].get("deletionTimestamp"):
                 self._suspect((kind, event.stored.key, event.stored.object["metadata"]["uid"]))
@@ -50,7 +50,7 @@ class Garbage:
 
         return hear
 
-    def _hear(self, kind: Kind, event: Event) -> None:
+    def _hear(self, kind: Kind, event: StorageEvent) -> None:
         metadata = event.stored.object["metadata"]
         uid: str = metadata["uid"]
         item = (kind, event.stored.key, uid)
@@ -158,7 +158,7 @@ class Garbage:
     def _delete(self, kind: Kind, key: Key) -> None:
         resource = self._registry.of_kind(kind)
         try:
-            self._verbs.delete(resource, *key, _NOW, Options())
+            self._verbs.delete(resource, *key, _NOW, WriteOptions())
         except StatusError as error:
             if error.code not in (404, 409):
                 raise
@@ -174,7 +174,7 @@ class Garbage:
         new = owner.thaw()
         new["metadata"]["finalizers"].remove(FOREGROUND)
         resource = self._registry.of_kind(kind)
-        self._verbs.replace(resource, owner, new, Options())
+        self._verbs.replace(resource, owner, new, WriteOptions())
 
     def _empty_namespace(self, kind: Kind, key: Key) -> None:
         name, left = key[1], 0

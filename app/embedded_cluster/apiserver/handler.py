@@ -8,14 +8,22 @@ from typing import Final
 from dra_extender.unexpected import unexpected
 from embedded_cluster.apiserver import containers, discovery, reads, scale, writes
 from embedded_cluster.apiserver.access import Access, Attributes
-from embedded_cluster.apiserver.audit import Audit, Served
+from embedded_cluster.apiserver.audit import AuditEvent, AuditLog
 from embedded_cluster.apiserver.discovery import Discovery
 from embedded_cluster.apiserver.faults import ConnectionDropped, Faults
 from embedded_cluster.apiserver.garbage import Garbage
 from embedded_cluster.apiserver.openapi import OpenAPI
 from embedded_cluster.apiserver.registry import Registry
-from embedded_cluster.apiserver.requests import Answer, Call, Incoming, Streaming, document, failure, options_of
-from embedded_cluster.apiserver.reviews import Reviews
+from embedded_cluster.apiserver.requests import (
+    APIResponse,
+    Incoming,
+    ResourceRequest,
+    Streaming,
+    document,
+    failure,
+    options_of,
+)
+from embedded_cluster.apiserver.reviews import AccessReviews
 from embedded_cluster.apiserver.routes import RequestInfo, resource_request
 from embedded_cluster.apiserver.statuses import (
     StatusError,
@@ -24,7 +32,7 @@ from embedded_cluster.apiserver.statuses import (
     no_such_resource,
 )
 from embedded_cluster.apiserver.storage import Storage
-from embedded_cluster.apiserver.verbs import Verbs
+from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 
@@ -36,12 +44,12 @@ class Handling:
         self,
         registry: Registry,
         storage: Storage,
-        verbs: Verbs,
+        verbs: ObjectVerbs,
         garbage: Garbage,
         access: Access,
-        reviews: Reviews,
+        reviews: AccessReviews,
         faults: Faults,
-        audit: Audit,
+        audit: AuditLog,
     ) -> None:
         self._registry = registry
         self._storage = storage
@@ -54,7 +62,7 @@ class Handling:
         self._discovery = Discovery(registry)
         self._openapi = OpenAPI(registry)
 
-    async def handle(self, incoming: Incoming) -> Answer | Streaming:
+    async def handle(self, incoming: Incoming) -> APIResponse | Streaming:
         """The answer to any request; raises ConnectionDropped when there is to be none."""
         info = resource_request(incoming.method, incoming.path, incoming.query)
         if info is None:
@@ -66,13 +74,13 @@ class Handling:
         code = 0
         try:
             answer = await self._through_faults(info, incoming, user)
-            code = answer.code if isinstance(answer, Answer) else 200
+            code = answer.code if isinstance(answer, APIResponse) else 200
             return answer
         finally:
             where = info.verb, info.target, info.namespace, info.name
-            self._audit.note(Served(*where, user, incoming.user_agent, code))
+            self._audit.note(AuditEvent(*where, user, incoming.user_agent, code))
 
-    async def _through_faults(self, info: RequestInfo, incoming: Incoming, user: str) -> Answer | Streaming:
+    async def _through_faults(self, info: RequestInfo, incoming: Incoming, user: str) -> APIResponse | Streaming:
         before, after = self._faults.judge(info, incoming.user_agent)
         warnings: list[str] = []
         try:
@@ -86,19 +94,19 @@ class Handling:
         except Exception as error:
             unexpected("apiserver", error, verb=info.verb, path=incoming.path)
             answer = failure(StatusError(500, "InternalError", f"Internal error occurred: {error!r}", {}))
-        return replace(answer, warnings=tuple(warnings)) if warnings and isinstance(answer, Answer) else answer
+        return replace(answer, warnings=tuple(warnings)) if warnings and isinstance(answer, APIResponse) else answer
 
     # documents about the server
 
-    def _document(self, incoming: Incoming) -> Answer:
+    def _document(self, incoming: Incoming) -> APIResponse:
         path = "/" + incoming.path.strip("/")
         if path in _HEALTH or path.startswith(("/healthz/", "/livez/", "/readyz/")):
-            return Answer(200, b"ok", content_type="text/plain; charset=utf-8")
+            return APIResponse(200, b"ok", content_type="text/plain; charset=utf-8")
         if path == "/version":
             return document(discovery.VERSION)
         if path in ("/api", "/apis") and "as=APIGroupDiscoveryList" in incoming.accept and "v=v2" in incoming.accept:
             whole = document(self._discovery.aggregated(core=path == "/api"))
-            return Answer(200, whole.body, content_type=discovery.AGGREGATED)
+            return APIResponse(200, whole.body, content_type=discovery.AGGREGATED)
         if path.startswith("/openapi/"):
             return self._openapi.answer(path)
         found = None
@@ -119,7 +127,9 @@ class Handling:
 
     # resources
 
-    def _resource(self, info: RequestInfo, incoming: Incoming, user: str, warnings: list[str]) -> Answer | Streaming:
+    def _resource(
+        self, info: RequestInfo, incoming: Incoming, user: str, warnings: list[str]
+    ) -> APIResponse | Streaming:
         attributes = Attributes(user, info.verb, info.group, info.resource, info.subresource, info.namespace, info.name)
         reviewed = self._reviews.answer(info, incoming, user)
         if reviewed is not None:
@@ -138,9 +148,9 @@ class Handling:
                 else no_such_resource()
             )
         options = options_of(incoming, self._access.caller(user), warnings)
-        return self._verb(Call(info, resource, incoming, options))
+        return self._verb(ResourceRequest(info, resource, incoming, options))
 
-    def _verb(self, call: Call) -> Answer | Streaming:
+    def _verb(self, call: ResourceRequest) -> APIResponse | Streaming:
         verb, verbs = call.info.verb, self._verbs
         if containers.is_meant(call):
             return containers.answer(verbs, call)
@@ -168,5 +178,5 @@ class Handling:
         raise method_not_allowed()
 
 
-def _unknown_path() -> Answer:
-    return Answer(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")
+def _unknown_path() -> APIResponse:
+    return APIResponse(404, b"404 page not found\n", content_type="text/plain; charset=utf-8")

@@ -7,23 +7,29 @@ from typing import Final
 
 from embedded_cluster.apiserver import conversion
 from embedded_cluster.apiserver.printers import cells, core, devices, policies, workloads
-from embedded_cluster.apiserver.registry import ALL_VERBS, Kind, Printer, Registry, Resource
+from embedded_cluster.apiserver.registry import ALL_VERBS, Kind, Printer, Registry, ServedResource
 from embedded_cluster.apiserver.strategies.core import (
-    Budgets,
-    Events,
-    Leases,
-    Namespaces,
-    Nodes,
-    Plain,
-    PriorityClasses,
-    Roles,
-    Secrets,
-    Services,
+    DisruptionBudgetStrategy,
+    EventStrategy,
+    LeaseStrategy,
+    NamespaceStrategy,
+    NodeStrategy,
+    PlainStrategy,
+    PriorityClassStrategy,
+    RoleStrategy,
+    SecretStrategy,
+    ServiceStrategy,
 )
-from embedded_cluster.apiserver.strategies.pods import Pods
-from embedded_cluster.apiserver.strategies.resource import Claims, Classes, Slices, TaintRules, Templates
-from embedded_cluster.apiserver.strategies.workloads import DaemonSets, Deployments, ReplicaSets
-from embedded_cluster.apiserver.strategy import Strategy
+from embedded_cluster.apiserver.strategies.pods import PodStrategy
+from embedded_cluster.apiserver.strategies.resource import (
+    ClaimStrategy,
+    ClaimTemplateStrategy,
+    DeviceClassStrategy,
+    DeviceTaintRuleStrategy,
+    SliceStrategy,
+)
+from embedded_cluster.apiserver.strategies.workloads import DaemonSetStrategy, DeploymentStrategy, ReplicaSetStrategy
+from embedded_cluster.apiserver.strategy import RESTStrategy
 
 RESOURCE_GROUP: Final = "resource.k8s.io"
 RESOURCE_VERSIONS: Final = ("v1", "v1beta2", "v1beta1")
@@ -40,7 +46,7 @@ def _kind(
     short: tuple[str, ...] = (),
     *,
     namespaced: bool = True,
-    strategy: Strategy | None = None,
+    strategy: RESTStrategy | None = None,
     printer: Printer = cells.PLAIN,
     status: bool = False,
     subresources: tuple[str, ...] = (),
@@ -56,7 +62,7 @@ def _kind(
         kind,
         plural,
         namespaced,
-        strategy or Plain(status=status),
+        strategy or PlainStrategy(status=status),
         printer,
         short_names=short,
         categories=categories,
@@ -77,32 +83,32 @@ KINDS: Final = (
         "namespaces",
         ("ns",),
         namespaced=False,
-        strategy=Namespaces(),
+        strategy=NamespaceStrategy(),
         printer=core.NAMESPACE,
         status=True,
         verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     ),
-    _kind("", "Node", "nodes", ("no",), namespaced=False, strategy=Nodes(), printer=core.NODE, status=True),
+    _kind("", "Node", "nodes", ("no",), namespaced=False, strategy=NodeStrategy(), printer=core.NODE, status=True),
     _kind(
         "",
         "Pod",
         "pods",
         ("po",),
-        strategy=Pods(),
+        strategy=PodStrategy(),
         printer=core.POD,
         status=True,
         subresources=("binding", "eviction"),
         categories=("all",),
     ),
-    _kind("", "Event", "events", ("ev",), strategy=Events(), printer=core.EVENT, models={"v1": "CoreV1Event"}),
+    _kind("", "Event", "events", ("ev",), strategy=EventStrategy(), printer=core.EVENT, models={"v1": "CoreV1Event"}),
     _kind("", "ConfigMap", "configmaps", ("cm",), printer=core.CONFIG_MAP),
-    _kind("", "Secret", "secrets", strategy=Secrets(), printer=core.SECRET),
+    _kind("", "Secret", "secrets", strategy=SecretStrategy(), printer=core.SECRET),
     _kind(
         "",
         "Service",
         "services",
         ("svc",),
-        strategy=Services(),
+        strategy=ServiceStrategy(),
         printer=core.SERVICE,
         status=True,
         categories=("all",),
@@ -113,7 +119,7 @@ KINDS: Final = (
         "Event",
         "events",
         ("ev",),
-        strategy=Events(),
+        strategy=EventStrategy(),
         printer=core.EVENT,
         models={"v1": "EventsV1Event"},
         stored_with=("", "events"),
@@ -123,7 +129,7 @@ KINDS: Final = (
         "Deployment",
         "deployments",
         ("deploy",),
-        strategy=Deployments(),
+        strategy=DeploymentStrategy(),
         printer=workloads.DEPLOYMENT,
         status=True,
         subresources=("scale",),
@@ -134,7 +140,7 @@ KINDS: Final = (
         "ReplicaSet",
         "replicasets",
         ("rs",),
-        strategy=ReplicaSets(),
+        strategy=ReplicaSetStrategy(),
         printer=workloads.REPLICA_SET,
         status=True,
         subresources=("scale",),
@@ -145,18 +151,18 @@ KINDS: Final = (
         "DaemonSet",
         "daemonsets",
         ("ds",),
-        strategy=DaemonSets(),
+        strategy=DaemonSetStrategy(),
         printer=workloads.DAEMON_SET,
         status=True,
         categories=("all",),
     ),
-    _kind("coordination.k8s.io", "Lease", "leases", strategy=Leases(), printer=policies.LEASE),
+    _kind("coordination.k8s.io", "Lease", "leases", strategy=LeaseStrategy(), printer=policies.LEASE),
     _kind(
         "policy",
         "PodDisruptionBudget",
         "poddisruptionbudgets",
         ("pdb",),
-        strategy=Budgets(status=True, generation=True),
+        strategy=DisruptionBudgetStrategy(status=True, generation=True),
         printer=policies.BUDGET,
         status=True,
     ),
@@ -165,45 +171,50 @@ KINDS: Final = (
         "NetworkPolicy",
         "networkpolicies",
         ("netpol",),
-        strategy=Plain(generation=True),
+        strategy=PlainStrategy(generation=True),
         printer=policies.NETWORK_POLICY,
     ),
-    _kind(RBAC, "ClusterRole", "clusterroles", namespaced=False, strategy=Roles(), printer=cells.CREATED),
+    _kind(RBAC, "ClusterRole", "clusterroles", namespaced=False, strategy=RoleStrategy(), printer=cells.CREATED),
     _kind(
         RBAC,
         "ClusterRoleBinding",
         "clusterrolebindings",
         namespaced=False,
-        strategy=Roles(),
+        strategy=RoleStrategy(),
         printer=policies.ROLE_BINDING,
     ),
-    _kind(RBAC, "Role", "roles", strategy=Roles(), printer=cells.CREATED),
-    _kind(RBAC, "RoleBinding", "rolebindings", strategy=Roles(), printer=policies.ROLE_BINDING),
+    _kind(RBAC, "Role", "roles", strategy=RoleStrategy(), printer=cells.CREATED),
+    _kind(RBAC, "RoleBinding", "rolebindings", strategy=RoleStrategy(), printer=policies.ROLE_BINDING),
     _kind(
         "scheduling.k8s.io",
         "PriorityClass",
         "priorityclasses",
         ("pc",),
         namespaced=False,
-        strategy=PriorityClasses(),
+        strategy=PriorityClassStrategy(),
         printer=policies.PRIORITY_CLASS,
     ),
 )
 
 DEVICE_KINDS: Final = (
-    _kind(RESOURCE_GROUP, "DeviceClass", "deviceclasses", namespaced=False, strategy=Classes()),
+    _kind(RESOURCE_GROUP, "DeviceClass", "deviceclasses", namespaced=False, strategy=DeviceClassStrategy()),
     _kind(
         RESOURCE_GROUP,
         "ResourceClaim",
         "resourceclaims",
-        strategy=Claims(),
+        strategy=ClaimStrategy(),
         printer=devices.CLAIM,
         status=True,
         models={"v1": "ResourceV1ResourceClaim"},
     ),
-    _kind(RESOURCE_GROUP, "ResourceClaimTemplate", "resourceclaimtemplates", strategy=Templates()),
+    _kind(RESOURCE_GROUP, "ResourceClaimTemplate", "resourceclaimtemplates", strategy=ClaimTemplateStrategy()),
     _kind(
-        RESOURCE_GROUP, "ResourceSlice", "resourceslices", namespaced=False, strategy=Slices(), printer=devices.SLICE
+        RESOURCE_GROUP,
+        "ResourceSlice",
+        "resourceslices",
+        namespaced=False,
+        strategy=SliceStrategy(),
+        printer=devices.SLICE,
     ),
 )
 
@@ -212,7 +223,7 @@ TAINT_RULE: Final = _kind(
     "DeviceTaintRule",
     "devicetaintrules",
     namespaced=False,
-    strategy=TaintRules(),
+    strategy=DeviceTaintRuleStrategy(),
     printer=devices.TAINT_RULE,
     status=True,
     version="v1beta2",
@@ -229,16 +240,16 @@ def registry(versions: Iterable[str] = ("v1",)) -> Registry:
     if unknown or not wanted:
         raise ValueError(f"versions of {RESOURCE_GROUP} must be some of {', '.join(RESOURCE_VERSIONS)}, not {wanted}")
     resources = [
-        Resource(kind, kind.storage_version, conversion.EVENTS if kind.stored_with else None) for kind in KINDS
+        ServedResource(kind, kind.storage_version, conversion.EVENTS if kind.stored_with else None) for kind in KINDS
     ]
     for version in RESOURCE_VERSIONS:
         if version in wanted:
             resources += [_device_resource(kind, version) for kind in DEVICE_KINDS]
             if version == "v1beta2":
-                resources.append(Resource(TAINT_RULE, version))
+                resources.append(ServedResource(TAINT_RULE, version))
     return Registry(resources)
 
 
-def _device_resource(kind: Kind, version: str) -> Resource:
+def _device_resource(kind: Kind, version: str) -> ServedResource:
     converted = conversion.V1BETA1.get(kind.plural) if version == "v1beta1" else None
-    return Resource(kind, version, converted, _DEPRECATED.get(version, ""))
+    return ServedResource(kind, version, converted, _DEPRECATED.get(version, ""))

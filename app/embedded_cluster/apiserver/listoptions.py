@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from embedded_cluster.apiserver.statuses import Problem, StatusError, bad_request, forbidden, invalid, unsupported
+from embedded_cluster.apiserver.statuses import FieldError, StatusError, bad_request, forbidden, invalid, unsupported
 
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
@@ -52,10 +52,10 @@ def read(query: Mapping[str, str], *, watching: bool) -> ListOptions:
     )
 
 
-def _match_problems(revision: str, match: str, query: Mapping[str, str]) -> list[Problem]:
+def _match_problems(revision: str, match: str, query: Mapping[str, str]) -> list[FieldError]:
     if not match:
         return []
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     if not revision:
         detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
         problems.append(forbidden("resourceVersionMatch", detail))
@@ -70,8 +70,8 @@ def _match_problems(revision: str, match: str, query: Mapping[str, str]) -> list
     return problems
 
 
-def _initial_problems(initial: bool | None, match: str) -> list[Problem]:
-    problems: list[Problem] = []
+def _initial_problems(initial: bool | None, match: str) -> list[FieldError]:
+    problems: list[FieldError] = []
     if initial is not None and match != NOT_OLDER_THAN:
         detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         problems.append(forbidden("resourceVersionMatch", detail))

@@ -11,7 +11,7 @@ from typing import Final
 
 from embedded_cluster.apiserver import fieldset
 from embedded_cluster.apiserver.fieldset import FieldSet
-from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.schema import schema
 from embedded_cluster.apiserver.statuses import JSON
 
@@ -86,7 +86,7 @@ def without(managers: list[Manager], fields: FieldSet | None) -> list[Manager]:
     return kept
 
 
-def _view(obj: JSON, resource: Resource, subresource: str) -> JSON:
+def _view(obj: JSON, resource: ServedResource, subresource: str) -> JSON:
     """What a write can change: through /status the status, else all but that where it has a subresource."""
     view: JSON = {"metadata": {}, "spec": {}, **fieldset.tracked(obj)}
     if resource.kind.status and not subresource:
@@ -96,7 +96,7 @@ def _view(obj: JSON, resource: Resource, subresource: str) -> JSON:
     return view
 
 
-def note_creation(resource: Resource, new: JSON, name: str, now: str) -> None:
+def note_creation(resource: ServedResource, new: JSON, name: str, now: str) -> None:
     """Set `new`'s managedFields: everything in it was written by the manager `name`."""
     view = _view(new, resource, "status" if resource.kind.strategy.status_at_creation else "")
     shape = schema(resource.kind.model(resource.kind.storage_version)).shape
@@ -106,7 +106,7 @@ def note_creation(resource: Resource, new: JSON, name: str, now: str) -> None:
         new["metadata"]["managedFields"] = write([manager])
 
 
-def note_update(resource: Resource, new: JSON, old: JSON, name: str, now: str, subresource: str) -> None:
+def note_update(resource: ServedResource, new: JSON, old: JSON, name: str, now: str, subresource: str) -> None:
     """Set `new`'s managedFields after an update of `old` by the manager `name`: it alone owns what it
     changed."""
     before, after = _view(old, resource, subresource), _view(new, resource, subresource)

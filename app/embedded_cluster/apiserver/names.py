@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from embedded_cluster.apiserver.statuses import JSON, Problem, invalid_value, required, too_long
+from embedded_cluster.apiserver.statuses import JSON, FieldError, invalid_value, required, too_long
 
 Check = Callable[[str], str | None]
 
@@ -108,9 +108,9 @@ def c_identifier(value: str) -> str | None:
     return None
 
 
-def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) -> list[Problem]:
+def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) -> list[FieldError]:
     """The field errors of metadata that are independent of the kind."""
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     name, prefix = metadata.get("name", ""), metadata.get("generateName", "")
     if prefix and (wrong := name_check(prefix.rstrip("-.") or prefix)):
         problems.append(invalid_value("metadata.generateName", prefix, wrong))
@@ -141,7 +141,7 @@ def metadata_problems(metadata: JSON, *, namespaced: bool, name_check: Check) ->
     return problems
 
 
-def label_name_problems(key: str | None, at: str) -> list[Problem]:
+def label_name_problems(key: str | None, at: str) -> list[FieldError]:
     """A label key; an empty one is wrong twice."""
     wrong = qualified_name(key or "")
     if not wrong:
@@ -150,9 +150,9 @@ def label_name_problems(key: str | None, at: str) -> list[Problem]:
     return [invalid_value(at, key or "", detail) for detail in details]
 
 
-def label_problems(labels: dict[str, str], at: str) -> list[Problem]:
+def label_problems(labels: dict[str, str], at: str) -> list[FieldError]:
     """Label keys and values."""
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     for key, value in labels.items():
         if wrong := qualified_name(key):
             problems.append(invalid_value(at, key, wrong))
@@ -161,7 +161,7 @@ def label_problems(labels: dict[str, str], at: str) -> list[Problem]:
     return problems
 
 
-def annotation_problems(annotations: dict[str, str], at: str) -> list[Problem]:
+def annotation_problems(annotations: dict[str, str], at: str) -> list[FieldError]:
     """Annotation keys, and the size of all annotations together."""
     problems = [invalid_value(at, key, wrong) for key in annotations if (wrong := qualified_name(key.lower()))]
     if sum(len(key) + len(value) for key, value in annotations.items()) > LONGEST_ANNOTATIONS:

@@ -15,9 +15,9 @@ import orjson
 
 from embedded_cluster.apiserver import topology
 from embedded_cluster.apiserver.discovery import VERSION
-from embedded_cluster.apiserver.registry import Registry, Resource
-from embedded_cluster.apiserver.requests import Answer
-from embedded_cluster.apiserver.schema import INT_OR_STRING, Shape, schema
+from embedded_cluster.apiserver.registry import Registry, ServedResource
+from embedded_cluster.apiserver.requests import APIResponse
+from embedded_cluster.apiserver.schema import INT_OR_STRING, FieldSchema, schema
 from embedded_cluster.apiserver.statuses import JSON, no_such_resource
 
 _SECOND: Final = "/openapi/v2"
@@ -41,16 +41,16 @@ class OpenAPI:
         self._registry = registry
         self._built: dict[str, bytes] = {}
 
-    def answer(self, path: str) -> Answer:
+    def answer(self, path: str) -> APIResponse:
         """The document at `path`; raises 404."""
         if path == _SECOND:
-            return Answer(200, b"", content_type=_SECOND_TYPE)
+            return APIResponse(200, b"", content_type=_SECOND_TYPE)
         if path == _ROOT:
-            return Answer(200, orjson.dumps({"paths": {place: self._link(place) for place in self._places()}}))
+            return APIResponse(200, orjson.dumps({"paths": {place: self._link(place) for place in self._places()}}))
         place = path.removeprefix(_ROOT + "/")
         if place not in self._places():
             raise no_such_resource()
-        return Answer(200, self._document(place))
+        return APIResponse(200, self._document(place))
 
     def _places(self) -> dict[str, tuple[str, str]]:
         return {
@@ -81,14 +81,14 @@ class OpenAPI:
         return self._built[place]
 
 
-def _gvk(resource: Resource) -> JSON:
+def _gvk(resource: ServedResource) -> JSON:
     return {"group": resource.kind.group, "version": resource.version, "kind": resource.kind.kind}
 
 
 # schemas
 
 
-def _add_schema(schemas: dict[str, JSON], shape: Shape) -> None:
+def _add_schema(schemas: dict[str, JSON], shape: FieldSchema) -> None:
     """The schema of a struct and of all structs in it."""
     if shape.name in schemas:
         return
@@ -101,7 +101,7 @@ def _add_schema(schemas: dict[str, JSON], shape: Shape) -> None:
         described["x-kubernetes-map-type"] = "atomic"
 
 
-def _property(schemas: dict[str, JSON], shape: Shape, owner: str, name: str) -> JSON:
+def _property(schemas: dict[str, JSON], shape: FieldSchema, owner: str, name: str) -> JSON:
     described = _described(schemas, shape)
     if shape.form == "list":
         described["x-kubernetes-list-type"] = "map" if shape.keys else "set" if shape.unique else "atomic"
@@ -118,7 +118,7 @@ def _property(schemas: dict[str, JSON], shape: Shape, owner: str, name: str) -> 
     return described
 
 
-def _described(schemas: dict[str, JSON], shape: Shape) -> JSON:
+def _described(schemas: dict[str, JSON], shape: FieldSchema) -> JSON:
     if shape.form == "struct":
         _add_schema(schemas, shape)
         return {"allOf": [{"$ref": _REF + shape.name}]}
@@ -136,7 +136,7 @@ def _described(schemas: dict[str, JSON], shape: Shape) -> JSON:
 # paths
 
 
-def _paths(resource: Resource) -> dict[str, JSON]:
+def _paths(resource: ServedResource) -> dict[str, JSON]:
     kind = resource.kind
     root = f"/apis/{resource.api_version}" if kind.group else f"/api/{resource.version}"
     place = f"{root}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
@@ -146,7 +146,7 @@ def _paths(resource: Resource) -> dict[str, JSON]:
     return paths
 
 
-def _operation(resource: Resource, action: str, parameters: tuple[str, ...], body: tuple[str, ...] = ()) -> JSON:
+def _operation(resource: ServedResource, action: str, parameters: tuple[str, ...], body: tuple[str, ...] = ()) -> JSON:
     reference = {"schema": {"$ref": _REF + resource.model}}
     operation: JSON = {
         "operationId": f"{action}-{resource.kind.plural}-{resource.api_version}",
@@ -161,7 +161,7 @@ def _operation(resource: Resource, action: str, parameters: tuple[str, ...], bod
     return operation
 
 
-def _collection(resource: Resource) -> JSON:
+def _collection(resource: ServedResource) -> JSON:
     return {
         "get": _operation(resource, "list", ("continue", "fieldSelector", "labelSelector", "limit", "watch")),
         "post": _operation(resource, "post", _WRITE_PARAMETERS, ("application/json",)),
@@ -169,7 +169,7 @@ def _collection(resource: Resource) -> JSON:
     }
 
 
-def _object(resource: Resource, methods: tuple[str, ...] = ("get", "put", "patch", "delete")) -> JSON:
+def _object(resource: ServedResource, methods: tuple[str, ...] = ("get", "put", "patch", "delete")) -> JSON:
     bodies: dict[str, tuple[str, ...]] = {"put": ("application/json",), "patch": _PATCHES}
     parameters = {
         "get": (),

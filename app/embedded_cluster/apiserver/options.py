@@ -12,7 +12,7 @@ Clock = Callable[[], datetime]
 
 
 @dataclass(frozen=True)
-class Options:
+class WriteOptions:
     """Options of create, update and patch. `manager` is the field manager, '' for none; `validation` says what
     happens to unknown fields (Strict, Warn, Ignore); `warnings` collects warnings for the client."""
 
@@ -25,7 +25,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class DeleteOptions:
     """metav1.DeleteOptions: seconds of grace (None: the usual), preconditions, and what happens to dependents."""
 
     grace: int | None = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from embedded_cluster.apiserver.options import Deletion
+from embedded_cluster.apiserver.options import DeleteOptions
 from embedded_cluster.apiserver.registry import Kind
 from embedded_cluster.apiserver.statuses import (
     JSON,
-    Problem,
+    FieldError,
     StatusError,
     conflict,
     forbidden,
@@ -61,7 +61,7 @@ def check_revision(kind: Kind, existing: Stored, metadata: JSON) -> None:
     metadata["resourceVersion"] = str(existing.revision)
 
 
-def check_deletion(kind: Kind, existing: Stored, deletion: Deletion) -> None:
+def check_deletion(kind: Kind, existing: Stored, deletion: DeleteOptions) -> None:
     """Raises 409 when a deletion is meant for another object or revision."""
     actual, revision = existing.object["metadata"]["uid"], str(existing.revision)
     if deletion.uid and deletion.uid != actual:
@@ -86,7 +86,7 @@ def _restore(target: JSON, source: JSON, names: tuple[str, ...]) -> None:
             target.pop(name, None)
 
 
-def restore_system_fields(metadata: JSON, before: JSON) -> list[Problem]:
+def restore_system_fields(metadata: JSON, before: JSON) -> list[FieldError]:
     """Undo changes of what only the system writes; naming another UID is a problem."""
     uid = metadata.get("uid")
     problems = [immutable("metadata.uid", uid)] if uid and uid != before["uid"] else []
@@ -94,7 +94,7 @@ def restore_system_fields(metadata: JSON, before: JSON) -> list[Problem]:
     return problems
 
 
-def finalizer_problems(metadata: JSON, before: JSON) -> list[Problem]:
+def finalizer_problems(metadata: JSON, before: JSON) -> list[FieldError]:
     """An object that is being deleted gets no new finalizers."""
     if not before.get("deletionTimestamp"):
         return []

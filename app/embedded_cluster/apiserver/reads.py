@@ -11,7 +11,7 @@ import orjson
 from embedded_cluster.apiserver import listoptions
 from embedded_cluster.apiserver.listoptions import EXACT, ListOptions
 from embedded_cluster.apiserver.representation import Representation, negotiate
-from embedded_cluster.apiserver.requests import Answer, Call, Streaming
+from embedded_cluster.apiserver.requests import APIResponse, ResourceRequest, Streaming
 from embedded_cluster.apiserver.selectors import Selector, parse
 from embedded_cluster.apiserver.statuses import (
     JSON,
@@ -22,7 +22,7 @@ from embedded_cluster.apiserver.statuses import (
     no_such_resource,
 )
 from embedded_cluster.apiserver.storage import Collection, Key, Storage, Stored, page
-from embedded_cluster.apiserver.verbs import Verbs
+from embedded_cluster.apiserver.verbs import ObjectVerbs
 from embedded_cluster.apiserver.watch import Watcher
 
 _SHORTEST_WATCH: Final = 1800.0
@@ -30,12 +30,12 @@ _CONTINUE: Final = "meta.k8s.io/v1"
 _LAST_NAME: Final = "\U0010ffff"
 
 
-def representation_of(call: Call) -> Representation:
+def representation_of(call: ResourceRequest) -> Representation:
     """The form the client asked for; raises 400 or 406."""
     return negotiate(call.incoming.accept, call.incoming.query.get("includeObject", ""), call.resource)
 
 
-def selector_of(call: Call) -> Selector:
+def selector_of(call: ResourceRequest) -> Selector:
     """The selectors of a request; a name in the path selects too. Raises 400."""
     query, resource = call.incoming.query, call.resource
     fields = query.get("fieldSelector", "")
@@ -47,7 +47,7 @@ def selector_of(call: Call) -> Selector:
     return parse(query.get("labelSelector", ""), fields, frozenset(known))
 
 
-def require_subresource(call: Call) -> None:
+def require_subresource(call: ResourceRequest) -> None:
     """Only the object itself and /status can be read, replaced and patched; raises 404 or 405."""
     asked, kind = call.info.subresource, call.resource.kind
     if asked in kind.subresources:
@@ -56,15 +56,15 @@ def require_subresource(call: Call) -> None:
         raise no_such_resource()
 
 
-def get(verbs: Verbs, call: Call) -> Answer:
+def get(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     """One object."""
     require_subresource(call)
     return shown(call, verbs.get(call.resource, call.info.namespace, call.info.name))
 
 
-def shown(call: Call, stored: Stored, code: int = 200) -> Answer:
+def shown(call: ResourceRequest, stored: Stored, code: int = 200) -> APIResponse:
     """An object in the form the client asked for."""
-    return Answer(code, representation_of(call).one(stored))
+    return APIResponse(code, representation_of(call).one(stored))
 
 
 def in_namespace(items: list[Stored], namespace: str) -> list[Stored]:
@@ -74,7 +74,7 @@ def in_namespace(items: list[Stored], namespace: str) -> list[Stored]:
     return items[page(items, (namespace, "")) : page(items, (namespace, _LAST_NAME))]
 
 
-def list_(storage: Storage, call: Call) -> Answer:
+def list_(storage: Storage, call: ResourceRequest) -> APIResponse:
     """All selected objects, or one page of them. Pages show the state at the revision of the first."""
     options = listoptions.read(call.incoming.query, watching=False)
     representation, selector = representation_of(call), selector_of(call)
@@ -93,7 +93,7 @@ def list_(storage: Storage, call: Call) -> Answer:
         if selector.matches is None:
             metadata["remainingItemCount"] = len(chosen) - options.limit
         chosen = chosen[: options.limit]
-    return Answer(200, representation.many(chosen, metadata))
+    return APIResponse(200, representation.many(chosen, metadata))
 
 
 def _state(collection: Collection, revision: int, storage: Storage) -> list[Stored]:
@@ -124,7 +124,7 @@ def _token(revision: int, last: Key) -> str:
     return base64.urlsafe_b64encode(place).rstrip(b"=").decode()
 
 
-def watch(storage: Storage, call: Call) -> Streaming:
+def watch(storage: Storage, call: ResourceRequest) -> Streaming:
     """A watch from the revision the request names; without one, it begins with what exists."""
     options = listoptions.read(call.incoming.query, watching=True)
     selector, collection = selector_of(call), storage.collection(call.resource.kind)

@@ -1,6 +1,6 @@
-"""What is served: one `Kind` per kind, one `Resource` per kind and version, and the look-up from a request's path.
+"""What is served: one `Kind` per kind, one `ServedResource` per kind and version; finds them by a request's path.
 
-A `Kind` is a declarative row: names, scope, subresources, categories, how it is printed and which `Strategy`
+A `Kind` is a declarative row: names, scope, subresources, categories, how it is printed and which `RESTStrategy`
 enforces its rules. The rows are in kinds.py; nothing else in the server knows a kind by name except its strategy.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from embedded_cluster.apiserver.statuses import JSON
-from embedded_cluster.apiserver.strategy import Strategy
+from embedded_cluster.apiserver.strategy import RESTStrategy
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -62,7 +62,7 @@ class Kind:
     kind: str
     plural: str
     namespaced: bool
-    strategy: Strategy
+    strategy: RESTStrategy
     printer: Printer
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Resource:
+class ServedResource:
     """A kind at one served version; `conversion` is None when its objects look as they are stored."""
 
     kind: Kind
@@ -129,26 +129,26 @@ class Resource:
 class Registry:
     """The served resources; versions of a group are in order of preference."""
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
+    def __init__(self, resources: Iterable[ServedResource]) -> None:
         self.resources = tuple(resources)
         self._by_path = {(r.kind.group, r.version, r.kind.plural): r for r in self.resources}
         self._by_kind = {(r.api_version, r.kind.kind): r for r in self.resources}
-        self._by_plural: dict[str, Resource] = {}
+        self._by_plural: dict[str, ServedResource] = {}
         for resource in self.resources:
             if resource.kind.plural not in self._by_plural or resource.stored:
                 self._by_plural[resource.kind.plural] = resource
 
-    def find(self, group: str, version: str, plural: str) -> Resource | None:
+    def find(self, group: str, version: str, plural: str) -> ServedResource | None:
         return self._by_path.get((group, version, plural))
 
-    def of_object(self, api_version: str, kind: str) -> Resource | None:
+    def of_object(self, api_version: str, kind: str) -> ServedResource | None:
         return self._by_kind.get((api_version, kind))
 
-    def stored_form(self, plural: str) -> Resource:
+    def stored_form(self, plural: str) -> ServedResource:
         """The resource called `plural`, at its storage version if served, else at any; KeyError when unknown."""
         return self._by_plural[plural]
 
-    def of_kind(self, kind: Kind) -> Resource:
+    def of_kind(self, kind: Kind) -> ServedResource:
         """Any resource of `kind`, best the one in stored form."""
         return next((r for r in self.resources if r.kind is kind and r.stored), None) or next(
             r for r in self.resources if r.kind is kind
@@ -163,7 +163,7 @@ class Registry:
                 versions.append(resource.version)
         return groups
 
-    def of_version(self, group: str, version: str) -> list[Resource]:
+    def of_version(self, group: str, version: str) -> list[ServedResource]:
         return [r for r in self.resources if r.kind.group == group and r.version == version]
 
     def kinds(self) -> list[Kind]:

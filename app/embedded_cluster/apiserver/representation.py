@@ -12,9 +12,9 @@ from typing import Final, Protocol
 import orjson
 
 from embedded_cluster.apiserver import tables
-from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request
-from embedded_cluster.apiserver.storage import Event, Stored
+from embedded_cluster.apiserver.storage import StorageEvent, Stored
 
 _JSON_TYPES: Final = ("application/json", "application/*", "*/*")
 _INCLUDES: Final = ("", "None", "Metadata", "Object")
@@ -27,13 +27,13 @@ class Representation(Protocol):
 
     def many(self, items: Sequence[Stored], metadata: JSON) -> bytes: ...
 
-    def event(self, kind: str, event: Event) -> bytes: ...
+    def event(self, kind: str, event: StorageEvent) -> bytes: ...
 
 
 class Whole:
     """Objects as they are, from bytes encoded when they were stored."""
 
-    def __init__(self, resource: Resource) -> None:
+    def __init__(self, resource: ServedResource) -> None:
         self._resource = resource
 
     def one(self, stored: Stored) -> bytes:
@@ -50,14 +50,14 @@ class Whole:
             return head + b"]}"
         return head + b"{" + b",{".join([item.encoded(resource) for item in items]) + b"]}"
 
-    def event(self, kind: str, event: Event) -> bytes:
+    def event(self, kind: str, event: StorageEvent) -> bytes:
         return event.encoded(kind, self._resource)
 
 
 class Rows:
     """Tables; of a watch, only the first event has column definitions."""
 
-    def __init__(self, resource: Resource, include: str) -> None:
+    def __init__(self, resource: ServedResource, include: str) -> None:
         self._resource = resource
         self._include = include or "Metadata"
         self._headed = True
@@ -68,7 +68,7 @@ class Rows:
     def many(self, items: Sequence[Stored], metadata: JSON) -> bytes:
         return tables.table(self._resource, items, metadata, time.time(), self._include, headed=True)
 
-    def event(self, kind: str, event: Event) -> bytes:
+    def event(self, kind: str, event: StorageEvent) -> bytes:
         metadata = {"resourceVersion": str(event.revision)}
         shown = event.shown(kind)
         body = tables.table(self._resource, [shown], metadata, time.time(), self._include, headed=self._headed)
@@ -87,11 +87,11 @@ class Partial:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
         return orjson.dumps({**head, "items": listed})
 
-    def event(self, kind: str, event: Event) -> bytes:
+    def event(self, kind: str, event: StorageEvent) -> bytes:
         return b'{"type":"%b","object":%b}\n' % (kind.encode(), self.one(event.shown(kind)))
 
 
-def negotiate(accept: str, include: str, resource: Resource) -> Representation:
+def negotiate(accept: str, include: str, resource: ServedResource) -> Representation:
     """The first form in the Accept header that there is; raises 406 when there is none of them."""
     if not accept:
         return Whole(resource)

@@ -10,8 +10,8 @@ from typing import Any, Final
 import orjson
 import yaml
 
-from embedded_cluster.apiserver.options import Options
-from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.options import WriteOptions
+from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.routes import RequestInfo
 from embedded_cluster.apiserver.statuses import (
     JSON,
@@ -87,7 +87,7 @@ class Incoming:
 
 
 @dataclass(frozen=True)
-class Answer:
+class APIResponse:
     """A complete answer."""
 
     code: int
@@ -102,32 +102,32 @@ class Streaming:
     """An answer without an end: a watch that was not started yet."""
 
     watcher: Watcher
-    resource: Resource
+    resource: ServedResource
     timeout: float
     bookmarks: bool
 
 
 @dataclass(frozen=True)
-class Call:
+class ResourceRequest:
     """A request for a resource that exists, with what follows from its query."""
 
     info: RequestInfo
-    resource: Resource
+    resource: ServedResource
     incoming: Incoming
-    options: Options
+    options: WriteOptions
 
 
-def document(value: object, code: int = 200) -> Answer:
+def document(value: object, code: int = 200) -> APIResponse:
     """An answer with a JSON document."""
-    return Answer(code, orjson.dumps(value))
+    return APIResponse(code, orjson.dumps(value))
 
 
-def failure(error: StatusError) -> Answer:
+def failure(error: StatusError) -> APIResponse:
     """An answer with the Status of an error."""
-    return Answer(error.code, orjson.dumps(error.body()), error.headers)
+    return APIResponse(error.code, orjson.dumps(error.body()), error.headers)
 
 
-def options_of(incoming: Incoming, caller: Caller, warnings: list[str]) -> Options:
+def options_of(incoming: Incoming, caller: Caller, warnings: list[str]) -> WriteOptions:
     """The options of a write, from its query; raises 400 for values that do not exist."""
     query = incoming.query
     dry_run, validation = query.get("dryRun", ""), query.get("fieldValidation") or "Warn"
@@ -138,7 +138,7 @@ def options_of(incoming: Incoming, caller: Caller, warnings: list[str]) -> Optio
         problems.append(unsupported("fieldValidation", validation, ("", "Ignore", "Strict", "Warn")))
     if problems:
         raise invalid("meta.k8s.io", _OPTION_KINDS.get(incoming.method, "DeleteOptions"), "", problems)
-    return Options(
+    return WriteOptions(
         dry_run=bool(dry_run),
         manager=query.get("fieldManager", "") if incoming.content_type == APPLY_TYPE else incoming.manager,
         validation=validation,

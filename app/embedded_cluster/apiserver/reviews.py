@@ -1,8 +1,8 @@
 """Questions about users: whose token it is, what a user may do; and the tokens of service accounts.
 
-`Reviews` promises the answers of a real API server (tests/contract/scenarios/reviews.yaml), except that tokens are
-random text, not JSON Web Tokens, and that an answer gives no reason. A token counts until it expires, until the server
-ends, or until its account is deleted or made anew.
+`AccessReviews` promises the answers of a real API server (tests/contract/scenarios/reviews.yaml), except that tokens
+are random text, not JSON Web Tokens, and that an answer gives no reason. A token is valid until it expires, the server
+ends, or its account is deleted or created again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final
 
 from embedded_cluster.apiserver.access import Access, Attributes, groups_of
 from embedded_cluster.apiserver.options import Clock
-from embedded_cluster.apiserver.requests import Answer, Incoming, document
+from embedded_cluster.apiserver.requests import APIResponse, Incoming, document
 from embedded_cluster.apiserver.routes import RequestInfo
 from embedded_cluster.apiserver.statuses import (
     JSON,
-    Problem,
+    FieldError,
     StatusError,
     bad_request,
     invalid_value,
@@ -56,7 +56,7 @@ class Issued:
         return f"system:serviceaccount:{self.namespace}:{self.account}"
 
 
-class Reviews:
+class AccessReviews:
     """The answers. `user` says who a request is from: the tokens that were issued here count beside those of
     `access`.
     """
@@ -72,7 +72,7 @@ class Reviews:
         issued = self._valid(authorization.removeprefix("Bearer ").strip(), (AUDIENCE,))
         return issued.user if issued is not None else self._access.user(authorization)
 
-    def answer(self, info: RequestInfo, incoming: Incoming, user: str) -> Answer | None:
+    def answer(self, info: RequestInfo, incoming: Incoming, user: str) -> APIResponse | None:
         """None when the request asks for something else. Raises StatusError."""
         if (info.group, info.resource, info.subresource) == ("", "serviceaccounts", "token"):
             if info.verb != "create":
@@ -161,7 +161,7 @@ def _attributes(info: RequestInfo, user: str) -> Attributes:
     return Attributes(user, info.verb, info.group, info.resource, info.subresource, info.namespace, info.name)
 
 
-def _invalid(kind: str, problem: Problem) -> StatusError:
+def _invalid(kind: str, problem: FieldError) -> StatusError:
     message = f'{kind}.{AUTHORIZATION} "" is invalid: {problem.message}'
     cause = {"reason": problem.reason, "message": problem.text, "field": problem.field}
     return StatusError(422, "Invalid", message, {"group": AUTHORIZATION, "causes": [cause]})

@@ -10,30 +10,30 @@ from typing import Final
 
 from embedded_cluster.apiserver.patches.merge import merge
 from embedded_cluster.apiserver.patches.patching import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, json_patched
-from embedded_cluster.apiserver.requests import Answer, Call, document
+from embedded_cluster.apiserver.requests import APIResponse, ResourceRequest, document
 from embedded_cluster.apiserver.statuses import JSON, bad_request, invalid, invalid_value, unsupported_media_type
 from embedded_cluster.apiserver.storage import Stored
-from embedded_cluster.apiserver.verbs import Verbs
+from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 _KEPT: Final = ("name", "namespace", "uid", "creationTimestamp")
 _FORMATS: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
 
 
-def is_meant(call: Call) -> bool:
+def is_meant(call: ResourceRequest) -> bool:
     """True for a request about the scale of an object that has one."""
     return call.info.subresource == "scale" and "scale" in call.resource.kind.subresources
 
 
-def get(verbs: Verbs, call: Call) -> Answer:
+def get(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     return document(_scale(verbs.get(call.resource, call.info.namespace, call.info.name)))
 
 
-def update(verbs: Verbs, call: Call) -> Answer:
+def update(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     """PUT."""
     return _write(verbs, call, call.incoming.json_object())
 
 
-def patch(verbs: Verbs, call: Call) -> Answer:
+def patch(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     """PATCH; no list is in a Scale, so that both kinds of merge are the same."""
     form = call.incoming.content_type
     if form not in _FORMATS:
@@ -44,7 +44,7 @@ def patch(verbs: Verbs, call: Call) -> Answer:
     return _write(verbs, call, changed)
 
 
-def _write(verbs: Verbs, call: Call, body: JSON) -> Answer:
+def _write(verbs: ObjectVerbs, call: ResourceRequest, body: JSON) -> APIResponse:
     existing = verbs.get(call.resource, call.info.namespace, call.info.name)
     count = (body.get("spec") or {}).get("replicas", 0)
     if not isinstance(count, int) or isinstance(count, bool):

@@ -42,14 +42,14 @@ _SCALARS: Final[dict[str, Any]] = {
 
 
 @dataclass(eq=False)
-class Shape:
+class FieldSchema:
     """The type of one field. For lists, `keys` names what identifies an item when the list is a map, and `unique` says
     that it is a set; `patch_key` is the key strategic merge patches use. `atomic` structs, maps and lists have one
     owner."""
 
     form: Form
     name: str
-    element: Shape | None = None
+    element: FieldSchema | None = None
     keys: tuple[str, ...] = ()
     unique: bool = False
     atomic: bool = False
@@ -57,7 +57,7 @@ class Shape:
     patch_merge: bool = False
     retain_keys: bool = False
     quantity: bool = False
-    fields: dict[str, Shape] = field(default_factory=dict)
+    fields: dict[str, FieldSchema] = field(default_factory=dict)
     required: frozenset[str] = frozenset()
 
     @cached_property
@@ -109,24 +109,24 @@ class Shape:
         )
 
 
-_structs: dict[str, Shape] = {}
-_ANY: Final = Shape("any", "object")
+_structs: dict[str, FieldSchema] = {}
+_ANY: Final = FieldSchema("any", "object")
 
 
-def struct(name: str) -> Shape:
+def struct(name: str) -> FieldSchema:
     """The shape of a model such as `V1Pod`; AttributeError when kubernetes-asyncio has none of that name."""
     shape = _structs.get(name)
     if shape is None:
         model = getattr(models, name)
         base = topology.base_name(name)
-        shape = _structs[name] = Shape("struct", name, atomic=base in topology.ATOMIC_STRUCTS)
+        shape = _structs[name] = FieldSchema("struct", name, atomic=base in topology.ATOMIC_STRUCTS)
         for attribute, kind in model.openapi_types.items():
             json_name = model.attribute_map[attribute]
             shape.fields[json_name] = _field(kind, base, json_name)
     return shape
 
 
-def _field(kind: str, owner: str, name: str) -> Shape:
+def _field(kind: str, owner: str, name: str) -> FieldSchema:
     if (owner, name) in topology.INT_OR_STRING:
         kind = INT_OR_STRING
     elif (owner, name) in topology.INT64:
@@ -148,15 +148,15 @@ def _field(kind: str, owner: str, name: str) -> Shape:
     return shape
 
 
-def _typed(kind: str, quantity: bool) -> Shape:
+def _typed(kind: str, quantity: bool) -> FieldSchema:
     if kind.startswith("list["):
-        return Shape("list", kind, element=_typed(kind[5:-1], quantity))
+        return FieldSchema("list", kind, element=_typed(kind[5:-1], quantity))
     if kind.startswith("dict("):
-        return Shape("map", kind, element=_typed(kind[5:-1].split(", ", 1)[1], quantity))
+        return FieldSchema("map", kind, element=_typed(kind[5:-1].split(", ", 1)[1], quantity))
     if kind == "object":
         return _ANY
     if kind in _SCALARS:
-        return Shape("scalar", kind, quantity=quantity)
+        return FieldSchema("scalar", kind, quantity=quantity)
     return struct(kind)
 
 
@@ -195,7 +195,7 @@ class Schema:
         return f'{kind} in version "{version}" cannot be handled as a {kind}: json: {text}'
 
 
-def _prune(value: Any, shape: Shape, path: str, unknown: list[str]) -> Any:
+def _prune(value: Any, shape: FieldSchema, path: str, unknown: list[str]) -> Any:
     """`value` without null fields and without those the shape does not know; their paths are appended to `unknown`."""
     if shape.form == "struct" and isinstance(value, dict):
         kept: JSON = {}
@@ -216,7 +216,7 @@ def _prune(value: Any, shape: Shape, path: str, unknown: list[str]) -> Any:
     return value
 
 
-def _said(value: Any, shape: Shape) -> Any:
+def _said(value: Any, shape: FieldSchema) -> Any:
     """A null in a list or a map is the empty value of its type."""
     if value is not None:
         return value
@@ -230,7 +230,7 @@ def _canonical(amount: str | int | float) -> str:
     return Quantity.parse(str(amount)).text
 
 
-def _canonical_quantities(value: Any, shape: Shape) -> Any:
+def _canonical_quantities(value: Any, shape: FieldSchema) -> Any:
     """Write every quantity in `value` as Kubernetes prints it, in place; raises ValueError for one that is none."""
     if shape.form == "scalar":
         return _canonical(value)

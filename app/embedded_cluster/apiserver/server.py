@@ -24,17 +24,17 @@ from multidict import CIMultiDict
 from dra_extender.api.features import FeatureGates
 from embedded_cluster.apiserver import kinds
 from embedded_cluster.apiserver.access import Access
-from embedded_cluster.apiserver.audit import Audit
+from embedded_cluster.apiserver.audit import AuditLog
 from embedded_cluster.apiserver.faults import ConnectionDropped, Faults
 from embedded_cluster.apiserver.garbage import Garbage
 from embedded_cluster.apiserver.handler import Handling
 from embedded_cluster.apiserver.options import Clock
-from embedded_cluster.apiserver.requests import Answer, Incoming, Streaming, failure
-from embedded_cluster.apiserver.reviews import Reviews
+from embedded_cluster.apiserver.requests import APIResponse, Incoming, Streaming, failure
+from embedded_cluster.apiserver.reviews import AccessReviews
 from embedded_cluster.apiserver.statuses import JSON, StatusError
 from embedded_cluster.apiserver.storage import Storage
 from embedded_cluster.apiserver.store import Store
-from embedded_cluster.apiserver.verbs import Verbs
+from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 MOST_BODY: Final = 3 * 1024 * 1024
 LINES_AT_ONCE: Final = 256
@@ -70,7 +70,7 @@ class EmbeddedAPIServer:
         self.registry = kinds.registry(versions)
         self.storage = Storage(self.registry, window)
         more = {} if clock is None else {"clock": clock}
-        self.verbs = Verbs(
+        self.verbs = ObjectVerbs(
             self.storage,
             self.registry,
             features=features,
@@ -83,8 +83,8 @@ class EmbeddedAPIServer:
         self._collects = garbage_delay is not None
         self.access = access or Access()
         self.faults = Faults(seed or 0)
-        self.audit = Audit()
-        reviews = Reviews(self.access, self.store, self.verbs.clock)
+        self.audit = AuditLog()
+        reviews = AccessReviews(self.access, self.store, self.verbs.clock)
         self._handling = Handling(
             self.registry, self.storage, self.verbs, self.garbage, self.access, reviews, self.faults, self.audit
         )
@@ -152,7 +152,7 @@ class EmbeddedAPIServer:
         except ConnectionDropped:
             _abort(request)
             return web.Response(status=500)
-        if isinstance(answer, Answer):
+        if isinstance(answer, APIResponse):
             return _response(answer)
         return await self._stream(request, answer)
 
@@ -221,13 +221,13 @@ def _abort(request: web.BaseRequest) -> None:
         request.transport.abort()
 
 
-def _response(answer: Answer) -> web.Response:
+def _response(answer: APIResponse) -> web.Response:
     headers = CIMultiDict({"Content-Type": answer.content_type, **answer.headers})
     for text in answer.warnings:
         headers.add("Warning", '299 - "' + text.replace("\\", "\\\\").replace('"', '\\"') + '"')
     return web.Response(body=answer.body, status=answer.code, headers=headers)
 
 
-def _too_large() -> Answer:
+def _too_large() -> APIResponse:
     message = f"Request entity too large: limit is {MOST_BODY}"
     return failure(StatusError(413, "RequestEntityTooLarge", message, {}))

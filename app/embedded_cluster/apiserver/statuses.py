@@ -1,7 +1,7 @@
 """The ways a request can fail, as the metav1.Status objects that Kubernetes answers with.
 
 `StatusError` is raised anywhere below the HTTP layer and carries the whole answer: code, reason, message, details. The
-functions build the usual ones; `Problem` is one field error and `invalid` gathers several into a 422.
+functions build the usual ones; `FieldError` is one field error and `invalid` gathers several into a 422.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class StatusError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FieldError:
     """One field error: `reason` is the machine's word (FieldValueInvalid, ...), `text` what follows the field path."""
 
     field: str
@@ -82,41 +82,43 @@ def _internal_name(name: str) -> str:
     return "SELinuxOptions" if name == "seLinuxOptions" else f"{name[0].upper()}{name[1:]}"
 
 
-def invalid_value(field: str, value: object, detail: str) -> Problem:
-    return Problem(field, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}")
+def invalid_value(field: str, value: object, detail: str) -> FieldError:
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}")
 
 
-def required(field: str, detail: str = "") -> Problem:
-    return Problem(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
-def forbidden(field: str, detail: str) -> Problem:
-    return Problem(field, "FieldValueForbidden", f"Forbidden: {detail}")
+def forbidden(field: str, detail: str) -> FieldError:
+    return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
-def duplicate(field: str, value: object) -> Problem:
-    return Problem(field, "FieldValueDuplicate", f"Duplicate value: {_shown(value)}")
+def duplicate(field: str, value: object) -> FieldError:
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {_shown(value)}")
 
 
-def missing(field: str, name: str) -> Problem:
+def missing(field: str, name: str) -> FieldError:
     """A name that stands for nothing."""
-    return Problem(field, "FieldValueNotFound", f"Not found: {_shown(name)}")
+    return FieldError(field, "FieldValueNotFound", f"Not found: {_shown(name)}")
 
 
-def unsupported(field: str, value: object, choices: Iterable[str]) -> Problem:
+def unsupported(field: str, value: object, choices: Iterable[str]) -> FieldError:
     listed = ", ".join(f'"{choice}"' for choice in choices)
-    return Problem(field, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {listed}")
+    return FieldError(
+        field, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {listed}"
+    )
 
 
-def too_many(field: str, count: int, most: int) -> Problem:
-    return Problem(field, "FieldValueTooMany", f"Too many: {count}: must have at most {most} items")
+def too_many(field: str, count: int, most: int) -> FieldError:
+    return FieldError(field, "FieldValueTooMany", f"Too many: {count}: must have at most {most} items")
 
 
-def too_long(field: str, most: int) -> Problem:
-    return Problem(field, "FieldValueTooLong", f"Too long: may not be more than {most} bytes")
+def too_long(field: str, most: int) -> FieldError:
+    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {most} bytes")
 
 
-def immutable(field: str, value: object) -> Problem:
+def immutable(field: str, value: object) -> FieldError:
     return invalid_value(field, value, "field is immutable")
 
 
@@ -134,7 +136,7 @@ def _details(group: str, kind: str, name: str, **more: Any) -> JSON:
     return details
 
 
-def invalid(group: str, kind: str, name: str, problems: Iterable[Problem]) -> StatusError:
+def invalid(group: str, kind: str, name: str, problems: Iterable[FieldError]) -> StatusError:
     """422 with one cause per field error; the message says nothing twice."""
     found = list(problems)
     texts = list(dict.fromkeys(problem.message for problem in found))

@@ -14,7 +14,7 @@ from typing import Final
 
 import orjson
 
-from embedded_cluster.apiserver.registry import Kind, Registry, Resource
+from embedded_cluster.apiserver.registry import Kind, Registry, ServedResource
 from embedded_cluster.apiserver.statuses import JSON, expired
 
 Key = tuple[str, str]
@@ -45,7 +45,7 @@ class Stored:
         copy.update(orjson.loads(b"{" + self.body))
         return copy
 
-    def encoded(self, resource: Resource) -> bytes:
+    def encoded(self, resource: ServedResource) -> bytes:
         """The object's JSON in the form of `resource`, without the opening brace and type meta."""
         if resource.conversion is None:
             return self.body
@@ -58,7 +58,7 @@ class Stored:
         return body
 
 
-class Event:
+class StorageEvent:
     """One change of one object. `previous` is what selectors saw before; the encoding is shared by all watchers."""
 
     __slots__ = ("_encoded", "_left", "previous", "revision", "stored", "type")
@@ -82,7 +82,7 @@ class Event:
             self._left = Stored(self.stored.key, last, self.revision, without_type_meta(last), self.previous.fields)
         return self._left
 
-    def encoded(self, kind: str, resource: Resource) -> bytes:
+    def encoded(self, kind: str, resource: ServedResource) -> bytes:
         """The line of the watch stream that reports this event to `resource`'s watchers as one of type `kind`."""
         line = self._encoded.get((kind, resource.api_version))
         if line is None:
@@ -91,7 +91,7 @@ class Event:
         return line
 
 
-def frame(kind: str, resource: Resource, body: bytes) -> bytes:
+def frame(kind: str, resource: ServedResource, body: bytes) -> bytes:
     """One line of a watch stream."""
     return b'{"type":"%b","object":%b%b}\n' % (kind.encode(), resource.type_meta, body)
 
@@ -101,7 +101,7 @@ def without_type_meta(obj: JSON) -> bytes:
     return orjson.dumps({key: value for key, value in obj.items() if key not in ("kind", "apiVersion")})[1:]
 
 
-Listener = Callable[[Event], None]
+Listener = Callable[[StorageEvent], None]
 
 
 class Collection:
@@ -110,7 +110,7 @@ class Collection:
     def __init__(self, kind: Kind, window: int) -> None:
         self.kind = kind
         self.items: dict[Key, Stored] = {}
-        self.history: deque[Event] = deque(maxlen=window)
+        self.history: deque[StorageEvent] = deque(maxlen=window)
         self.listeners: list[Listener] = []
         self.forgotten = 0
         """The highest revision whose event is no longer in `history`."""
@@ -122,7 +122,7 @@ class Collection:
             self._sorted = [self.items[key] for key in sorted(self.items)]
         return self._sorted
 
-    def record(self, event: Event) -> None:
+    def record(self, event: StorageEvent) -> None:
         """Keep an event and notify the listeners."""
         if len(self.history) == self.history.maxlen:
             self.forgotten = self.history[0].revision
@@ -131,14 +131,14 @@ class Collection:
         for listener in tuple(self.listeners):
             listener(event)
 
-    def since(self, revision: int) -> list[Event]:
+    def since(self, revision: int) -> list[StorageEvent]:
         """The events after `revision`; raises 410 when some of them are forgotten."""
         if revision < self.forgotten:
             raise expired(f"too old resource version: {revision} ({self.forgotten})")
         events = self.history
         if not events or events[-1].revision <= revision:
             return []
-        found: list[Event] = []
+        found: list[StorageEvent] = []
         for event in reversed(events):
             if event.revision <= revision:
                 break
@@ -178,7 +178,7 @@ class Storage:
         previous = collection.items.get(key)
         stored = self._next(kind, key, obj)
         collection.items[key] = stored
-        collection.record(Event(ADDED if previous is None else MODIFIED, stored, previous))
+        collection.record(StorageEvent(ADDED if previous is None else MODIFIED, stored, previous))
         return stored
 
     def remove(self, kind: Kind, key: Key, last: JSON | None = None) -> Stored:
@@ -189,7 +189,7 @@ class Storage:
         last = dict(previous.object if last is None else last)
         last["metadata"] = dict(last["metadata"])
         stored = self._next(kind, key, last)
-        collection.record(Event(DELETED, stored, previous))
+        collection.record(StorageEvent(DELETED, stored, previous))
         return stored
 
     def _next(self, kind: Kind, key: Key, obj: JSON) -> Stored:

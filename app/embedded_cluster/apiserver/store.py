@@ -8,19 +8,19 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator
 
-from embedded_cluster.apiserver.options import Deletion, Options
-from embedded_cluster.apiserver.registry import Registry, Resource
+from embedded_cluster.apiserver.options import DeleteOptions, WriteOptions
+from embedded_cluster.apiserver.registry import Registry, ServedResource
 from embedded_cluster.apiserver.selectors import parse
 from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request
-from embedded_cluster.apiserver.storage import Event, Storage, Stored
-from embedded_cluster.apiserver.verbs import Verbs
+from embedded_cluster.apiserver.storage import Storage, StorageEvent, Stored
+from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 
 class Store:
     """Errors are StatusErrors, as over HTTP. `manager` is the field manager of writes; '' leaves managedFields
     alone."""
 
-    def __init__(self, registry: Registry, storage: Storage, verbs: Verbs) -> None:
+    def __init__(self, registry: Registry, storage: Storage, verbs: ObjectVerbs) -> None:
         self._registry = registry
         self._storage = storage
         self._verbs = verbs
@@ -30,7 +30,7 @@ class Store:
         """The revision of the last change."""
         return self._storage.revision
 
-    def _resource(self, obj: JSON) -> Resource:
+    def _resource(self, obj: JSON) -> ServedResource:
         api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
         resource = self._registry.of_object(api_version, kind)
         if resource is None:
@@ -38,7 +38,7 @@ class Store:
         return resource
 
     @staticmethod
-    def _namespace(resource: Resource, namespace: str) -> str:
+    def _namespace(resource: ServedResource, namespace: str) -> str:
         return (namespace or "default") if resource.kind.namespaced else ""
 
     def create(self, obj: JSON, *, manager: str = "") -> JSON:
@@ -49,7 +49,7 @@ class Store:
         """`create` for many objects: without the copy."""
         resource = self._resource(obj)
         namespace = self._namespace(resource, obj.get("metadata", {}).get("namespace", ""))
-        return self._verbs.create(resource, namespace, obj, Options(manager=manager))
+        return self._verbs.create(resource, namespace, obj, WriteOptions(manager=manager))
 
     def create_all(self, objects: Iterable[JSON]) -> int:
         """Create many objects; returns how many. Nothing of it is garbage, so the collector does not look meanwhile."""
@@ -69,7 +69,7 @@ class Store:
         resource, metadata = self._resource(obj), obj["metadata"]
         namespace = self._namespace(resource, metadata.get("namespace", ""))
         stored, _ = self._verbs.update(
-            resource, namespace, metadata["name"], obj, Options(manager=manager), subresource
+            resource, namespace, metadata["name"], obj, WriteOptions(manager=manager), subresource
         )
         return stored.thaw()
 
@@ -96,9 +96,11 @@ class Store:
     def delete(self, plural: str, name: str, namespace: str = "", *, grace: int | None = None, uid: str = "") -> None:
         """Delete an object."""
         resource = self._registry.stored_form(plural)
-        self._verbs.delete(resource, self._namespace(resource, namespace), name, Deletion(grace, uid), Options())
+        self._verbs.delete(
+            resource, self._namespace(resource, namespace), name, DeleteOptions(grace, uid), WriteOptions()
+        )
 
-    def history(self, plural: str) -> Iterator[Event]:
+    def history(self, plural: str) -> Iterator[StorageEvent]:
         """The kept events of a kind, oldest first."""
         return iter(self._storage.collection(self._registry.stored_form(plural).kind).history)
 

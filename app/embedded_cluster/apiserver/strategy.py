@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dra_extender.api.features import FeatureGates
-from embedded_cluster.apiserver.statuses import JSON, Problem
+from embedded_cluster.apiserver.statuses import JSON, FieldError
 
 
 class Lookup(Protocol):
@@ -41,7 +41,7 @@ class Context:
     features: FeatureGates = field(default_factory=FeatureGates)
 
 
-class Strategy:
+class RESTStrategy:
     """A kind without rules of its own: metadata only. Subclasses override what they need."""
 
     allow_create_on_update = False
@@ -84,19 +84,19 @@ class Strategy:
     def prepare_create(self, new: JSON, context: Context) -> None:
         """Drop what a client may not set at creation."""
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return []
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
         """Restore what a client may not change through the main resource."""
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return []
 
     def prepare_status(self, new: JSON, old: JSON, context: Context) -> None:
         """Restore what a client may not change through /status (the verbs restore spec and metadata already)."""
 
-    def validate_status(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_status(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return []
 
     def fields(self, stored: JSON) -> dict[str, str]:

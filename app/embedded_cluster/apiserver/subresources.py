@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from embedded_cluster.apiserver.options import Deletion, Options
-from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.options import DeleteOptions, WriteOptions
+from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.statuses import (
     JSON,
     StatusError,
@@ -13,12 +13,14 @@ from embedded_cluster.apiserver.statuses import (
     conflict,
 )
 from embedded_cluster.apiserver.storage import Stored
-from embedded_cluster.apiserver.verbs import Verbs
+from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 SUCCESS: JSON = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def bind(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, options: Options) -> None:
+def bind(
+    verbs: ObjectVerbs, pods: ServedResource, namespace: str, name: str, body: JSON, options: WriteOptions
+) -> None:
     """Assign a pod to a node: once, to a node that is named, if UID and resourceVersion (where given) are still right.
 
     Annotations of the binding are merged into the pod in the same write, and a nomination goes.
@@ -67,7 +69,9 @@ def _check_bindable(existing: Stored, metadata: JSON) -> None:
         raise conflict("", "pods/binding", name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def evict(verbs: Verbs, pods: Resource, namespace: str, name: str, body: JSON, options: Options) -> None:
+def evict(
+    verbs: ObjectVerbs, pods: ServedResource, namespace: str, name: str, body: JSON, options: WriteOptions
+) -> None:
     """Delete a pod when no disruption budget that selects it is used up."""
     pod = verbs.get(pods, namespace, name).object
     labels = pod["metadata"].get("labels") or {}
@@ -91,13 +95,13 @@ POSTED: Final = {"binding": bind, "eviction": evict}
 """By the name of the subresource."""
 
 
-def deletion_of(body: JSON) -> Deletion:
+def deletion_of(body: JSON) -> DeleteOptions:
     """metav1.DeleteOptions from a request's body."""
     preconditions = body.get("preconditions") or {}
     propagation = body.get("propagationPolicy") or ""
     if propagation not in ("", "Background", "Foreground", "Orphan"):
         raise bad_request(f'propagationPolicy: Unsupported value: "{propagation}"')
-    return Deletion(
+    return DeleteOptions(
         body.get("gracePeriodSeconds"),
         preconditions.get("uid") or "",
         preconditions.get("resourceVersion") or "",

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 import orjson
 
-from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.statuses import JSON
 from embedded_cluster.apiserver.storage import Stored
 
 _OPEN = b'{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":'
 
 
-def columns(resource: Resource) -> list[JSON]:
+def columns(resource: ServedResource) -> list[JSON]:
     """metav1.TableColumnDefinitions of a resource."""
     return [
         {
@@ -27,7 +27,7 @@ def columns(resource: Resource) -> list[JSON]:
     ]
 
 
-def _row(resource: Resource, stored: Stored, now: float, include: str) -> bytes:
+def _row(resource: ServedResource, stored: Stored, now: float, include: str) -> bytes:
     cells = orjson.dumps(resource.kind.printer.cells(stored.object, now))
     conditions = resource.kind.printer.conditions(stored.object)
     if conditions:
@@ -45,7 +45,7 @@ def partial(stored: Stored) -> JSON:
 
 
 def table(
-    resource: Resource, items: Iterable[Stored], metadata: JSON, now: float, include: str, *, headed: bool = True
+    resource: ServedResource, items: Iterable[Stored], metadata: JSON, now: float, include: str, *, headed: bool = True
 ) -> bytes:
     """A metav1.Table of `items`; `include` is the request's includeObject; `headed` adds the column definitions."""
     rows = b",".join(_row(resource, stored, now, include) for stored in items)

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from dra_extender.api.features import FeatureGates
 from dra_extender.api.times import format_time
 from embedded_cluster.apiserver import admission, managers, names, preconditions
-from embedded_cluster.apiserver.options import Clock, Deletion, Options
-from embedded_cluster.apiserver.registry import Kind, Registry, Resource
+from embedded_cluster.apiserver.options import Clock, DeleteOptions, WriteOptions
+from embedded_cluster.apiserver.registry import Kind, Registry, ServedResource
 from embedded_cluster.apiserver.statuses import JSON, already_exists, bad_request, invalid, not_found
 from embedded_cluster.apiserver.storage import Key, Storage, Stored, without_type_meta
 from embedded_cluster.apiserver.strategy import Context
@@ -29,7 +29,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class Verbs:
+class ObjectVerbs:
     """Writes to one storage. `seed` makes generated names and UIDs repeatable."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Verbs:
 
     # reading
 
-    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+    def get(self, resource: ServedResource, namespace: str, name: str) -> Stored:
         """The stored object; raises 404."""
         stored = self.storage.collection(resource.kind).items.get((namespace, name))
         if stored is None:
@@ -68,13 +68,19 @@ class Verbs:
         """The time as objects carry it."""
         return format_time(self.clock())
 
-    def _context(self, options: Options, verb: str) -> Context:
+    def _context(self, options: WriteOptions, verb: str) -> Context:
         return Context(self.now(), self.lookup, options.caller, verb, self.features)
 
     # create
 
     def create(
-        self, resource: Resource, namespace: str, body: JSON, options: Options, *, applied: list[JSON] | None = None
+        self,
+        resource: ServedResource,
+        namespace: str,
+        body: JSON,
+        options: WriteOptions,
+        *,
+        applied: list[JSON] | None = None,
     ) -> Stored:
         """Store a new object; raises 400, 403, 404 (namespace), 409 or 422. `applied` are its managedFields, if
         known."""
@@ -91,10 +97,10 @@ class Verbs:
 
     def _insert(
         self,
-        resource: Resource,
+        resource: ServedResource,
         namespace: str,
         new: JSON,
-        options: Options,
+        options: WriteOptions,
         applied: list[JSON] | None = None,
         *,
         put: bool = False,
@@ -128,7 +134,13 @@ class Verbs:
     # update
 
     def update(
-        self, resource: Resource, namespace: str, name: str, body: JSON, options: Options, subresource: str = ""
+        self,
+        resource: ServedResource,
+        namespace: str,
+        name: str,
+        body: JSON,
+        options: WriteOptions,
+        subresource: str = "",
     ) -> tuple[Stored, bool]:
         """Replace an object, or create it where the kind allows that: (object, whether it is new)."""
         kind = resource.kind
@@ -148,10 +160,10 @@ class Verbs:
 
     def replace(
         self,
-        resource: Resource,
+        resource: ServedResource,
         existing: Stored,
         new: JSON,
-        options: Options,
+        options: WriteOptions,
         subresource: str = "",
         *,
         applied: list[JSON] | None = None,
@@ -186,7 +198,7 @@ class Verbs:
             managers.note_update(resource, new, old, options.manager, context.now, subresource)
         return self._commit(kind, existing, new, options)
 
-    def _commit(self, kind: Kind, existing: Stored, new: JSON, options: Options) -> Stored:
+    def _commit(self, kind: Kind, existing: Stored, new: JSON, options: WriteOptions) -> Stored:
         if not new["metadata"].get("managedFields"):
             new["metadata"].pop("managedFields", None)
         if new == existing.object:
@@ -200,7 +212,7 @@ class Verbs:
     # delete
 
     def delete(
-        self, resource: Resource, namespace: str, name: str, deletion: Deletion, options: Options
+        self, resource: ServedResource, namespace: str, name: str, deletion: DeleteOptions, options: WriteOptions
     ) -> tuple[Stored, bool]:
         """Delete an object or mark it as being deleted: (its state, whether it is gone)."""
         kind = resource.kind
@@ -221,7 +233,7 @@ class Verbs:
             last = _unstored(kind, existing.key, new)
         return (last if options.dry_run else self.storage.remove(kind, existing.key, last.object)), True
 
-    def _mark(self, kind: Kind, existing: Stored, grace: int, options: Options, foreground: bool) -> Stored:
+    def _mark(self, kind: Kind, existing: Stored, grace: int, options: WriteOptions, foreground: bool) -> Stored:
         old = existing.object["metadata"]
         if old.get("deletionTimestamp") and old.get("deletionGracePeriodSeconds", 0) <= grace:
             return existing
@@ -237,7 +249,7 @@ class Verbs:
         kind.strategy.prepare_delete(new)
         return self._store(kind, existing.key, new, options)
 
-    def _store(self, kind: Kind, key: Key, new: JSON, options: Options) -> Stored:
+    def _store(self, kind: Kind, key: Key, new: JSON, options: WriteOptions) -> Stored:
         return _unstored(kind, key, new) if options.dry_run else self.storage.put(kind, new)
 
 

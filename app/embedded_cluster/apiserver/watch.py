@@ -12,11 +12,11 @@ from typing import Final
 
 import orjson
 
-from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.representation import Representation
 from embedded_cluster.apiserver.selectors import Selector
 from embedded_cluster.apiserver.statuses import JSON, StatusError, expired
-from embedded_cluster.apiserver.storage import ADDED, DELETED, MODIFIED, Collection, Event, Stored, frame
+from embedded_cluster.apiserver.storage import ADDED, DELETED, MODIFIED, Collection, StorageEvent, Stored, frame
 
 MOST_PENDING: Final = 200_000
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
@@ -28,7 +28,7 @@ class Watcher:
     def __init__(
         self,
         collection: Collection,
-        resource: Resource,
+        resource: ServedResource,
         namespace: str,
         selector: Selector,
         representation: Representation,
@@ -53,14 +53,14 @@ class Watcher:
             self.fail(error)
             return
         for stored in initial or ():
-            self._queue(self._encode(ADDED, Event(ADDED, stored, None)))
+            self._queue(self._encode(ADDED, StorageEvent(ADDED, stored, None)))
         if end_at is not None:
             self.bookmark(end_at, {INITIAL_EVENTS_END: "true"})
         for event in missed:
             self.hear(event)
         self._collection.listeners.append(self.hear)
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: StorageEvent) -> None:
         """Queue an event if this client sees it."""
         if event.revision <= self._after or self.closed:
             return
@@ -68,7 +68,7 @@ class Watcher:
         if kind is not None:
             self._queue(self._encode(kind, event))
 
-    def _seen_as(self, event: Event) -> str | None:
+    def _seen_as(self, event: StorageEvent) -> str | None:
         stored = event.stored
         if self._namespace and stored.key[0] != self._namespace:
             return None

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from embedded_cluster.apiserver import reads, subresources
 from embedded_cluster.apiserver.garbage import Garbage
-from embedded_cluster.apiserver.options import Deletion
+from embedded_cluster.apiserver.options import DeleteOptions
 from embedded_cluster.apiserver.patches import patch_object
-from embedded_cluster.apiserver.requests import Answer, Call, document
+from embedded_cluster.apiserver.requests import APIResponse, ResourceRequest, document
 from embedded_cluster.apiserver.statuses import JSON, StatusError, method_not_allowed
 from embedded_cluster.apiserver.storage import Stored
-from embedded_cluster.apiserver.verbs import Verbs
+from embedded_cluster.apiserver.verbs import ObjectVerbs
 
 
-def _written(call: Call, stored: Stored, code: int = 200) -> Answer:
+def _written(call: ResourceRequest, stored: Stored, code: int = 200) -> APIResponse:
     return reads.shown(call, stored, code)
 
 
-def create(verbs: Verbs, call: Call) -> Answer:
+def create(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     """POST: a new object, or something done to a pod."""
     info, resource, body = call.info, call.resource, call.incoming.json_object()
     if info.subresource:
@@ -33,7 +33,7 @@ def create(verbs: Verbs, call: Call) -> Answer:
     return _written(call, verbs.create(resource, info.namespace, body, call.options), 201)
 
 
-def update(verbs: Verbs, call: Call) -> Answer:
+def update(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     """PUT."""
     info = call.info
     if not info.name:
@@ -46,7 +46,7 @@ def update(verbs: Verbs, call: Call) -> Answer:
     return _written(call, stored, 201 if created else 200)
 
 
-def _finalize(verbs: Verbs, call: Call) -> Answer:
+def _finalize(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     existing = verbs.get(call.resource, "", call.info.name)
     new = existing.thaw()
     new["spec"] = call.incoming.json_object().get("spec") or {}
@@ -55,7 +55,7 @@ def _finalize(verbs: Verbs, call: Call) -> Answer:
     return _written(call, verbs.storage.put(call.resource.kind, new))
 
 
-def patch(verbs: Verbs, call: Call) -> Answer:
+def patch(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     """PATCH, in any of the four formats."""
     if not call.info.name:
         raise method_not_allowed()
@@ -74,7 +74,7 @@ def patch(verbs: Verbs, call: Call) -> Answer:
     return _written(call, stored, 201 if created else 200)
 
 
-def _deletion(call: Call) -> Deletion:
+def _deletion(call: ResourceRequest) -> DeleteOptions:
     body: JSON = call.incoming.json_object() if call.incoming.body.strip() else {}
     query = call.incoming.query
     if "gracePeriodSeconds" in query:
@@ -84,7 +84,7 @@ def _deletion(call: Call) -> Deletion:
     return subresources.deletion_of(body)
 
 
-def delete(verbs: Verbs, garbage: Garbage, call: Call) -> Answer:
+def delete(verbs: ObjectVerbs, garbage: Garbage, call: ResourceRequest) -> APIResponse:
     """DELETE of one object: a Status when it is gone, the object while something still holds it."""
     info, kind, deletion = call.info, call.resource.kind, _deletion(call)
     if info.subresource:
@@ -103,7 +103,7 @@ def delete(verbs: Verbs, garbage: Garbage, call: Call) -> Answer:
     return document(status)
 
 
-def delete_collection(verbs: Verbs, call: Call) -> Answer:
+def delete_collection(verbs: ObjectVerbs, call: ResourceRequest) -> APIResponse:
     """DELETE of everything a selector chooses; answers with the list of what it found."""
     resource, deletion = call.resource, _deletion(call)
     collection = verbs.storage.collection(resource.kind)
@@ -116,4 +116,4 @@ def delete_collection(verbs: Verbs, call: Call) -> Answer:
             if error.code != 404:
                 raise
     metadata = {"resourceVersion": str(verbs.storage.revision)}
-    return Answer(200, reads.representation_of(call).many(found, metadata))
+    return APIResponse(200, reads.representation_of(call).many(found, metadata))

@@ -24,13 +24,13 @@ from embedded_cluster.controllers.claimrules import ClaimAction, DeleteClaim, Re
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import ClaimTemplate, FullPod
 from embedded_cluster.podclaims import has_claims, known_names
-from embedded_cluster.workqueue import WorkQueue
+from embedded_cluster.workqueue import RateLimitedQueue
 
 KNOWN_DELETED = 500
 """How many deleted pods are remembered, as in Kubernetes."""
 
 
-class Task(NamedTuple):
+class ClaimTask(NamedTuple):
     """A pod to get its claims, or a claim to be cleaned up."""
 
     kind: Literal["pod", "claim"]
@@ -56,7 +56,7 @@ class ClaimController:
         self._templates = templates
         self._events = events
         self._deleted: LRUCache[str, None] = LRUCache(KNOWN_DELETED)
-        self.queue = WorkQueue("resourceclaim", self._sync, workers=8)
+        self.queue = RateLimitedQueue("resourceclaim", self._sync, workers=8)
         pods.subscribe(self._pod_changed)
         claims.subscribe(self._claim_changed)
         templates.subscribe(self._template_changed)
@@ -76,7 +76,7 @@ class ClaimController:
             self._deleted[pod.metadata.uid] = None
         if new is None or new.finished:
             for name in known_names(pod):
-                self.queue.add(Task("claim", pod.metadata.namespace, name))
+                self.queue.add(ClaimTask("claim", pod.metadata.namespace, name))
         if new is not None:
             self._look_at(new)
 
@@ -85,7 +85,7 @@ class ClaimController:
         if claim is None:
             return
         if new is not None:
-            self.queue.add(Task("claim", claim.metadata.namespace, claim.metadata.name))
+            self.queue.add(ClaimTask("claim", claim.metadata.namespace, claim.metadata.name))
         for pod in self._pods.find("claim", claim.metadata.key):
             self._look_at(pod)
 
@@ -96,9 +96,9 @@ class ClaimController:
 
     def _look_at(self, pod: FullPod) -> None:
         if claimrules.needs_work(pod, self._claims.get, self._claims.find("owner", pod.metadata.uid)):
-            self.queue.add(Task("pod", pod.metadata.namespace, pod.metadata.name))
+            self.queue.add(ClaimTask("pod", pod.metadata.namespace, pod.metadata.name))
 
-    async def _sync(self, task: Task) -> None:
+    async def _sync(self, task: ClaimTask) -> None:
         if task.kind == "pod":
             pod = self._pods.get(task.namespace, task.name)
             if pod is not None and pod.metadata.deletion_timestamp is None and not pod.finished:

@@ -24,12 +24,12 @@ from dra_extender.kube.events import EventRecorder, Occurrence
 from embedded_cluster.controllers import evictionrules
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import FullPod
-from embedded_cluster.workqueue import WorkQueue
+from embedded_cluster.workqueue import RateLimitedQueue
 
 CONTROLLER = "DeviceTaintManager"
 
 
-class Task(NamedTuple):
+class EvictionTask(NamedTuple):
     """A pod that may have to go, or a rule (without namespace) whose condition may have to change."""
 
     kind: Literal["pod", "rule"]
@@ -63,7 +63,7 @@ class EvictionController:
         self._evicted: set[str] = set()
         self._evicted_by: Counter[str] = Counter()
         self._reported: dict[str, tuple[str, str, str]] = {}
-        self.queue = WorkQueue("eviction", self._sync)
+        self.queue = RateLimitedQueue("eviction", self._sync)
         slices.subscribe(self._slice_changed)
         claims.subscribe(self._claim_changed)
         pods.subscribe(self._pod_changed)
@@ -130,7 +130,7 @@ class EvictionController:
 
     # --- what to do
 
-    async def _sync(self, task: Task) -> None:
+    async def _sync(self, task: EvictionTask) -> None:
         if task.kind == "rule":
             await self._report(task.name)
             return
@@ -216,12 +216,12 @@ class EvictionController:
         return format_time(self._now())
 
 
-def _pod_task(pod: FullPod) -> Task:
-    return Task("pod", pod.metadata.namespace, pod.metadata.name)
+def _pod_task(pod: FullPod) -> EvictionTask:
+    return EvictionTask("pod", pod.metadata.namespace, pod.metadata.name)
 
 
-def _rule_task(rule: DeviceTaintRule) -> Task:
-    return Task("rule", "", rule.metadata.name)
+def _rule_task(rule: DeviceTaintRule) -> EvictionTask:
+    return EvictionTask("rule", "", rule.metadata.name)
 
 
 def _tainted(part: ResourceSlice | None) -> bool:

@@ -13,7 +13,7 @@ from dra_extender.api.errors import ConflictError, NotFoundError
 from dra_extender.kube.client import KubeClient
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import FullNode, FullPod
-from embedded_cluster.workqueue import WorkQueue
+from embedded_cluster.workqueue import RateLimitedQueue
 
 
 class NodeGarbage:
@@ -23,7 +23,7 @@ class NodeGarbage:
         self._client = client
         self._nodes = nodes
         self._pods = pods
-        self.queue = WorkQueue("podgc", self._sync)
+        self.queue = RateLimitedQueue("podgc", self._sync)
         nodes.subscribe(self._node_changed)
         pods.subscribe(self._pod_changed)
 

@@ -26,7 +26,7 @@ from dra_extender.kube.client import KubeClient
 from dra_extender.kube.events import EventRecorder, Occurrence
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import FullPod, PodTemplate, ReplicaSet, controlled_by
-from embedded_cluster.workqueue import WorkQueue
+from embedded_cluster.workqueue import RateLimitedQueue
 
 HASH_LABEL: Final = "pod-template-hash"
 
@@ -86,7 +86,7 @@ class PodController(ABC, Generic[T]):
         self._owners = owners
         self._pods = pods
         self._reported: dict[str, Mapping[str, Any]] = {}
-        self.queue: WorkQueue[str] = WorkQueue(self.kind.lower(), self._sync)
+        self.queue: RateLimitedQueue[str] = RateLimitedQueue(self.kind.lower(), self._sync)
         owners.subscribe(self._owner_changed)
         pods.subscribe(self._pod_changed)
 

@@ -21,7 +21,7 @@ from embedded_cluster.controllers import rolloutrules
 from embedded_cluster.controllers.rolloutrules import REVISION, revision_of
 from embedded_cluster.informer import Informer
 from embedded_cluster.objects import Deployment, ReplicaSet
-from embedded_cluster.workqueue import WorkQueue
+from embedded_cluster.workqueue import RateLimitedQueue
 
 
 class RolloutController:
@@ -33,7 +33,7 @@ class RolloutController:
         self._deployments = deployments
         self._sets = sets
         self._reported: dict[str, dict[str, Any]] = {}
-        self.queue = WorkQueue("deployment", self._sync)
+        self.queue = RateLimitedQueue("deployment", self._sync)
         deployments.subscribe(self._deployment_changed)
         sets.subscribe(self._set_changed)
 

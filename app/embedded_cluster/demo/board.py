@@ -32,7 +32,7 @@ _STYLES = {
 }
 
 
-class Row(msgspec.Struct, frozen=True):
+class PodRow(msgspec.Struct, frozen=True):
     """One pod."""
 
     namespace: str
@@ -82,17 +82,17 @@ class Header(msgspec.Struct, frozen=True):
 
 def rows(
     pods: Iterable[FullPod], claims: Mapping[str, ResourceClaim], explanations: Mapping[str, str] | None = None
-) -> list[Row]:
+) -> list[PodRow]:
     """One row per pod, those that wait first, then by namespace and name. `explanations`: by UID, why pods wait."""
     made = (_row(pod, claims, explanations or {}) for pod in pods)
     return sorted(made, key=lambda row: (row.state != "Pending", row.pod))
 
 
-def _row(pod: FullPod, claims: Mapping[str, ResourceClaim], explanations: Mapping[str, str]) -> Row:
+def _row(pod: FullPod, claims: Mapping[str, ResourceClaim], explanations: Mapping[str, str]) -> PodRow:
     mine = [claims.get(f"{pod.metadata.namespace}/{name}") for name in known_names(pod)]
     condition = pod.condition
     explanation = explanations.get(pod.metadata.uid, "") if not pod.spec.node_name else ""
-    return Row(
+    return PodRow(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         node=pod.spec.node_name,
@@ -163,7 +163,7 @@ def _numbers(numbers: Sequence[str]) -> str:
     return ",".join(map(str, values))
 
 
-def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> list[str]:
+def changes(before: Mapping[str, PodRow], after: Mapping[str, PodRow]) -> list[str]:
     """What became different, one sentence each."""
     found = []
     for name, row in after.items():
@@ -180,20 +180,20 @@ def changes(before: Mapping[str, Row], after: Mapping[str, Row]) -> list[str]:
     return found
 
 
-def _freed(row: Row) -> str:
+def _freed(row: PodRow) -> str:
     return f", {row.devices} of {row.node} free again" if row.devices and row.frees else ""
 
 
 # --- on a terminal
 
 
-def summary(shown: Sequence[Row], *, width: int) -> RenderableType:
+def summary(shown: Sequence[PodRow], *, width: int) -> RenderableType:
     """All pods: those that wait with everything they say, and a table of the others."""
     waiting, others = _parted(shown)
     return Group(*(line for row in waiting for line in _told(row, width)), Text(), _table(others, width))
 
 
-def screen(header: Header, shown: Sequence[Row], log: Sequence[str], *, width: int, height: int) -> RenderableType:
+def screen(header: Header, shown: Sequence[PodRow], log: Sequence[str], *, width: int, height: int) -> RenderableType:
     """Everything, for a terminal of this size: what to try is always there, the pods come before the news."""
     top = [
         Text.assemble(("dra-extender demo", "bold"), "   ", header.cluster, "   API server ", header.api),
@@ -221,13 +221,13 @@ def screen(header: Header, shown: Sequence[Row], log: Sequence[str], *, width: i
     return Group(*top, *said, pods, *(news if lines > 0 else ()), *bottom)
 
 
-def _parted(shown: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+def _parted(shown: Sequence[PodRow]) -> tuple[list[PodRow], list[PodRow]]:
     """Those that say why they wait, and the others."""
     waiting = [row for row in shown if row.state == "Pending" and row.reason]
     return waiting, [row for row in shown if row not in waiting]
 
 
-def _waiting(rows: Sequence[Row], width: int, room: int) -> list[Text]:
+def _waiting(rows: Sequence[PodRow], width: int, room: int) -> list[Text]:
     """Pods that wait, in so many lines at most: with all they say, or one line each."""
     if not rows or room < 2:
         return []
@@ -241,14 +241,14 @@ def _waiting(rows: Sequence[Row], width: int, room: int) -> list[Text]:
     return [*lines, Text()]
 
 
-def _told(row: Row, width: int) -> Iterator[Text]:
+def _told(row: PodRow, width: int) -> Iterator[Text]:
     state = "waits, as expected" if row.expected and row.settled else "waits"
     yield Text.assemble((row.pod, "bold"), " ", (state, _STYLES["Pending"]), no_wrap=True, overflow="ellipsis")
     for line in wrap(row.reason, max(width - 2, 20)):
         yield _cut(line)
 
 
-def _table(shown: Sequence[Row], width: int, most: int | None = None) -> Table:
+def _table(shown: Sequence[PodRow], width: int, most: int | None = None) -> Table:
     """The pods, one line each; narrow terminals get no namespaces."""
     narrow = width < _WIDE
     made = Table(expand=True, box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))

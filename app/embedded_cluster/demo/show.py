@@ -22,7 +22,7 @@ from rich.live import Live
 from dra_extender.plurals import counted
 from embedded_cluster.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from embedded_cluster.demo import board
-from embedded_cluster.demo.board import Header, Row
+from embedded_cluster.demo.board import Header, PodRow
 from embedded_cluster.demo.companion import Companion
 from embedded_cluster.demo.places import api_port, claimed, service_port
 from embedded_cluster.demo.tour import NODES, Tour
@@ -37,7 +37,7 @@ _CALM = 1.0
 """Seconds for which everything must stay settled before --once believes it."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class DemoOptions(msgspec.Struct, frozen=True):
     """The flags."""
 
     nodes: int
@@ -54,11 +54,11 @@ class Options(msgspec.Struct, frozen=True):
 class Show:
     """One run of the demo."""
 
-    def __init__(self, options: Options, console: Console) -> None:
+    def __init__(self, options: DemoOptions, console: Console) -> None:
         self._options = msgspec.structs.replace(options, nodes=NODES) if options.tour else options
         self._console = console
         self._log: deque[str] = deque(maxlen=200)
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, PodRow] = {}
         self._revision = 0
         self._plain = not console.is_terminal or options.once
 
@@ -260,7 +260,7 @@ def console() -> Console:
     return console if console.is_terminal else Console(width=_PLAIN_WIDTH)
 
 
-def commands(pid: int | None, options: Options) -> tuple[str, ...]:
+def commands(pid: int | None, options: DemoOptions) -> tuple[str, ...]:
     """What to try; with pods only where the samples are."""
     here = _short(Path(sys.executable).parent / "dra-extender")
     about_pods = (

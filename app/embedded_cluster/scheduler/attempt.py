@@ -17,7 +17,7 @@ from embedded_cluster.objects import FullNode, FullPod
 from embedded_cluster.scheduler import fit
 from embedded_cluster.scheduler.cache import Cache, Rotation
 from embedded_cluster.scheduler.calls import CallError, Extenders, Filtered
-from embedded_cluster.scheduler.fit import Amounts, Unfit
+from embedded_cluster.scheduler.fit import Amounts, NodeRefusal
 from embedded_cluster.scheduler.preemption import preempt
 from embedded_cluster.scheduler.wakeups import Refuser
 
@@ -25,14 +25,14 @@ _SCORE_FACTOR = 10
 """MaxNodeScore / MaxExtenderPriority."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class FeasibleNode(msgspec.Struct, frozen=True):
     """The node, and what the pod takes of it."""
 
     node: str
     asked: Amounts
 
 
-class Refused(msgspec.Struct, frozen=True):
+class UnschedulablePod(msgspec.Struct, frozen=True):
     """No node is good: reason Unschedulable, with kube-scheduler's text."""
 
     message: str
@@ -42,13 +42,13 @@ class Refused(msgspec.Struct, frozen=True):
     victims: tuple[FullPod, ...] = ()
 
 
-class Failed(msgspec.Struct, frozen=True):
+class AttemptError(msgspec.Struct, frozen=True):
     """The attempt itself went wrong: reason SchedulerError."""
 
     message: str
 
 
-Outcome = Found | Refused | Failed
+Outcome = FeasibleNode | UnschedulablePod | AttemptError
 
 
 class Attempts:
@@ -76,21 +76,21 @@ class Attempts:
         asked = requested(pod)
         names = self._cache.names()
         if not names:
-            return Refused(fit.text(0, (), ""), frozenset(("node",)))
+            return UnschedulablePod(fit.text(0, (), ""), frozenset(("node",)))
         try:
             nominated = await self._nominated(pod, wire, asked)
             if nominated is not None:
-                return Found(nominated, asked)
-            refusals: dict[str, Unfit] = {}
+                return FeasibleNode(nominated, asked)
+            refusals: dict[str, NodeRefusal] = {}
             feasible = self._in_tree(pod, asked, refusals)
             feasible = await self._filtered(pod, wire, feasible, refusals)
             if not feasible:
                 return await self._refused(pod, wire, asked, refusals)
             if len(feasible) == 1:
-                return Found(feasible[0], asked)
-            return Found(await self._best(pod, wire, asked, feasible), asked)
+                return FeasibleNode(feasible[0], asked)
+            return FeasibleNode(await self._best(pod, wire, asked, feasible), asked)
         except CallError as problem:
-            return Failed(str(problem))
+            return AttemptError(str(problem))
 
     async def _nominated(self, pod: FullPod, wire: bytes, asked: Amounts) -> str | None:
         """The nominated node if it is (still) good; errors on the way only mean that all nodes are looked at."""
@@ -103,7 +103,7 @@ class Attempts:
         except CallError:
             return None
 
-    def _in_tree(self, pod: FullPod, asked: Amounts, refusals: dict[str, Unfit]) -> list[str]:
+    def _in_tree(self, pod: FullPod, asked: Amounts, refusals: dict[str, NodeRefusal]) -> list[str]:
         nodes = self._cache.nodes
 
         def fits(name: str) -> bool:
@@ -118,7 +118,9 @@ class Attempts:
     def _ignored(self, resource: str) -> bool:
         return self._by_claim(resource) or resource in self._extenders.ignored_resources()
 
-    async def _filtered(self, pod: FullPod, wire: bytes, feasible: list[str], refusals: dict[str, Unfit]) -> list[str]:
+    async def _filtered(
+        self, pod: FullPod, wire: bytes, feasible: list[str], refusals: dict[str, NodeRefusal]
+    ) -> list[str]:
         """What the extenders leave, one after another; none is called with an empty list. Raises CallError."""
         for extender in self._extenders.interested(pod, "filter"):
             if not feasible:
@@ -136,12 +138,14 @@ class Attempts:
             feasible = result.nodes
         return feasible
 
-    async def _refused(self, pod: FullPod, wire: bytes, asked: Amounts, refusals: dict[str, Unfit]) -> Refused:
+    async def _refused(
+        self, pod: FullPod, wire: bytes, asked: Amounts, refusals: dict[str, NodeRefusal]
+    ) -> UnschedulablePod:
         """What to report to the pod, and whether evicting others would help it."""
         outcome = await preempt(pod, wire, asked, refusals, self._cache, self._extenders, self._ignored)
         message = fit.text(len(self._cache.nodes), (unfit.reasons for unfit in refusals.values()), outcome.message)
         refusers = frozenset(unfit.refuser for unfit in refusals.values())
-        return Refused(message, refusers, outcome.node, outcome.victims)
+        return UnschedulablePod(message, refusers, outcome.node, outcome.victims)
 
     def _room_score(self, asked: Amounts, node: FullNode) -> int:
         """`least_allocated`, computed anew only for nodes on which something changed."""
@@ -173,10 +177,10 @@ class Attempts:
         return self._chance.choice([name for name, total in totals.items() if total == most])
 
 
-def _refusal(name: str, result: Filtered) -> Unfit:
+def _refusal(name: str, result: Filtered) -> NodeRefusal:
     """Why an extender dropped a node; unresolvable wins, and a node in neither map has no reason at all."""
     if name in result.unresolvable:
-        return Unfit((result.unresolvable[name],), "extender")
+        return NodeRefusal((result.unresolvable[name],), "extender")
     if name in result.failed:
-        return Unfit((result.failed[name],), "extender", resolvable=True)
-    return Unfit((), "extender")
+        return NodeRefusal((result.failed[name],), "extender", resolvable=True)
+    return NodeRefusal((), "extender")

@@ -11,10 +11,10 @@ import msgspec
 
 from dra_extender.api.podrequests import requested
 from embedded_cluster.objects import FullNode, FullPod
-from embedded_cluster.scheduler.fit import Amounts, Room
+from embedded_cluster.scheduler.fit import Amounts, NodeUsage
 
 
-class Place(msgspec.Struct, frozen=True):
+class PodInfo(msgspec.Struct, frozen=True):
     """Where a pod is and what it takes there."""
 
     pod: FullPod
@@ -28,11 +28,11 @@ class Cache:
 
     def __init__(self) -> None:
         self.nodes: dict[str, FullNode] = {}
-        self._rooms: dict[str, Room] = {}
-        self._places: dict[str, Place] = {}
+        self._rooms: dict[str, NodeUsage] = {}
+        self._places: dict[str, PodInfo] = {}
         self._names: list[str] | None = None
         self._on_node: dict[str, dict[str, FullPod]] = {}
-        self._nominated: dict[str, Place] = {}
+        self._nominated: dict[str, PodInfo] = {}
         """Pods for which others were evicted: their room must not go to less important ones."""
 
     def names(self) -> list[str]:
@@ -41,10 +41,10 @@ class Cache:
             self._names = list(self.nodes)
         return self._names
 
-    def room(self, node: str) -> Room:
+    def room(self, node: str) -> NodeUsage:
         found = self._rooms.get(node)
         if found is None:
-            found = self._rooms[node] = Room()
+            found = self._rooms[node] = NodeUsage()
         return found
 
     def node_changed(self, old: FullNode | None, new: FullNode | None) -> None:
@@ -58,11 +58,11 @@ class Cache:
 
     def bound(self, pod: FullPod) -> None:
         """The watch shows the pod on a node."""
-        self._put(Place(pod, pod.spec.node_name, requested(pod), assumed=False))
+        self._put(PodInfo(pod, pod.spec.node_name, requested(pod), assumed=False))
 
     def assume(self, pod: FullPod, node: str, asked: Amounts) -> None:
         """A node was found for the pod and it will be bound there."""
-        self._put(Place(pod, node, asked, assumed=True))
+        self._put(PodInfo(pod, node, asked, assumed=True))
 
     def pods_on(self, node: str) -> list[FullPod]:
         """The pods that are bound, or being bound, to a node."""
@@ -72,9 +72,9 @@ class Cache:
         """Room is being made for the pod on this node; an empty node takes that back."""
         self._nominated.pop(pod.metadata.uid, None)
         if node:
-            self._nominated[pod.metadata.uid] = Place(pod, node, asked, assumed=True)
+            self._nominated[pod.metadata.uid] = PodInfo(pod, node, asked, assumed=True)
 
-    def room_for(self, pod: FullPod, node: str) -> Room:
+    def room_for(self, pod: FullPod, node: str) -> NodeUsage:
         """The room on a node as this pod sees it: what is kept for others as important as it is taken."""
         room = self.room(node)
         kept = [
@@ -83,7 +83,7 @@ class Cache:
             if place.node == node and uid != pod.metadata.uid and place.pod.spec.priority >= pod.spec.priority
         ]
         if kept:
-            room = Room(dict(room.amounts), room.pods)
+            room = NodeUsage(dict(room.amounts), room.pods)
             for place in kept:
                 room.take(place.asked)
         return room
@@ -107,7 +107,7 @@ class Cache:
             self.room(place.node).give(place.asked)
             self._on_node[place.node].pop(uid, None)
 
-    def _put(self, place: Place) -> None:
+    def _put(self, place: PodInfo) -> None:
         uid = place.pod.metadata.uid
         self.gone(uid)
         self._places[uid] = place

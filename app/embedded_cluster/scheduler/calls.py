@@ -17,7 +17,7 @@ import msgspec
 import orjson
 
 from embedded_cluster.objects import FullPod
-from embedded_cluster.scheduler.config import Extender
+from embedded_cluster.scheduler.config import ExtenderConfig
 
 _OK = 200
 
@@ -34,7 +34,7 @@ class Filtered(msgspec.Struct, frozen=True):
     unresolvable: Mapping[str, str]
 
 
-class Call(msgspec.Struct, frozen=True):
+class ExtenderCall(msgspec.Struct, frozen=True):
     """One finished call, for those who watch: `seconds` it took, `problem` is empty when it counted."""
 
     verb: str
@@ -47,7 +47,9 @@ class Call(msgspec.Struct, frozen=True):
 class Extenders:
     """All extenders of a configuration. `made` counts calls by verb; `on_call` hears of each."""
 
-    def __init__(self, extenders: Sequence[Extender], on_call: Callable[[Call], object] = lambda call: None) -> None:
+    def __init__(
+        self, extenders: Sequence[ExtenderConfig], on_call: Callable[[ExtenderCall], object] = lambda call: None
+    ) -> None:
         # Ignorable ones come last, so that what they would refuse costs no call of a strict one.
         self._extenders = sorted(extenders, key=lambda extender: extender.ignorable)
         self._on_call = on_call
@@ -60,7 +62,7 @@ class Extenders:
     async def close(self) -> None:
         await self._session.close()
 
-    def interested(self, pod: FullPod, verb: str) -> list[Extender]:
+    def interested(self, pod: FullPod, verb: str) -> list[ExtenderConfig]:
         """Those that have the verb and want this pod, in the order of calls."""
         return [extender for extender in self._extenders if getattr(extender, f"{verb}_verb") and _wants(extender, pod)]
 
@@ -73,7 +75,7 @@ class Extenders:
             if managed.ignored_by_scheduler
         )
 
-    async def filter(self, extender: Extender, pod: FullPod, wire: bytes, nodes: Sequence[str]) -> Filtered:
+    async def filter(self, extender: ExtenderConfig, pod: FullPod, wire: bytes, nodes: Sequence[str]) -> Filtered:
         """Raises CallError."""
         url = extender.url(extender.filter_verb)
         answer = await self._post(extender, "filter", url, _arguments(wire, nodes), pod, len(nodes))
@@ -90,7 +92,9 @@ class Extenders:
                 raise CallError(f"{claim} which is not found in the input node list")
         return Filtered(names, result.get("failednodes") or {}, result.get("failedandunresolvablenodes") or {})
 
-    async def prioritize(self, extender: Extender, pod: FullPod, wire: bytes, nodes: Sequence[str]) -> dict[str, int]:
+    async def prioritize(
+        self, extender: ExtenderConfig, pod: FullPod, wire: bytes, nodes: Sequence[str]
+    ) -> dict[str, int]:
         """Scores by host as the extender gave them, extra entries summed. Raises CallError."""
         url = extender.url(extender.prioritize_verb)
         answer = await self._post(extender, "prioritize", url, _arguments(wire, nodes), pod, len(nodes))
@@ -109,7 +113,7 @@ class Extenders:
         return scores
 
     async def preempt(
-        self, extender: Extender, pod: FullPod, wire: bytes, victims: Mapping[str, Sequence[str]]
+        self, extender: ExtenderConfig, pod: FullPod, wire: bytes, victims: Mapping[str, Sequence[str]]
     ) -> dict[str, list[str]]:
         """Node -> UIDs of victims as the extender wants them. Raises CallError."""
         meta = {node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0} for node, uids in victims.items()}
@@ -122,7 +126,7 @@ class Extenders:
             for node, entry in nodes.items()
         }
 
-    async def bind(self, extender: Extender, pod: FullPod, node: str) -> None:
+    async def bind(self, extender: ExtenderConfig, pod: FullPod, node: str) -> None:
         """Returns when the extender says that the pod is bound. Raises CallError."""
         body = orjson.dumps(
             {
@@ -136,7 +140,7 @@ class Extenders:
         if problem := result.get("error"):
             raise CallError(str(problem))
 
-    async def _post(self, extender: Extender, verb: str, url: str, body: bytes, pod: FullPod, nodes: int) -> Any:
+    async def _post(self, extender: ExtenderConfig, verb: str, url: str, body: bytes, pod: FullPod, nodes: int) -> Any:
         self.made[verb] += 1
         started = time.monotonic()
         problem = ""
@@ -146,9 +150,9 @@ class Extenders:
             problem = str(failure)
             raise
         finally:
-            self._on_call(Call(verb, pod.metadata.key, nodes, time.monotonic() - started, problem))
+            self._on_call(ExtenderCall(verb, pod.metadata.key, nodes, time.monotonic() - started, problem))
 
-    async def _exchange(self, extender: Extender, verb: str, url: str, body: bytes) -> Any:
+    async def _exchange(self, extender: ExtenderConfig, verb: str, url: str, body: bytes) -> Any:
         try:
             async with self._session.post(
                 url,
@@ -191,7 +195,7 @@ def _folded(value: Any) -> dict[str, Any]:
     return {key.lower(): item for key, item in value.items()}
 
 
-def _wants(extender: Extender, pod: FullPod) -> bool:
+def _wants(extender: ExtenderConfig, pod: FullPod) -> bool:
     """With managedResources: only pods that name one of them in requests or limits, whatever the amount."""
     if not extender.managed_resources:
         return True

@@ -34,7 +34,7 @@ class ManagedResource(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
     ignored_by_scheduler: bool = False
 
 
-class Extender(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class ExtenderConfig(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """One entry of `extenders`."""
 
     url_prefix: str
@@ -94,7 +94,7 @@ class SchedulerConfig(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str = API_VERSION
     kind: str = KIND
     profiles: tuple[Profile, ...] = (Profile(),)
-    extenders: tuple[Extender, ...] = ()
+    extenders: tuple[ExtenderConfig, ...] = ()
     percentage_of_nodes_to_score: int = 0
     pod_initial_backoff_seconds: float = 1
     pod_max_backoff_seconds: float = 10
@@ -204,7 +204,7 @@ def takeover(base: str, names: Iterable[str] = ("dra-scheduler",)) -> SchedulerC
         profiles=tuple(Profile(name, plugins=plugins) for name in names),
         percentage_of_nodes_to_score=100,
         extenders=(
-            Extender(
+            ExtenderConfig(
                 prefix,
                 filter_verb="filter",
                 prioritize_verb="prioritize",
@@ -213,7 +213,7 @@ def takeover(base: str, names: Iterable[str] = ("dra-scheduler",)) -> SchedulerC
                 http_timeout="3s",
                 node_cache_capable=True,
             ),
-            Extender(prefix, bind_verb="bind", http_timeout="30s", node_cache_capable=True),
+            ExtenderConfig(prefix, bind_verb="bind", http_timeout="30s", node_cache_capable=True),
         ),
     )
 

@@ -21,7 +21,7 @@ Amounts = Mapping[str, int]
 """Resource -> amount in nano units."""
 
 
-class Room(msgspec.Struct):
+class NodeUsage(msgspec.Struct):
     """What the pods of a node ask for, bound and assumed ones. Changed by `take` and `give`."""
 
     amounts: dict[str, int] = {}
@@ -42,7 +42,7 @@ class Room(msgspec.Struct):
             self.amounts[name] = self.amounts.get(name, 0) - amount
 
 
-class Unfit(msgspec.Struct, frozen=True):
+class NodeRefusal(msgspec.Struct, frozen=True):
     """Why a node is not for the pod. `resolvable`: evicting other pods could change it."""
 
     reasons: tuple[str, ...]
@@ -50,16 +50,18 @@ class Unfit(msgspec.Struct, frozen=True):
     resolvable: bool = False
 
 
-def obstacle(pod: FullPod, asked: Amounts, node: FullNode, room: Room, by_claim: Callable[[str], bool]) -> Unfit | None:
+def obstacle(
+    pod: FullPod, asked: Amounts, node: FullNode, room: NodeUsage, by_claim: Callable[[str], bool]
+) -> NodeRefusal | None:
     """The first in-tree filter that refuses the node, or None. `by_claim`: a resource that a DeviceClass provides."""
     if node.spec.unschedulable and not _tolerated(pod, Taint(UNSCHEDULABLE_TAINT, effect="NoSchedule")):
-        return Unfit(("node(s) were unschedulable",), "node")
+        return NodeRefusal(("node(s) were unschedulable",), "node")
     if pod.spec.node_name and pod.spec.node_name != node.name:
-        return Unfit(("node(s) didn't match the requested node name",), "node")
+        return NodeRefusal(("node(s) didn't match the requested node name",), "node")
     if untolerated(pod, node.spec.taints):
-        return Unfit(("node(s) had untolerated taint(s)",), "node")
+        return NodeRefusal(("node(s) had untolerated taint(s)",), "node")
     if not selected(pod, node):
-        return Unfit(("node(s) didn't match Pod's node affinity/selector",), "node")
+        return NodeRefusal(("node(s) didn't match Pod's node affinity/selector",), "node")
     return _lack(asked, node, room, by_claim)
 
 
@@ -72,7 +74,7 @@ def _tolerated(pod: FullPod, taint: Taint) -> bool:
     return any(tolerates(toleration, taint) for toleration in pod.spec.tolerations)
 
 
-def _lack(asked: Amounts, node: FullNode, room: Room, by_claim: Callable[[str], bool]) -> Unfit | None:
+def _lack(asked: Amounts, node: FullNode, room: NodeUsage, by_claim: Callable[[str], bool]) -> NodeRefusal | None:
     reasons, resolvable = [], True
     allocatable = node.status.allocatable
     pods = allocatable.get("pods")
@@ -86,7 +88,7 @@ def _lack(asked: Amounts, node: FullNode, room: Room, by_claim: Callable[[str], 
         if amount > most - room.amounts.get(name, 0):
             reasons.append(f"Insufficient {name}")
             resolvable = resolvable and amount <= most
-    return Unfit(tuple(reasons), "resources", resolvable) if reasons else None
+    return NodeRefusal(tuple(reasons), "resources", resolvable) if reasons else None
 
 
 # --- labels
@@ -139,7 +141,7 @@ def _met(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> boo
 # --- scores
 
 
-def least_allocated(asked: Amounts, node: FullNode, room: Room) -> int:
+def least_allocated(asked: Amounts, node: FullNode, room: NodeUsage) -> int:
     """0 to 100: how much of cpu and memory is left, as NodeResourcesFit scores; spreads pods over equal nodes."""
     shares = []
     for name in ("cpu", "memory"):

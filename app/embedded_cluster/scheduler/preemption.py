@@ -15,7 +15,7 @@ from embedded_cluster.objects import FullPod
 from embedded_cluster.scheduler import fit
 from embedded_cluster.scheduler.cache import Cache
 from embedded_cluster.scheduler.calls import CallError, Extenders
-from embedded_cluster.scheduler.fit import Amounts, Room, Unfit
+from embedded_cluster.scheduler.fit import Amounts, NodeRefusal, NodeUsage
 
 NOT_ELIGIBLE = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
@@ -25,7 +25,7 @@ Victims = Mapping[str, Sequence[FullPod]]
 """Node -> pods that would be evicted there, the most important first."""
 
 
-class Preemption(msgspec.Struct, frozen=True):
+class PreemptionResult(msgspec.Struct, frozen=True):
     """What came of it: the node and its victims, or a message why nothing did."""
 
     node: str | None = ""
@@ -34,7 +34,7 @@ class Preemption(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-def being_made(pod: FullPod, refusals: Mapping[str, Unfit], cache: Cache) -> bool:
+def being_made(pod: FullPod, refusals: Mapping[str, NodeRefusal], cache: Cache) -> bool:
     """True when room is being made for the pod already: pods that it preempted are leaving its nominated node."""
     nominated = pod.status.nominated_node_name
     if nominated not in refusals or not refusals[nominated].resolvable:
@@ -60,7 +60,7 @@ def _victims(
 ) -> list[FullPod] | None:
     """Take all lower pods away, then put back the most important ones that leave room; None when all is in vain."""
     node, before = cache.nodes[name], cache.room(name)
-    room = Room(dict(before.amounts), before.pods)
+    room = NodeUsage(dict(before.amounts), before.pods)
     lower = sorted(
         (other for other in cache.pods_on(name) if other.spec.priority < pod.spec.priority),
         key=lambda other: (-other.spec.priority, other.status.start_time or "", other.metadata.version),
@@ -124,26 +124,26 @@ async def preempt(
     pod: FullPod,
     wire: bytes,
     asked: Amounts,
-    refusals: Mapping[str, Unfit],
+    refusals: Mapping[str, NodeRefusal],
     cache: Cache,
     extenders: Extenders,
     ignored: Callable[[str], bool],
-) -> Preemption:
+) -> PreemptionResult:
     """Try to make room. Never raises: a failure of an extender is a message."""
     if pod.spec.preemption_policy == "Never":
-        return Preemption(message=NOT_ELIGIBLE)
+        return PreemptionResult(message=NOT_ELIGIBLE)
     if being_made(pod, refusals, cache):
-        return Preemption(None, message=TERMINATING)
+        return PreemptionResult(None, message=TERMINATING)
     total = len(cache.nodes)
     resolvable = [name for name, unfit in refusals.items() if unfit.resolvable]
     proposed = dry_run(pod, asked, resolvable, cache, ignored)
     if not proposed:
-        return Preemption(message=fit.no_preemption(total, len(resolvable)))
+        return PreemptionResult(message=fit.no_preemption(total, len(resolvable)))
     try:
         candidates = await negotiate(extenders, pod, wire, proposed, cache)
     except CallError as problem:
-        return Preemption(message=str(problem))
+        return PreemptionResult(message=str(problem))
     if not candidates:
-        return Preemption(message=NO_CANDIDATE)
+        return PreemptionResult(message=NO_CANDIDATE)
     node = best(candidates)
-    return Preemption(node, tuple(candidates[node]))
+    return PreemptionResult(node, tuple(candidates[node]))

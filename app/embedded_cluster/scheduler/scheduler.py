@@ -24,9 +24,9 @@ from embedded_cluster.informer import Informer
 from embedded_cluster.objects import NODES, PODS, FullNode, FullPod
 from embedded_cluster.podclaims import Unready, claims
 from embedded_cluster.scheduler import wakeups
-from embedded_cluster.scheduler.attempt import Attempts, Failed, Found, Refused
+from embedded_cluster.scheduler.attempt import AttemptError, Attempts, FeasibleNode, UnschedulablePod
 from embedded_cluster.scheduler.cache import Cache
-from embedded_cluster.scheduler.calls import Call, CallError, Extenders, wire_form
+from embedded_cluster.scheduler.calls import CallError, ExtenderCall, Extenders, wire_form
 from embedded_cluster.scheduler.config import SchedulerConfig
 from embedded_cluster.scheduler.queue import Item, SchedulingQueue
 from embedded_cluster.scheduler.records import PodRecord, pod_records
@@ -47,7 +47,7 @@ class Scheduler:
         version: str = "v1",
         pop_from_backoff: bool = True,
         seed: int | None = None,
-        on_call: Callable[[Call], object] = lambda call: None,
+        on_call: Callable[[ExtenderCall], object] = lambda call: None,
     ) -> None:
         """`version`: of resource.k8s.io; `pop_from_backoff`: the feature gate SchedulerPopFromBackoffQ."""
         self.config = config
@@ -211,7 +211,7 @@ class Scheduler:
             return
         self.attempts[item.uid] += 1
         outcome = await self._attempts.run(record.pod, wire_form(record.raw))
-        if isinstance(outcome, Found):
+        if isinstance(outcome, FeasibleNode):
             if item.uid not in self.queue:
                 return  # deleted, or bound by somebody else, during the attempt
             self._cache.assume(record.pod, outcome.node, outcome.asked)
@@ -234,7 +234,7 @@ class Scheduler:
         except (CallError, ApiError) as problem:
             if self._cache.forget(pod.metadata.uid):
                 self._wake(Wakeup("bound pod gone"))
-            await self._unsuccessful(record, Failed(str(problem)))
+            await self._unsuccessful(record, AttemptError(str(problem)))
             return
         self.queue.remove(pod.metadata.uid)
         self._reports.scheduled(pod, node)
@@ -249,12 +249,12 @@ class Scheduler:
         path = PODS.path(pod.metadata.namespace, pod.metadata.name, "binding")
         await self._client.create(path, msgspec.json.encode(binding))
 
-    async def _unsuccessful(self, record: PodRecord, outcome: Refused | Failed) -> None:
+    async def _unsuccessful(self, record: PodRecord, outcome: UnschedulablePod | AttemptError) -> None:
         """Put the pod back into the queue, report why, and make room for it if that was decided."""
         uid = record.metadata.uid
         nominated: str | None = ""
         victims: tuple[FullPod, ...] = ()
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, UnschedulablePod):
             nominated, victims, reason = outcome.nominated, outcome.victims, "Unschedulable"
             self.queue.refused(uid, outcome.refusers)
         else:

@@ -7,7 +7,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from embedded_cluster.apiserver import EmbeddedAPIServer, Fault, Faults
+from embedded_cluster.apiserver import EmbeddedAPIServer, Faults, RequestFault
 from embedded_cluster.apiserver.routes import RequestInfo
 from tests.support.embedded.client import CONFIG_MAPS, PODS, Client, config_map, pod
 from tests.support.patience import until
@@ -24,14 +24,14 @@ from tests.support.patience import until
     ],
 )
 async def test_a_status_is_answered_instead_of_the_request(client: Client, status: int, reason: str) -> None:
-    client.server.faults.add(Fault(verb="create", status=status))
+    client.server.faults.add(RequestFault(verb="create", status=status))
     code, answer = await client.request("POST", CONFIG_MAPS, config_map("a"))
     assert (code, answer["reason"]) == (status, reason)
     assert client.server.store.get("configmaps", "a", "default") is None
 
 
 async def test_a_status_after_the_commit_leaves_the_object(client: Client) -> None:
-    client.server.faults.add(Fault(verb="create", status=500, after=True))
+    client.server.faults.add(RequestFault(verb="create", status=500, after=True))
     code, _ = await client.request("POST", CONFIG_MAPS, config_map("a"))
     assert code == 500
     assert client.server.store.get("configmaps", "a", "default") is not None
@@ -39,7 +39,7 @@ async def test_a_status_after_the_commit_leaves_the_object(client: Client) -> No
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_broken_connection_leaves_the_outcome_open(client: Client, after: bool) -> None:
-    client.server.faults.add(Fault(verb="create", drop=True, after=after, times=1))
+    client.server.faults.add(RequestFault(verb="create", drop=True, after=after, times=1))
     with pytest.raises(aiohttp.ClientError):
         await client.request("POST", CONFIG_MAPS, config_map("a"))
     assert (client.server.store.get("configmaps", "a", "default") is not None) == after
@@ -48,7 +48,7 @@ async def test_a_broken_connection_leaves_the_outcome_open(client: Client, after
 
 @pytest.mark.parametrize("after", [False, True])
 async def test_a_request_that_takes_too_long_has_or_has_not_taken_effect(client: Client, after: bool) -> None:
-    fault = client.server.faults.add(Fault(verb="create", until=asyncio.Event(), after=after))
+    fault = client.server.faults.add(RequestFault(verb="create", until=asyncio.Event(), after=after))
     request = asyncio.create_task(client.request("POST", CONFIG_MAPS, config_map("a")))
     await until(lambda: fault.hits)
     request.cancel()
@@ -56,14 +56,14 @@ async def test_a_request_that_takes_too_long_has_or_has_not_taken_effect(client:
 
 
 async def test_too_many_requests_says_when_to_come_back(client: Client) -> None:
-    client.server.faults.add(Fault(status=429, retry_after=7))
+    client.server.faults.add(RequestFault(status=429, retry_after=7))
     async with client.session.get(client.server.url + CONFIG_MAPS) as response:
         assert response.headers["Retry-After"] == "7"
         assert (await response.json())["details"]["retryAfterSeconds"] == 7
 
 
 async def test_a_fault_hits_as_often_as_it_says_and_counts(client: Client) -> None:
-    fault = client.server.faults.add(Fault(verb="list", resource="configmaps", status=500, times=2, skip=1))
+    fault = client.server.faults.add(RequestFault(verb="list", resource="configmaps", status=500, times=2, skip=1))
     codes = [(await client.request("GET", CONFIG_MAPS))[0] for _ in range(5)]
     assert (codes, fault.hits) == ([200, 500, 500, 200, 200], 2)
 
@@ -71,20 +71,20 @@ async def test_a_fault_hits_as_often_as_it_says_and_counts(client: Client) -> No
 @pytest.mark.parametrize(
     ("fault", "hit"),
     [
-        (Fault(), True),
-        (Fault(verb="patch"), True),
-        (Fault(verb="get"), False),
-        (Fault(resource="resourceclaims/status"), True),
-        (Fault(resource="resourceclaims"), False),
-        (Fault(resource="resource*"), True),
-        (Fault(name="c1"), True),
-        (Fault(name="c2"), False),
-        (Fault(user_agent="kubectl*"), True),
-        (Fault(user_agent="other*"), False),
-        (Fault(probability=0.0), False),
+        (RequestFault(), True),
+        (RequestFault(verb="patch"), True),
+        (RequestFault(verb="get"), False),
+        (RequestFault(resource="resourceclaims/status"), True),
+        (RequestFault(resource="resourceclaims"), False),
+        (RequestFault(resource="resource*"), True),
+        (RequestFault(name="c1"), True),
+        (RequestFault(name="c2"), False),
+        (RequestFault(user_agent="kubectl*"), True),
+        (RequestFault(user_agent="other*"), False),
+        (RequestFault(probability=0.0), False),
     ],
 )
-def test_patterns_choose_requests(fault: Fault, hit: bool) -> None:
+def test_patterns_choose_requests(fault: RequestFault, hit: bool) -> None:
     fault.status = 500
     faults = Faults()
     faults.add(fault)
@@ -97,7 +97,7 @@ def test_the_same_seed_hits_the_same_requests() -> None:
 
     def hits(seed: int) -> list[bool]:
         faults = Faults(seed)
-        faults.add(Fault(probability=0.5, status=500))
+        faults.add(RequestFault(probability=0.5, status=500))
         return [faults.judge(info, "")[0].problem is not None for _ in range(50)]
 
     assert hits(3) == hits(3)
@@ -105,9 +105,9 @@ def test_the_same_seed_hits_the_same_requests() -> None:
 
 
 async def test_removed_faults_hit_nobody(client: Client) -> None:
-    fault = client.server.faults.add(Fault(status=500))
+    fault = client.server.faults.add(RequestFault(status=500))
     client.server.faults.remove(fault)
-    client.server.faults.add(Fault(status=503))
+    client.server.faults.add(RequestFault(status=503))
     client.server.faults.clear()
     assert (await client.get(CONFIG_MAPS))["items"] == []
 
@@ -165,6 +165,6 @@ async def test_a_lagging_watch_hears_later_than_the_answer(client: Client) -> No
 
 
 async def test_faults_of_one_server_leave_others_alone(client: Client) -> None:
-    client.server.faults.add(Fault(status=500))
+    client.server.faults.add(RequestFault(status=500))
     async with EmbeddedAPIServer() as other:
         assert (await Client(other, client.session).get(CONFIG_MAPS))["items"] == []

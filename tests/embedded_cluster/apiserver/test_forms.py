@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from embedded_cluster.apiserver import EmbeddedAPIServer, ages, conversion, names, topology
 from embedded_cluster.apiserver.kinds import RESOURCE_VERSIONS, registry
 from embedded_cluster.apiserver.printers import devices
-from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.schema import schema
 from embedded_cluster.apiserver.statuses import StatusError
 from tests.support.embedded.client import CLAIMS, CONFIG_MAPS, SLICES, Client, claim, pod, resource_slice
@@ -28,7 +28,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 @pytest.mark.parametrize(
     "resource", registry(RESOURCE_VERSIONS).resources, ids=lambda r: f"{r.api_version} {r.kind.kind}"
 )
-def test_every_kind_has_a_schema_with_metadata(resource: Resource) -> None:
+def test_every_kind_has_a_schema_with_metadata(resource: ServedResource) -> None:
     admitted, unknown = schema(resource.model).admit({"metadata": {"name": "x", "labels": {}}, "nonsense": 1})
     assert (admitted, unknown) == ({"metadata": {"name": "x"}}, ["nonsense"])
 
@@ -181,7 +181,7 @@ def test_the_state_of_a_claim_is_one_word_per_fact(status: dict[str, Any], delet
 @pytest.mark.parametrize(
     "resource", registry(RESOURCE_VERSIONS).resources, ids=lambda r: f"{r.api_version} {r.kind.kind}"
 )
-async def test_a_table_row_has_a_cell_for_every_column(client: Client, resource: Resource) -> None:
+async def test_a_table_row_has_a_cell_for_every_column(client: Client, resource: ServedResource) -> None:
     root = f"/apis/{resource.api_version}" if resource.kind.group else f"/api/{resource.version}"
     namespace = "/namespaces/default" if resource.kind.namespaced else ""
     await client.post(SLICES, resource_slice("s"))

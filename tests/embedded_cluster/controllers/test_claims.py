@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dra_extender.api.resource import FINALIZER
-from embedded_cluster import Fault
+from embedded_cluster import RequestFault
 from embedded_cluster.cluster import EmbeddedCluster
 
 Make = Callable[..., dict[str, Any]]
@@ -169,10 +169,10 @@ async def test_conflicts_and_lost_replies_only_delay_the_controller(
     cluster: EmbeddedCluster, pod: Make, claim: Make, allocate: Write, bind: Write
 ) -> None:
     for fault in (
-        Fault(verb="patch", resource="resourceclaims/status", user_agent=MANAGER, status=409, times=2),
-        Fault(verb="create", resource="resourceclaims", user_agent=MANAGER, drop=True, after=True, times=1),
-        Fault(verb="patch", resource="pods/status", user_agent=MANAGER, status=500, times=2),
-        Fault(verb="patch", resource="resourceclaims", user_agent=MANAGER, status=500, after=True, times=1),
+        RequestFault(verb="patch", resource="resourceclaims/status", user_agent=MANAGER, status=409, times=2),
+        RequestFault(verb="create", resource="resourceclaims", user_agent=MANAGER, drop=True, after=True, times=1),
+        RequestFault(verb="patch", resource="pods/status", user_agent=MANAGER, status=500, times=2),
+        RequestFault(verb="patch", resource="resourceclaims", user_agent=MANAGER, status=500, after=True, times=1),
     ):  # fmt: skip
         cluster.faults.add(fault)
     await cluster.apply([claim("t", template=True), pod("p", templates={"gpu": "t"})])

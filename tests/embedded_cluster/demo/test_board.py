@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from dra_extender.api.decoding import convert
 from dra_extender.api.resource import ResourceClaim
 from embedded_cluster.demo import board
-from embedded_cluster.demo.board import EXPECTED, Header, Row
+from embedded_cluster.demo.board import EXPECTED, Header, PodRow
 from embedded_cluster.objects import FullPod
 
 MESSAGE = (
@@ -50,7 +50,7 @@ def claim(*devices: str, consumers: int = 1, admin: bool = False) -> ResourceCla
     return convert(ResourceClaim, {"metadata": {"name": "c", "namespace": "ns"}, "status": status})
 
 
-def row(pod: FullPod, claim: ResourceClaim | None = None, why: str = "") -> Row:
+def row(pod: FullPod, claim: ResourceClaim | None = None, why: str = "") -> PodRow:
     (made,) = board.rows([pod], {"ns/c": claim} if claim is not None else {}, {"u": why} if why else {})
     return made
 

@@ -10,14 +10,14 @@ import pytest
 from rich.console import Console
 
 from embedded_cluster.demo import show
-from embedded_cluster.demo.show import Options, Show, commands
+from embedded_cluster.demo.show import DemoOptions, Show, commands
 from embedded_cluster.objects import FullPod
 from embedded_cluster.scheduler.attempt import Attempts, Outcome
 from tests.support.patience import LONGEST
 
 
-def options(*, samples: bool) -> Options:
-    return Options(4, 8, 0, 0, Path(), samples, once=False, timeout=1.0)
+def options(*, samples: bool) -> DemoOptions:
+    return DemoOptions(4, 8, 0, 0, Path(), samples, once=False, timeout=1.0)
 
 
 @pytest.mark.parametrize(("samples", "pods"), [(True, 3), (False, 0)])
@@ -42,6 +42,6 @@ async def test_samples_get_their_devices_in_order_however_slow_the_scheduler_is(
     monkeypatch.setattr(Attempts, "run", slow)
     monkeypatch.setattr(show, "_MOMENT", 0.0)
     told = StringIO()
-    once = Options(4, 8, 0, 0, tmp_path, with_samples=True, once=True, timeout=LONGEST)
+    once = DemoOptions(4, 8, 0, 0, tmp_path, with_samples=True, once=True, timeout=LONGEST)
     assert await Show(once, Console(file=told, width=160)).run() == 0, told.getvalue()
     assert "16 pods run, 2 wait and say why" in told.getvalue()

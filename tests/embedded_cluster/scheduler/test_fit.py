@@ -10,7 +10,7 @@ from dra_extender.api.decoding import convert
 from dra_extender.api.podrequests import requested
 from embedded_cluster.objects import FullNode, FullPod
 from embedded_cluster.scheduler import fit
-from embedded_cluster.scheduler.fit import Room, Unfit
+from embedded_cluster.scheduler.fit import NodeRefusal, NodeUsage
 
 
 def node(**more: Any) -> FullNode:
@@ -24,8 +24,8 @@ def pod(spec: dict[str, Any] | None = None, requests: dict[str, str] | None = No
     return convert(FullPod, {"metadata": {"name": "p"}, "spec": {"containers": [container], **(spec or {})}})
 
 
-def judge(pod: FullPod, node: FullNode, room: Room | None = None) -> Unfit | None:
-    return fit.obstacle(pod, requested(pod), node, room or Room(), lambda name: name == "claimed.example.com/gpu")
+def judge(pod: FullPod, node: FullNode, room: NodeUsage | None = None) -> NodeRefusal | None:
+    return fit.obstacle(pod, requested(pod), node, room or NodeUsage(), lambda name: name == "claimed.example.com/gpu")
 
 
 def affinity(operator: str, *values: str, key: str = "zone") -> dict[str, Any]:
@@ -69,18 +69,18 @@ def test_a_node_is_refused_for_what_it_is(spec: dict[str, Any], node_parts: dict
 @pytest.mark.parametrize(
     ("requests", "room", "want", "resolvable"),
     [
-        ({"cpu": "4", "memory": "8Gi"}, Room(), (), False),
-        ({"cpu": "4001m"}, Room(), ("Insufficient cpu",), False),
-        ({"cpu": "2"}, Room({"cpu": 3 * 10**9}, 1), ("Insufficient cpu",), True),
-        ({"cpu": "5", "memory": "9Gi"}, Room(), ("Insufficient cpu", "Insufficient memory"), False),
-        ({}, Room({}, 2), ("Too many pods",), True),
-        ({"example.com/bar": "1"}, Room(), ("Insufficient example.com/bar",), False),
-        ({"example.com/bar": "0"}, Room(), (), False),
-        ({"claimed.example.com/gpu": "1"}, Room(), (), False),
+        ({"cpu": "4", "memory": "8Gi"}, NodeUsage(), (), False),
+        ({"cpu": "4001m"}, NodeUsage(), ("Insufficient cpu",), False),
+        ({"cpu": "2"}, NodeUsage({"cpu": 3 * 10**9}, 1), ("Insufficient cpu",), True),
+        ({"cpu": "5", "memory": "9Gi"}, NodeUsage(), ("Insufficient cpu", "Insufficient memory"), False),
+        ({}, NodeUsage({}, 2), ("Too many pods",), True),
+        ({"example.com/bar": "1"}, NodeUsage(), ("Insufficient example.com/bar",), False),
+        ({"example.com/bar": "0"}, NodeUsage(), (), False),
+        ({"claimed.example.com/gpu": "1"}, NodeUsage(), (), False),
     ],
 )
 def test_a_node_is_refused_for_what_it_has(
-    requests: dict[str, str], room: Room, want: tuple[str, ...], resolvable: bool
+    requests: dict[str, str], room: NodeUsage, want: tuple[str, ...], resolvable: bool
 ) -> None:
     found = judge(pod(requests=requests), node(), room)
     assert (found.reasons if found else ()) == want

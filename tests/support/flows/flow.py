@@ -11,7 +11,7 @@ from dra_extender.service.service import Service
 from dra_extender.service.settings import Settings
 from embedded_cluster.cluster import SCHEDULER_NAMES, EmbeddedCluster
 from embedded_cluster.objects import FullPod
-from embedded_cluster.scheduler import Call
+from embedded_cluster.scheduler import ExtenderCall
 
 
 class Flow:
@@ -19,7 +19,7 @@ class Flow:
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
-        self.calls: list[Call] = []
+        self.calls: list[ExtenderCall] = []
         self.service: Service | None = None
         self._listen = "127.0.0.1:0"
 

@@ -12,16 +12,22 @@ from typing import Any
 from embedded_cluster.apiserver import admission, fieldset, managers
 from embedded_cluster.apiserver.fieldset import FieldSet
 from embedded_cluster.apiserver.managers import APPLY, Manager
-from embedded_cluster.apiserver.options import Options
-from embedded_cluster.apiserver.registry import Resource
-from embedded_cluster.apiserver.schema import Shape, schema
+from embedded_cluster.apiserver.options import WriteOptions
+from embedded_cluster.apiserver.registry import ServedResource
+from embedded_cluster.apiserver.schema import FieldSchema, schema
 from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request, conflict, invalid, required
 from embedded_cluster.apiserver.storage import Stored
-from embedded_cluster.apiserver.verbs import Verbs, check_name
+from embedded_cluster.apiserver.verbs import ObjectVerbs, check_name
 
 
 def apply(
-    verbs: Verbs, resource: Resource, namespace: str, name: str, wanted: Any, options: Options, subresource: str
+    verbs: ObjectVerbs,
+    resource: ServedResource,
+    namespace: str,
+    name: str,
+    wanted: Any,
+    options: WriteOptions,
+    subresource: str,
 ) -> tuple[Stored, bool]:
     """Apply the configuration `wanted`: (the object, whether it is new). Raises 400, 409 with the conflicts, and
     422."""
@@ -50,7 +56,9 @@ def apply(
     return verbs.replace(resource, existing, new, options, subresource, applied=applied), False
 
 
-def _create(verbs: Verbs, resource: Resource, namespace: str, config: JSON, me: Manager, options: Options) -> Stored:
+def _create(
+    verbs: ObjectVerbs, resource: ServedResource, namespace: str, config: JSON, me: Manager, options: WriteOptions
+) -> Stored:
     metadata = config["metadata"]
     if metadata.get("uid"):
         why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
@@ -59,7 +67,7 @@ def _create(verbs: Verbs, resource: Resource, namespace: str, config: JSON, me: 
     return verbs.create(resource, namespace, config, options, applied=managers.write([me]))
 
 
-def _check(resource: Resource, name: str, wanted: Any, options: Options) -> None:
+def _check(resource: ServedResource, name: str, wanted: Any, options: WriteOptions) -> None:
     if not options.manager:
         problem = required("fieldManager", "is required for apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [problem])
@@ -76,7 +84,7 @@ def _check(resource: Resource, name: str, wanted: Any, options: Options) -> None
         raise StatusError(500, "", f"failed to create typed patch object: .{unknown[0]}: field not declared in schema")
 
 
-def _configuration(resource: Resource, wanted: JSON, subresource: str) -> JSON:
+def _configuration(resource: ServedResource, wanted: JSON, subresource: str) -> JSON:
     """What counts of a configuration: through /status only the status, through the object itself all but that."""
     if not resource.kind.status:
         return dict(wanted, metadata=dict(wanted["metadata"]))
@@ -87,7 +95,7 @@ def _configuration(resource: Resource, wanted: JSON, subresource: str) -> JSON:
     return {**{name: value for name, value in wanted.items() if name != "status"}, "metadata": dict(wanted["metadata"])}
 
 
-def _merge(live: Any, config: Any, shape: Shape | None) -> Any:
+def _merge(live: Any, config: Any, shape: FieldSchema | None) -> Any:
     """`live` with everything of `config`; neither is changed."""
     if shape is None or shape.atomic or shape.form in ("scalar", "any") or live is None or config is None:
         return config
@@ -112,7 +120,7 @@ def _merge(live: Any, config: Any, shape: Shape | None) -> Any:
 
 
 def _settle(
-    live: JSON, merged: JSON, shape: Shape, known: list[Manager], me: Manager, force: bool
+    live: JSON, merged: JSON, shape: FieldSchema, known: list[Manager], me: Manager, force: bool
 ) -> tuple[JSON, list[Manager]]:
     """The merged object without what this manager gave up, and everybody's fields after the apply; raises 409."""
     mine = next((m for m in known if m.same(me.name, APPLY, me.api_version, me.subresource)), None)
@@ -144,7 +152,7 @@ def _same_layout(a: Manager, b: Manager) -> bool:
     )
 
 
-def _without(value: Any, fields: FieldSet, shape: Shape | None) -> Any:
+def _without(value: Any, fields: FieldSet, shape: FieldSchema | None) -> Any:
     """`value` without the members of `fields`; containers that become empty stay, items whose all is gone do not."""
     if not fieldset.granular(value, shape):
         return value

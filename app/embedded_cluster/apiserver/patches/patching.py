@@ -9,16 +9,16 @@ import jsonpatch
 import jsonpointer
 
 from embedded_cluster.apiserver import admission
-from embedded_cluster.apiserver.options import Options
+from embedded_cluster.apiserver.options import WriteOptions
 from embedded_cluster.apiserver.patches.apply import apply
 from embedded_cluster.apiserver.patches.merge import merge
 from embedded_cluster.apiserver.patches.strategic import strategic
-from embedded_cluster.apiserver.registry import Resource
+from embedded_cluster.apiserver.registry import ServedResource
 from embedded_cluster.apiserver.requests import APPLY_TYPE
 from embedded_cluster.apiserver.schema import schema
 from embedded_cluster.apiserver.statuses import JSON, StatusError, bad_request, unsupported_media_type
 from embedded_cluster.apiserver.storage import Stored
-from embedded_cluster.apiserver.verbs import Verbs, check_name
+from embedded_cluster.apiserver.verbs import ObjectVerbs, check_name
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -27,13 +27,13 @@ FORMATS: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_TYPE)
 
 
 def patch_object(
-    verbs: Verbs,
-    resource: Resource,
+    verbs: ObjectVerbs,
+    resource: ServedResource,
     namespace: str,
     name: str,
     content_type: str,
     read: Callable[[], Any],
-    options: Options,
+    options: WriteOptions,
     subresource: str = "",
 ) -> tuple[Stored, bool]:
     """Patch one object with the document `read` returns: (its new state, whether apply created it).
@@ -61,7 +61,7 @@ def patch_object(
     return verbs.replace(resource, existing, new, options, subresource), False
 
 
-def _patched(resource: Resource, current: JSON, patch: Any, content_type: str) -> JSON:
+def _patched(resource: ServedResource, current: JSON, patch: Any, content_type: str) -> JSON:
     if content_type == JSON_PATCH:
         changed = json_patched(current, patch)
     elif not isinstance(patch, dict):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from embedded_cluster.apiserver.schema import Shape
+from embedded_cluster.apiserver.schema import FieldSchema
 from embedded_cluster.apiserver.statuses import JSON, StatusError
 
 _PATCH: Final = "$patch"
@@ -22,7 +22,7 @@ _DELETE: Final = "$deleteFromPrimitiveList/"
 Identity = Callable[[Any], Any]
 
 
-def strategic(target: Any, patch: JSON, shape: Shape | None) -> Any:
+def strategic(target: Any, patch: JSON, shape: FieldSchema | None) -> Any:
     """`target` (None when absent) patched; both stay as they are. Raises a StatusError for directives that make no
     sense."""
     directive = patch.get(_PATCH)
@@ -52,13 +52,13 @@ def strategic(target: Any, patch: JSON, shape: Shape | None) -> Any:
     return result
 
 
-def _child(shape: Shape | None, key: str) -> Shape | None:
+def _child(shape: FieldSchema | None, key: str) -> FieldSchema | None:
     if shape is None:
         return None
     return shape.fields.get(key) if shape.form == "struct" else shape.element
 
 
-def _patch_field(result: JSON, key: str, value: Any, order: list[Any] | None, shape: Shape | None) -> None:
+def _patch_field(result: JSON, key: str, value: Any, order: list[Any] | None, shape: FieldSchema | None) -> None:
     if value is None:
         result.pop(key, None)
     elif isinstance(value, dict):
@@ -72,7 +72,7 @@ def _patch_field(result: JSON, key: str, value: Any, order: list[Any] | None, sh
         result[key] = value
 
 
-def _merged(items: list[Any], patch: list[Any], order: list[Any] | None, shape: Shape | None) -> list[Any]:
+def _merged(items: list[Any], patch: list[Any], order: list[Any] | None, shape: FieldSchema | None) -> list[Any]:
     """A list that merges: the patched items in the right order."""
     key = shape.patch_key if shape is not None else ""
     if not key:
@@ -85,7 +85,7 @@ def _merged(items: list[Any], patch: list[Any], order: list[Any] | None, shape: 
     return _interleaved(merged, items, wanted, lambda item: item.get(key))
 
 
-def _patched_items(items: list[Any], patch: list[Any], shape: Shape | None, key: str) -> list[Any]:
+def _patched_items(items: list[Any], patch: list[Any], shape: FieldSchema | None, key: str) -> list[Any]:
     element = shape.element if shape is not None else None
     result = list(items)
     for item in patch:

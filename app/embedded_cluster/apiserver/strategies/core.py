@@ -6,8 +6,8 @@ import base64
 from typing import Final
 
 from embedded_cluster.apiserver.names import qualified_name
-from embedded_cluster.apiserver.statuses import JSON, Problem, immutable, invalid_value, required, unsupported
-from embedded_cluster.apiserver.strategy import Context, Strategy, keep_status
+from embedded_cluster.apiserver.statuses import JSON, FieldError, immutable, invalid_value, required, unsupported
+from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
 
 _NODE_EFFECTS: Final = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _NODE_INFO: Final = (
@@ -24,7 +24,7 @@ _NODE_INFO: Final = (
 )
 
 
-class Plain(Strategy):
+class PlainStrategy(RESTStrategy):
     """A kind that is only stored; `status` is kept where the kind has that subresource."""
 
     def __init__(self, *, status: bool = False, generation: bool = False) -> None:
@@ -40,14 +40,14 @@ class Plain(Strategy):
             keep_status(new, old)
 
 
-class Roles(Plain):
+class RoleStrategy(PlainStrategy):
     """Roles and their bindings: names are path segments, and PUT creates."""
 
     path_names = True
     allow_create_on_update = True
 
 
-class Namespaces(Strategy):
+class NamespaceStrategy(RESTStrategy):
     """Names are DNS labels; the finalizer `kubernetes` holds a deleted namespace until it is empty."""
 
     labels_are_names = True
@@ -75,7 +75,7 @@ class Namespaces(Strategy):
         return {"status.phase": stored.get("status", {}).get("phase", ""), "name": stored["metadata"]["name"]}
 
 
-class Nodes(Strategy):
+class NodeStrategy(RESTStrategy):
     """Status belongs to the subresource, except at creation; /status may change metadata."""
 
     status_keeps_metadata = False
@@ -95,8 +95,8 @@ class Nodes(Strategy):
         for name in _NODE_INFO:
             info.setdefault(name, "")
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
-        problems: list[Problem] = []
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
+        problems: list[FieldError] = []
         for index, taint in enumerate(new["spec"].get("taints") or ()):
             where = f"metadata.taints[{index}]"
             if wrong := qualified_name(taint.get("key", "")):
@@ -105,14 +105,14 @@ class Nodes(Strategy):
                 problems.append(unsupported(f"{where}.effect", taint.get("effect", ""), _NODE_EFFECTS))
         return problems
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return self.validate_create(new, context)
 
     def fields(self, stored: JSON) -> dict[str, str]:
         return {"spec.unschedulable": "true" if stored.get("spec", {}).get("unschedulable") else "false"}
 
 
-class Events(Strategy):
+class EventStrategy(RESTStrategy):
     """Core events; also what events.k8s.io events are stored as."""
 
     allow_create_on_update = True
@@ -138,19 +138,19 @@ class Events(Strategy):
         new.setdefault("reportingComponent", "")
         new.setdefault("reportingInstance", "")
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return self._validate(new)
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return self._validate(new)
 
     @staticmethod
-    def _validate(new: JSON) -> list[Problem]:
+    def _validate(new: JSON) -> list[FieldError]:
         said = new.get("involvedObject", {}).get("namespace", "")
         namespace = new["metadata"].get("namespace", "")
         if (said or "default") != namespace:
             return [
-                Problem(
+                FieldError(
                     "involvedObject.namespace",
                     "FieldValueInvalid",
                     f'Invalid value: "{said}": does not match event.namespace',
@@ -174,7 +174,7 @@ class Events(Strategy):
         return fields
 
 
-class Secrets(Strategy):
+class SecretStrategy(RESTStrategy):
     """stringData is folded into data; the type is Opaque unless said."""
 
     field_names = ("type",)
@@ -184,14 +184,14 @@ class Secrets(Strategy):
             new.setdefault("data", {})[name] = base64.b64encode(text.encode()).decode()
         new.setdefault("type", "Opaque")
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return [immutable("type", new["type"])] if new["type"] != old.get("type") else []
 
     def fields(self, stored: JSON) -> dict[str, str]:
         return {"type": stored.get("type", "")}
 
 
-class Services(Strategy):
+class ServiceStrategy(RESTStrategy):
     """Defaults that kubectl shows; no addresses are handed out, so every service is headless unless it says its IP."""
 
     labels_are_names = True
@@ -215,13 +215,13 @@ class Services(Strategy):
         keep_status(new, old)
 
 
-class Leases(Strategy):
+class LeaseStrategy(RESTStrategy):
     """coordination.k8s.io leases are written by PUT as well as by POST."""
 
     allow_create_on_update = True
     allow_unconditional_update = False
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         spec = new.get("spec", {})
         return [
             invalid_value(f"spec.{part}", spec[part], "must be greater than " + ("0" if least else "or equal to 0"))
@@ -229,11 +229,11 @@ class Leases(Strategy):
             if part in spec and spec[part] < least
         ]
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return self.validate_create(new, context)
 
 
-class PriorityClasses(Strategy):
+class PriorityClassStrategy(RESTStrategy):
     """The value never changes."""
 
     generation = True
@@ -243,16 +243,16 @@ class PriorityClasses(Strategy):
         if not new.get("globalDefault"):
             new.pop("globalDefault", None)
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return [] if "value" in new else [required("value")]
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         if new.get("value") == old.get("value"):
             return []
-        return [Problem("value", "FieldValueForbidden", "Forbidden: may not be changed in an update.")]
+        return [FieldError("value", "FieldValueForbidden", "Forbidden: may not be changed in an update.")]
 
 
-class Budgets(Plain):
+class DisruptionBudgetStrategy(PlainStrategy):
     """Disruption budgets; nothing counts the pods."""
 
     def prepare_create(self, new: JSON, context: Context) -> None:

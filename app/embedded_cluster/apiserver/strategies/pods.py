@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from embedded_cluster.apiserver.statuses import JSON, Problem, denied, invalid_value
+from embedded_cluster.apiserver.statuses import JSON, FieldError, denied, invalid_value
 from embedded_cluster.apiserver.strategies.poddefaults import fill_pod
-from embedded_cluster.apiserver.strategy import Context, Strategy, keep_status
+from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
 from embedded_cluster.apiserver.validation import podchanges, pods
 
 _SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -31,7 +31,7 @@ def quality(spec: JSON) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-class Pods(Strategy):
+class PodStrategy(RESTStrategy):
     """The usual pod rules without admission plugins that need other controllers (service accounts, limits)."""
 
     generation = True
@@ -89,14 +89,14 @@ class Pods(Strategy):
                 by = f"priority admission controller computed {value} from the given PriorityClass name"
                 raise denied("", "pods", pod, f"{why}; {by}")
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return pods.problems(new)
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
         keep_status(new, old)
         _tolerate_trouble(new["spec"])
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return podchanges.problems(new, old)
 
     def prepare_status(self, new: JSON, old: JSON, context: Context) -> None:
@@ -113,7 +113,7 @@ class Pods(Strategy):
             status.setdefault("podIPs", [{"ip": status["podIP"]}])
         status.setdefault("qosClass", old.get("status", {}).get("qosClass", "BestEffort"))
 
-    def validate_status(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_status(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         problems = podchanges.status_problems(new)
         said = new["status"].get("qosClass")
         if said != old.get("status", {}).get("qosClass", said):

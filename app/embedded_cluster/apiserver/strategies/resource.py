@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from embedded_cluster.apiserver.statuses import JSON, Problem, immutable
-from embedded_cluster.apiserver.strategy import Context, Strategy, keep_status
+from embedded_cluster.apiserver.statuses import JSON, FieldError, immutable
+from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
 from embedded_cluster.apiserver.validation import claims, devicekinds, slices
 
 
@@ -29,7 +29,7 @@ def default_taint(taint: JSON, now: str) -> None:
     taint.setdefault("timeAdded", now)
 
 
-class Claims(Strategy):
+class ClaimStrategy(RESTStrategy):
     """Spec immutable; allocation set or cleared, never changed; consumers need an allocation."""
 
     returns_deleted = True
@@ -40,14 +40,14 @@ class Claims(Strategy):
     def prepare_create(self, new: JSON, context: Context) -> None:
         new["status"] = {}
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         problems = claims.admin_access_problems(new["spec"], new["metadata"]["namespace"], context, "spec.devices")
         return problems + claims.spec_problems(new["spec"], "spec", context)
 
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
         keep_status(new, old)
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return [] if new["spec"] == old["spec"] else [immutable("spec", new["spec"])]
 
     def prepare_status(self, new: JSON, old: JSON, context: Context) -> None:
@@ -59,7 +59,7 @@ class Claims(Strategy):
             for toleration in result.get("tolerations") or ():
                 toleration.setdefault("operator", "Equal")
 
-    def validate_status(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_status(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return claims.status_problems(new, old, context)
 
 
@@ -89,7 +89,7 @@ def _drop_deallocated(status: JSON, old: JSON) -> None:
         del status["devices"]
 
 
-class Templates(Strategy):
+class ClaimTemplateStrategy(RESTStrategy):
     """Spec immutable; what is in it is checked like a claim's."""
 
     returns_deleted = True
@@ -99,17 +99,17 @@ class Templates(Strategy):
         spec.setdefault("metadata", {})
         default_devices(spec.setdefault("spec", {}).setdefault("devices", {}))
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         inner = new["spec"]["spec"]
         problems = claims.admin_access_problems(inner, new["metadata"]["namespace"], context, "spec.devices")
         problems += devicekinds.template_problems(new["spec"])
         return problems + claims.spec_problems(inner, "spec.spec", context)
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return [] if new["spec"] == old["spec"] else [immutable("spec", new["spec"])]
 
 
-class Slices(Strategy):
+class SliceStrategy(RESTStrategy):
     """Driver, pool and node of a slice never change; generation counts changes of the spec."""
 
     generation = True
@@ -125,10 +125,10 @@ class Slices(Strategy):
             for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
                 mapping.setdefault("allocationMultiplier", "1")
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return slices.problems(new["spec"])
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         if new["spec"] == old["spec"]:
             return []
         return slices.problems(new["spec"]) + slices.changed_problems(new["spec"], old["spec"])
@@ -145,7 +145,7 @@ def _drop_lists(device: JSON) -> None:
             del attribute[kind]
 
 
-class Classes(Strategy):
+class DeviceClassStrategy(RESTStrategy):
     """Device classes may change at any time."""
 
     generation = True
@@ -154,14 +154,14 @@ class Classes(Strategy):
     def default(self, new: JSON, context: Context) -> None:
         new.setdefault("spec", {})
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return devicekinds.class_problems(new["spec"], context)
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return devicekinds.class_problems(new["spec"], context)
 
 
-class TaintRules(Strategy):
+class DeviceTaintRuleStrategy(RESTStrategy):
     """A change of the effect restarts the clock of the taint."""
 
     generation = True
@@ -179,11 +179,11 @@ class TaintRules(Strategy):
         if taint.get("effect") != before.get("effect") and taint["timeAdded"] == before["timeAdded"]:
             taint["timeAdded"] = context.now
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return devicekinds.rule_problems(new["spec"])
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return devicekinds.rule_problems(new["spec"], old["spec"])
 
-    def validate_status(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_status(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         return devicekinds.rule_status_problems(new.get("status", {}))

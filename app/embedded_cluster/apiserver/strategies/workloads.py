@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from embedded_cluster.apiserver.statuses import JSON, Problem, immutable
+from embedded_cluster.apiserver.statuses import JSON, FieldError, immutable
 from embedded_cluster.apiserver.strategies.poddefaults import fill_template
-from embedded_cluster.apiserver.strategy import Context, Strategy, keep_status
+from embedded_cluster.apiserver.strategy import Context, RESTStrategy, keep_status
 from embedded_cluster.apiserver.validation import pods, workloads
 
 GENERATION: Final = "deprecated.daemonset.template.generation"
 """Counts the templates that a DaemonSet has had."""
 
 
-class _PodSets(Strategy):
+class _PodSetStrategy(RESTStrategy):
     """What ReplicaSets, Deployments and DaemonSets have in common: the selector stays."""
 
     generation = True
@@ -29,14 +29,14 @@ class _PodSets(Strategy):
     def prepare_update(self, new: JSON, old: JSON, context: Context) -> None:
         keep_status(new, old)
 
-    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[Problem]:
+    def validate_update(self, new: JSON, old: JSON, context: Context) -> list[FieldError]:
         problems = self.validate_create(new, context)
         if new["spec"].get("selector") != old["spec"].get("selector"):
             problems.append(immutable("spec.selector", new["spec"].get("selector")))
         return problems
 
 
-class ReplicaSets(_PodSets):
+class ReplicaSetStrategy(_PodSetStrategy):
     """Stored with the defaults kubectl shows."""
 
     def default(self, new: JSON, context: Context) -> None:
@@ -46,17 +46,17 @@ class ReplicaSets(_PodSets):
     def prepare_create(self, new: JSON, context: Context) -> None:
         new["status"] = {"replicas": 0}
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return workloads.replica_set_problems(new["spec"])
 
 
-class Deployments(ReplicaSets):
+class DeploymentStrategy(ReplicaSetStrategy):
     """The same, and how new pods take over."""
 
     def prepare_create(self, new: JSON, context: Context) -> None:
         new["status"] = {}
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return workloads.deployment_problems(new["spec"])
 
     def default(self, new: JSON, context: Context) -> None:
@@ -71,7 +71,7 @@ class Deployments(ReplicaSets):
             rolling.setdefault("maxUnavailable", "25%")
 
 
-class DaemonSets(_PodSets):
+class DaemonSetStrategy(_PodSetStrategy):
     """A pod on every node that fits."""
 
     def default(self, new: JSON, context: Context) -> None:
@@ -95,5 +95,5 @@ class DaemonSets(_PodSets):
         same = new["spec"]["template"] == old["spec"]["template"]
         new["metadata"].setdefault("annotations", {})[GENERATION] = str(count if same else count + 1)
 
-    def validate_create(self, new: JSON, context: Context) -> list[Problem]:
+    def validate_create(self, new: JSON, context: Context) -> list[FieldError]:
         return workloads.daemon_set_problems(new["spec"])

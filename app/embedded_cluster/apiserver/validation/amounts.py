@@ -12,7 +12,7 @@ from dra_extender.api.quantity import Quantity
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
-    Problem,
+    FieldError,
     duplicate,
     forbidden,
     invalid_value,
@@ -40,7 +40,7 @@ _COUNTED: Final = frozenset(
 """Short names of what quotas count and containers cannot ask for."""
 
 
-def problems(resources: JSON, at: str, claims: Sequence[str]) -> list[Problem]:
+def problems(resources: JSON, at: str, claims: Sequence[str]) -> list[FieldError]:
     """Of the resources of a container of a pod whose claims are called so."""
     if not resources:
         return []
@@ -50,9 +50,9 @@ def problems(resources: JSON, at: str, claims: Sequence[str]) -> list[Problem]:
 # what is asked for
 
 
-def _amount_problems(resources: JSON, at: str) -> list[Problem]:
+def _amount_problems(resources: JSON, at: str) -> list[FieldError]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    found: list[Problem] = []
+    found: list[FieldError] = []
     for name in sorted(limits):
         found += _one_problems(name, limits[name], f"{at}.limits")
     for name in sorted(requests):
@@ -64,7 +64,7 @@ def _amount_problems(resources: JSON, at: str) -> list[Problem]:
     return found
 
 
-def _one_problems(name: str, amount: str, at: str) -> list[Problem]:
+def _one_problems(name: str, amount: str, at: str) -> list[FieldError]:
     where = f"{at}[{name}]"
     found = _resource_name_problems(name, where)
     quantity = Quantity.parse(amount)
@@ -86,7 +86,7 @@ def _is_of_pages(quantity: Quantity, size: str) -> bool:
     return page > 0 and page % 10**9 == 0 and quantity.nano % page == 0
 
 
-def _resource_name_problems(name: str, where: str) -> list[Problem]:
+def _resource_name_problems(name: str, where: str) -> list[FieldError]:
     found = _form_problems(name, where)
     if "/" not in name:
         if name not in _STANDARD and not name.startswith(_HUGE):
@@ -96,7 +96,7 @@ def _resource_name_problems(name: str, where: str) -> list[Problem]:
     return found
 
 
-def _form_problems(name: str, where: str) -> list[Problem]:
+def _form_problems(name: str, where: str) -> list[FieldError]:
     """Of the name of any resource."""
     if wrong := names.qualified_name(name):
         return [invalid_value(where, name, wrong)]
@@ -105,7 +105,7 @@ def _form_problems(name: str, where: str) -> list[Problem]:
     return [invalid_value(where, name, "must be a standard resource type or fully qualified")]
 
 
-def _relation_problems(name: str, amount: str, limit: str | None, at: str) -> list[Problem]:
+def _relation_problems(name: str, amount: str, limit: str | None, at: str) -> list[FieldError]:
     """Of a request beside its limit; a node has no more of extended resources than it gives away."""
     divisible = _is_native(name) and not name.startswith(_HUGE)
     if limit is None:
@@ -130,9 +130,9 @@ def _is_extended(name: str) -> bool:
 # what is used
 
 
-def _use_problems(uses: Sequence[JSON], at: str, claims: Sequence[str]) -> list[Problem]:
+def _use_problems(uses: Sequence[JSON], at: str, claims: Sequence[str]) -> list[FieldError]:
     """A claim is used as a whole, once, or by requests."""
-    found: list[Problem] = []
+    found: list[FieldError] = []
     seen: set[str] = set()
     for index, use in enumerate(uses):
         where, name, request = f"{at}[{index}]", use.get("name", ""), use.get("request", "")
@@ -145,7 +145,7 @@ def _use_problems(uses: Sequence[JSON], at: str, claims: Sequence[str]) -> list[
     return found
 
 
-def _repeated(name: str, request: str, where: str, seen: set[str]) -> list[Problem]:
+def _repeated(name: str, request: str, where: str, seen: set[str]) -> list[FieldError]:
     if name in seen:
         return [duplicate(where, name)]
     found, key = [], name
@@ -161,7 +161,7 @@ def _repeated(name: str, request: str, where: str, seen: set[str]) -> list[Probl
     return found
 
 
-def _not_found(name: str, where: str, claims: Sequence[str]) -> Problem:
+def _not_found(name: str, where: str, claims: Sequence[str]) -> FieldError:
     listed = f": {', '.join(sorted(set(claims)))}" if claims else " which is empty"
     detail = f"must be one of the names in pod.spec.resourceClaims{listed}"
-    return Problem(where, "FieldValueNotFound", f'Not found: "{name}": {detail}')
+    return FieldError(where, "FieldValueNotFound", f'Not found: "{name}": {detail}')

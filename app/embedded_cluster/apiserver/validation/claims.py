@@ -14,7 +14,7 @@ from typing import Final
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
-    Problem,
+    FieldError,
     duplicate,
     forbidden,
     immutable,
@@ -53,7 +53,7 @@ MOST_DEVICE_CONDITIONS: Final = 8
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-def spec_problems(spec: JSON, at: str, context: Context) -> list[Problem]:
+def spec_problems(spec: JSON, at: str, context: Context) -> list[FieldError]:
     """Problems of a ResourceClaimSpec found at the path `at`."""
     devices = spec.get("devices") or {}
     where = f"{at}.devices"
@@ -87,7 +87,7 @@ def request_names(spec: JSON) -> frozenset[str]:
     return frozenset(known)
 
 
-def _request_problems(request: JSON, at: str, context: Context) -> list[Problem]:
+def _request_problems(request: JSON, at: str, context: Context) -> list[FieldError]:
     problems = name_problems(request.get("name"), f"{at}.name", names.dns_label)
     exactly, choices = request.get("exactly"), request.get("firstAvailable") or ()
     if (exactly is None) == (not choices):
@@ -101,11 +101,11 @@ def _request_problems(request: JSON, at: str, context: Context) -> list[Problem]
     )
 
 
-def _subrequest_problems(sub: JSON, at: str, context: Context) -> list[Problem]:
+def _subrequest_problems(sub: JSON, at: str, context: Context) -> list[FieldError]:
     return name_problems(sub.get("name"), f"{at}.name", names.dns_label) + _device_problems(sub, at, context)
 
 
-def _device_problems(wanted: JSON, at: str, context: Context) -> list[Problem]:
+def _device_problems(wanted: JSON, at: str, context: Context) -> list[FieldError]:
     problems = required_name_problems(wanted.get("deviceClassName"), f"{at}.deviceClassName", names.dns_subdomain)
     problems += selector_problems(wanted.get("selectors") or (), f"{at}.selectors")
     mode, count = wanted.get("allocationMode", ""), wanted.get("count", 0)
@@ -121,10 +121,10 @@ def _device_problems(wanted: JSON, at: str, context: Context) -> list[Problem]:
     return problems
 
 
-def _constraints_problems(constraints: Sequence[JSON], at: str, known: frozenset[str]) -> list[Problem]:
+def _constraints_problems(constraints: Sequence[JSON], at: str, known: frozenset[str]) -> list[FieldError]:
     if len(constraints) > MOST_CONSTRAINTS:
         return [too_many(at, len(constraints), MOST_CONSTRAINTS)]
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     for index, constraint in enumerate(constraints):
         where = f"{at}[{index}]"
         problems += _reference_problems(constraint.get("requests") or (), f"{where}.requests", known)
@@ -138,13 +138,13 @@ def _constraints_problems(constraints: Sequence[JSON], at: str, known: frozenset
     return problems
 
 
-def _reference_problems(references: Sequence[str], at: str, known: frozenset[str]) -> list[Problem]:
+def _reference_problems(references: Sequence[str], at: str, known: frozenset[str]) -> list[FieldError]:
     return set_problems(
         references, at, MOST_REQUESTS, lambda name: name, lambda name, where: _named_problems(name, where, known)
     )
 
 
-def _named_problems(name: str, at: str, known: frozenset[str]) -> list[Problem]:
+def _named_problems(name: str, at: str, known: frozenset[str]) -> list[FieldError]:
     """Of a request by its name, or of a subrequest by both names."""
     if name in known:
         return []
@@ -156,14 +156,14 @@ def _named_problems(name: str, at: str, known: frozenset[str]) -> list[Problem]:
     return [*found, invalid_value(at, name, detail)]
 
 
-def admin_access_problems(spec: JSON, namespace: str, context: Context, at: str) -> list[Problem]:
+def admin_access_problems(spec: JSON, namespace: str, context: Context, at: str) -> list[FieldError]:
     """Requests of a claim spec with adminAccess in a namespace whose label does not allow it."""
     requests = spec.get("devices", {}).get("requests") or ()
     asking = [index for index, request in enumerate(requests) if (request.get("exactly") or {}).get("adminAccess")]
     return _admin_problems(asking, namespace, context, f"{at}.requests")
 
 
-def _admin_problems(asking: Sequence[int], namespace: str, context: Context, at: str) -> list[Problem]:
+def _admin_problems(asking: Sequence[int], namespace: str, context: Context, at: str) -> list[FieldError]:
     found = context.lookup("namespaces", "", namespace) or {}
     if not asking or found.get("metadata", {}).get("labels", {}).get(ADMIN_LABEL) == "true":
         return []
@@ -174,7 +174,7 @@ def _admin_problems(asking: Sequence[int], namespace: str, context: Context, at:
 # status
 
 
-def status_problems(new: JSON, old: JSON, context: Context) -> list[Problem]:
+def status_problems(new: JSON, old: JSON, context: Context) -> list[FieldError]:
     """Problems of a write to /status; `new` has the spec and metadata of `old`."""
     status, before = new.get("status", {}), old.get("status", {})
     problems = _right_problems(status, before, new, context)
@@ -192,7 +192,7 @@ def status_problems(new: JSON, old: JSON, context: Context) -> list[Problem]:
     return problems
 
 
-def _right_problems(status: JSON, before: JSON, claim: JSON, context: Context) -> list[Problem]:
+def _right_problems(status: JSON, before: JSON, claim: JSON, context: Context) -> list[FieldError]:
     """Writing allocation, reservedFor and the statuses of devices takes permissions beside that for /status."""
     allowed, name, namespace = context.caller.allowed, claim["metadata"]["name"], claim["metadata"]["namespace"]
     verb, problems = context.verb, []
@@ -216,7 +216,7 @@ def _reporting_drivers(status: JSON, before: JSON) -> set[str]:
     return {entry.get("driver", "") for entry in (*now, *then) if entry not in now or entry not in then}
 
 
-def _consumer_problems(status: JSON, before: JSON, *, deleting: bool) -> list[Problem]:
+def _consumer_problems(status: JSON, before: JSON, *, deleting: bool) -> list[FieldError]:
     consumers, at = status.get("reservedFor") or (), "status.reservedFor"
     problems = set_problems(
         consumers, at, MOST_CONSUMERS, lambda consumer: consumer.get("uid", ""), _consumer_reference_problems
@@ -234,11 +234,11 @@ def _consumer_problems(status: JSON, before: JSON, *, deleting: bool) -> list[Pr
     return problems
 
 
-def _consumer_reference_problems(consumer: JSON, at: str) -> list[Problem]:
+def _consumer_reference_problems(consumer: JSON, at: str) -> list[FieldError]:
     return [required(f"{at}.{part}") for part in ("resource", "name", "uid") if not consumer.get(part)]
 
 
-def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> list[Problem]:
+def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> list[FieldError]:
     at = "status.allocation"
     devices = allocation.get("devices") or {}
     results, configs = devices.get("results") or [], devices.get("config") or ()
@@ -267,7 +267,7 @@ def _allocation_problems(allocation: JSON, claim: JSON, context: Context) -> lis
     return problems
 
 
-def _result_problems(result: JSON, at: str, known: frozenset[str]) -> list[Problem]:
+def _result_problems(result: JSON, at: str, known: frozenset[str]) -> list[FieldError]:
     problems = _named_problems(result.get("request", ""), f"{at}.request", known)
     problems += driver_problems(result.get("driver"), f"{at}.driver")
     problems += pool_problems(result.get("pool"), f"{at}.pool")
@@ -282,10 +282,10 @@ def _result_problems(result: JSON, at: str, known: frozenset[str]) -> list[Probl
     return problems
 
 
-def binding_condition_problems(part: JSON, at: str) -> list[Problem]:
+def binding_condition_problems(part: JSON, at: str) -> list[FieldError]:
     """bindingConditions and bindingFailureConditions: both or neither, at most four each, no name twice."""
     wanted, failing = part.get("bindingConditions") or (), part.get("bindingFailureConditions") or ()
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     for label, conditions in (("bindingConditions", wanted), ("bindingFailureConditions", failing)):
         problems += set_problems(
             conditions,
@@ -307,10 +307,10 @@ def binding_condition_problems(part: JSON, at: str) -> list[Problem]:
     return problems
 
 
-def _device_status_problems(status: JSON) -> list[Problem]:
+def _device_status_problems(status: JSON) -> list[FieldError]:
     results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
     allocated = {_identity(result) for result in results}
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     seen: set[tuple[str | None, ...]] = set()
     for index, entry in enumerate(status.get("devices") or ()):
         at, identity = f"status.devices[{index}]", _identity(entry)
@@ -334,7 +334,7 @@ def _identity(entry: JSON) -> tuple[str | None, ...]:
     return entry.get("driver"), entry.get("pool"), entry.get("device"), entry.get("shareID")
 
 
-def _network_problems(network: JSON, at: str) -> list[Problem]:
+def _network_problems(network: JSON, at: str) -> list[FieldError]:
     problems = [
         too_long(f"{at}.{part}", longest)
         for part, longest in (("interfaceName", 256), ("hardwareAddress", 128))
@@ -345,7 +345,7 @@ def _network_problems(network: JSON, at: str) -> list[Problem]:
     )
 
 
-def _address_problems(address: str, at: str) -> list[Problem]:
+def _address_problems(address: str, at: str) -> list[FieldError]:
     try:
         ip_interface(address)
     except ValueError:

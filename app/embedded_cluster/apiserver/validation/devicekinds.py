@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from embedded_cluster.apiserver import names
-from embedded_cluster.apiserver.statuses import JSON, Problem, forbidden, invalid_value, too_many
+from embedded_cluster.apiserver.statuses import JSON, FieldError, forbidden, invalid_value, too_many
 from embedded_cluster.apiserver.strategy import Context
 from embedded_cluster.apiserver.validation.parts import (
     MOST_CONFIGS,
@@ -39,7 +39,7 @@ _CALLED: Final = {"uid": "uID"}
 """What messages call a field, where that differs."""
 
 
-def class_problems(spec: JSON, context: Context) -> list[Problem]:
+def class_problems(spec: JSON, context: Context) -> list[FieldError]:
     """Of a DeviceClass."""
     found = selector_problems(spec.get("selectors") or (), "spec.selectors")
     configs = spec.get("config") or ()
@@ -50,7 +50,7 @@ def class_problems(spec: JSON, context: Context) -> list[Problem]:
     return [*found, *_extended_name_problems(spec.get("extendedResourceName"))]
 
 
-def _extended_name_problems(name: str | None) -> Iterable[Problem]:
+def _extended_name_problems(name: str | None) -> Iterable[FieldError]:
     if name is None:
         return
     where = "spec.extendedResourceName"
@@ -60,10 +60,10 @@ def _extended_name_problems(name: str | None) -> Iterable[Problem]:
         yield invalid_value(where, name, "must be a valid extended resource name")
 
 
-def rule_problems(spec: JSON, old: JSON | None = None) -> list[Problem]:
+def rule_problems(spec: JSON, old: JSON | None = None) -> list[FieldError]:
     """Of a DeviceTaintRule; an effect that stays is not checked again."""
     selector = spec.get("deviceSelector") or {}
-    found: list[Problem] = []
+    found: list[FieldError] = []
     if "driver" in selector:
         found += driver_problems(selector["driver"], "spec.deviceSelector.driver")
     if "pool" in selector:
@@ -76,11 +76,11 @@ def rule_problems(spec: JSON, old: JSON | None = None) -> list[Problem]:
     return found + taint
 
 
-def rule_status_problems(status: JSON) -> list[Problem]:
+def rule_status_problems(status: JSON) -> list[FieldError]:
     return condition_problems(status.get("conditions") or (), "status.conditions", MOST_CONDITIONS)
 
 
-def template_problems(spec: JSON) -> list[Problem]:
+def template_problems(spec: JSON) -> list[FieldError]:
     """Of a ResourceClaimTemplate's metadata: only labels and annotations can be given."""
     metadata, at = spec.get("metadata") or {}, "spec.metadata"
     found = names.label_problems(metadata.get("labels") or {}, f"{at}.labels")

@@ -14,7 +14,7 @@ from dra_extender.cel import CelCompileError, compile_selector
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
-    Problem,
+    FieldError,
     duplicate,
     invalid_value,
     required,
@@ -34,18 +34,18 @@ LONGEST_IDENTIFIER: Final = 32
 EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 
 
-def name_problems(value: str | None, at: str, check: names.Check) -> list[Problem]:
+def name_problems(value: str | None, at: str, check: names.Check) -> list[FieldError]:
     """A name; an empty one is invalid."""
     wrong = check(value or "")
     return [invalid_value(at, value or "", wrong)] if wrong else []
 
 
-def required_name_problems(value: str | None, at: str, check: names.Check) -> list[Problem]:
+def required_name_problems(value: str | None, at: str, check: names.Check) -> list[FieldError]:
     """A name; an empty one is missing."""
     return name_problems(value, at, check) if value else [required(at)]
 
 
-def driver_problems(value: str | None, at: str) -> list[Problem]:
+def driver_problems(value: str | None, at: str) -> list[FieldError]:
     """A driver name: a DNS subdomain of at most 63 characters, upper case tolerated."""
     if not value:
         return [required(at)]
@@ -54,7 +54,7 @@ def driver_problems(value: str | None, at: str) -> list[Problem]:
     return [*problems, invalid_value(at, value, wrong)] if wrong else problems
 
 
-def pool_problems(value: str | None, at: str) -> list[Problem]:
+def pool_problems(value: str | None, at: str) -> list[FieldError]:
     """DNS subdomains joined by slashes, at most 253 characters."""
     if not value:
         return [required(at)]
@@ -63,7 +63,7 @@ def pool_problems(value: str | None, at: str) -> list[Problem]:
     return problems
 
 
-def qualified_problems(value: str, at: str, *, domain_required: bool = False) -> list[Problem]:
+def qualified_problems(value: str, at: str, *, domain_required: bool = False) -> list[FieldError]:
     """`identifier` or `domain/identifier`."""
     if not value:
         return [required(at, "name required")]
@@ -72,7 +72,7 @@ def qualified_problems(value: str, at: str, *, domain_required: bool = False) ->
         if domain_required:
             return [invalid_value(at, value, "a fully qualified name must be a domain and a name separated by a slash")]
         domain, identifier = "", value
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     if slash and not domain:
         problems.append(invalid_value(at, "", "the domain must not be empty"))
     elif domain:
@@ -92,9 +92,9 @@ def set_problems(
     at: str,
     most: int,
     identity: Callable[[T], Any],
-    check: Callable[[T, str], list[Problem]] | None = None,
+    check: Callable[[T, str], list[FieldError]] | None = None,
     shown: str = "",
-) -> list[Problem]:
+) -> list[FieldError]:
     """A list that is a set: at most `most` items, each passing `check` (item, path), no two with the same identity.
 
     `shown` is the sub-field a duplicate is reported at.
@@ -112,11 +112,11 @@ def set_problems(
     return problems
 
 
-def selector_problems(selectors: Sequence[JSON], at: str) -> list[Problem]:
+def selector_problems(selectors: Sequence[JSON], at: str) -> list[FieldError]:
     """CEL selectors: their number, their length, and their expressions."""
     if len(selectors) > MOST_SELECTORS:
         return [too_many(at, len(selectors), MOST_SELECTORS)]
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     for index, selector in enumerate(selectors):
         where = f"{at}[{index}].cel"
         cel = selector.get("cel")
@@ -140,7 +140,7 @@ def selector_problem(expression: str) -> str | None:
     return None
 
 
-def opaque_problems(config: JSON, at: str) -> list[Problem]:
+def opaque_problems(config: JSON, at: str) -> list[FieldError]:
     """The opaque part of a configuration."""
     opaque = config.get("opaque")
     if opaque is None:
@@ -149,7 +149,7 @@ def opaque_problems(config: JSON, at: str) -> list[Problem]:
     return problems + raw_problems(opaque.get("parameters"), f"{at}.opaque.parameters", LONGEST_PARAMETERS)
 
 
-def raw_problems(value: Any, at: str, longest: int) -> list[Problem]:
+def raw_problems(value: Any, at: str, longest: int) -> list[FieldError]:
     """A raw JSON object of at most `longest` bytes."""
     if value is None:
         return [required(at)]
@@ -158,8 +158,8 @@ def raw_problems(value: Any, at: str, longest: int) -> list[Problem]:
     return [too_long(at, longest)] if len(orjson.dumps(value)) > longest else []
 
 
-def toleration_problems(tolerations: Iterable[JSON], at: str) -> list[Problem]:
-    problems: list[Problem] = []
+def toleration_problems(tolerations: Iterable[JSON], at: str) -> list[FieldError]:
+    problems: list[FieldError] = []
     for index, toleration in enumerate(tolerations):
         where = f"{at}[{index}]"
         key, operator = toleration.get("key"), toleration.get("operator", "Equal")
@@ -181,7 +181,7 @@ def toleration_problems(tolerations: Iterable[JSON], at: str) -> list[Problem]:
     return problems
 
 
-def taint_problems(taint: JSON, at: str) -> list[Problem]:
+def taint_problems(taint: JSON, at: str) -> list[FieldError]:
     """A device taint."""
     problems = name_problems(taint.get("key"), f"{at}.key", names.qualified_name)
     if wrong := names.label_value(taint.get("value", "")):
@@ -194,7 +194,7 @@ def taint_problems(taint: JSON, at: str) -> list[Problem]:
     return problems
 
 
-def negative_problems(part: JSON, at: str, fields: Iterable[str]) -> list[Problem]:
+def negative_problems(part: JSON, at: str, fields: Iterable[str]) -> list[FieldError]:
     """Numbers that must not be below zero."""
     return [
         invalid_value(f"{at}.{name}", part[name], "must be greater than or equal to 0")
@@ -203,11 +203,11 @@ def negative_problems(part: JSON, at: str, fields: Iterable[str]) -> list[Proble
     ]
 
 
-def condition_problems(conditions: Sequence[JSON], at: str, most: int) -> list[Problem]:
+def condition_problems(conditions: Sequence[JSON], at: str, most: int) -> list[FieldError]:
     """metav1.Conditions: at most `most`, unique types, status True, False or Unknown, a reason and a time."""
     if len(conditions) > most:
         return [too_many(at, len(conditions), most)]
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
         where, kind = f"{at}[{index}]", condition.get("type", "")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from embedded_cluster.apiserver import names
-from embedded_cluster.apiserver.statuses import JSON, Problem, duplicate, forbidden, invalid_value, required
+from embedded_cluster.apiserver.statuses import JSON, FieldError, duplicate, forbidden, invalid_value, required
 from embedded_cluster.apiserver.validation import pods
 from embedded_cluster.apiserver.validation.parts import set_problems
 
@@ -23,7 +23,7 @@ _FIXED: Final = (
 _PARTS: Final = ("containers", "initContainers")
 
 
-def problems(new: JSON, old: JSON) -> list[Problem]:
+def problems(new: JSON, old: JSON) -> list[FieldError]:
     """Of `new` in the place of `old`, both whole pods with their defaults."""
     spec, before = new["spec"], old["spec"]
     if spec == before:
@@ -85,7 +85,7 @@ def _without(part: JSON, field: str) -> JSON:
 MOST: Final = 10_000
 
 
-def status_problems(new: JSON) -> list[Problem]:
+def status_problems(new: JSON) -> list[FieldError]:
     """Problems of a pod's status: its conditions and what it says of claims."""
     entries = new["status"].get("resourceClaimStatuses") or ()
     known = {entry["name"] for entry in new["spec"].get("resourceClaims") or ()}
@@ -106,12 +106,12 @@ def status_problems(new: JSON) -> list[Problem]:
     return problems
 
 
-def _extended_claim_problems(new: JSON) -> list[Problem]:
+def _extended_claim_problems(new: JSON) -> list[FieldError]:
     """The claim behind extended resources: its name and what it gives to which container."""
     extended, at = new["status"].get("extendedResourceClaimStatus"), "status.extendedResourceClaimStatus"
     if extended is None:
         return []
-    problems: list[Problem] = []
+    problems: list[FieldError] = []
     if wrong := names.dns_subdomain(extended.get("resourceClaimName", "")):
         problems.append(invalid_value(f"{at}.resourceClaimName", extended.get("resourceClaimName", ""), wrong))
     mappings = extended.get("requestMappings") or ()

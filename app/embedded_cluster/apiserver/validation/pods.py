@@ -14,7 +14,7 @@ from typing import Any, Final
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
-    Problem,
+    FieldError,
     duplicate,
     forbidden,
     internal,
@@ -34,7 +34,7 @@ adds tolerations itself, so that a warning would come with every update."""
 _VALIDATED_OF_CONTAINERS: Final = frozenset(("resources", "command", "args"))
 
 
-def problems(pod: JSON) -> list[Problem]:
+def problems(pod: JSON) -> list[FieldError]:
     """Of a pod that is to be created."""
     spec = pod["spec"]
     found = spec_problems(spec, "spec")
@@ -45,7 +45,7 @@ def problems(pod: JSON) -> list[Problem]:
     return found
 
 
-def template_problems(template: JSON, at: str) -> list[Problem]:
+def template_problems(template: JSON, at: str) -> list[FieldError]:
     """Of a template of pods."""
     metadata, spec = template.get("metadata") or {}, template["spec"]
     found = names.label_problems(metadata.get("labels") or {}, f"{at}.labels")
@@ -56,7 +56,7 @@ def template_problems(template: JSON, at: str) -> list[Problem]:
     return found
 
 
-def spec_problems(spec: JSON, at: str) -> list[Problem]:
+def spec_problems(spec: JSON, at: str) -> list[FieldError]:
     """Of the spec of a pod, or of a template."""
     entries = spec.get("resourceClaims") or ()
     found = set_problems(entries, f"{at}.resourceClaims", _MOST, _name, _claim_problems, ".name")
@@ -96,7 +96,7 @@ def _name(entry: JSON) -> str:
     return str(entry.get("name", ""))
 
 
-def _claim_problems(entry: JSON, at: str) -> list[Problem]:
+def _claim_problems(entry: JSON, at: str) -> list[FieldError]:
     found = required_name_problems(entry.get("name"), f"{at}.name", names.dns_label)
     sources = {part: entry[part] for part in ("resourceClaimName", "resourceClaimTemplateName") if part in entry}
     shown = internal(entry, {"name": "", "resourceClaimName": None, "resourceClaimTemplateName": None})
@@ -110,7 +110,7 @@ def _claim_problems(entry: JSON, at: str) -> list[Problem]:
     return found
 
 
-Check = Callable[[Any, str], list[Problem]]
+Check = Callable[[Any, str], list[FieldError]]
 """(value of the field, path of the field) -> problems."""
 
 
@@ -118,13 +118,13 @@ def _one_of(*choices: str) -> Check:
     return lambda value, at: [] if value in choices else [unsupported(at, value, choices)]
 
 
-def _subdomain(value: str, at: str) -> list[Problem]:
+def _subdomain(value: str, at: str) -> list[FieldError]:
     return name_problems(value, at, names.dns_subdomain) if value else []
 
 
-def _scheduling_gate_problems(gates: Sequence[JSON], at: str) -> list[Problem]:
+def _scheduling_gate_problems(gates: Sequence[JSON], at: str) -> list[FieldError]:
     """Gates are label keys, each once."""
-    found: list[Problem] = []
+    found: list[FieldError] = []
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         found += names.label_name_problems(_name(gate), f"{at}[{index}]")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from embedded_cluster.apiserver import names
-from embedded_cluster.apiserver.statuses import JSON, Problem, forbidden, invalid_value, required
+from embedded_cluster.apiserver.statuses import JSON, FieldError, forbidden, invalid_value, required
 from embedded_cluster.apiserver.validation.parts import name_problems
 
 _WRONG_OPERATOR: Final = "not a valid selector operator"
@@ -18,7 +18,7 @@ _WRONG_OPERATOR: Final = "not a valid selector operator"
 _FIELD: Final = "metadata.name"
 
 
-def label_selector_problems(selector: JSON | None, at: str) -> list[Problem]:
+def label_selector_problems(selector: JSON | None, at: str) -> list[FieldError]:
     """A selector of objects by their labels, if there is one."""
     if not selector:
         return []
@@ -28,10 +28,10 @@ def label_selector_problems(selector: JSON | None, at: str) -> list[Problem]:
     return found
 
 
-def _requirement_problems(requirement: JSON, at: str, *, ordered: bool = False) -> list[Problem]:
+def _requirement_problems(requirement: JSON, at: str, *, ordered: bool = False) -> list[FieldError]:
     """One requirement; `ordered` ones can compare numbers, too."""
     operator, values = requirement.get("operator", ""), requirement.get("values") or ()
-    found: list[Problem] = []
+    found: list[FieldError] = []
     if operator in ("In", "NotIn"):
         if not values:
             found.append(required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
@@ -48,7 +48,7 @@ def _requirement_problems(requirement: JSON, at: str, *, ordered: bool = False) 
     return found + _value_problems(values, f"{at}.values")
 
 
-def _value_problems(values: Sequence[str], at: str) -> list[Problem]:
+def _value_problems(values: Sequence[str], at: str) -> list[FieldError]:
     """Values that labels are compared with."""
     return [
         invalid_value(f"{at}[{index}]", value, wrong)
@@ -57,7 +57,7 @@ def _value_problems(values: Sequence[str], at: str) -> list[Problem]:
     ]
 
 
-def node_selector_problems(selector: JSON, at: str, *, exactly_one: bool = False) -> list[Problem]:
+def node_selector_problems(selector: JSON, at: str, *, exactly_one: bool = False) -> list[FieldError]:
     """Of a node selector, which has terms; some have exactly one."""
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:
@@ -73,8 +73,8 @@ def node_selector_problems(selector: JSON, at: str, *, exactly_one: bool = False
     return found
 
 
-def _term_problems(term: JSON, at: str) -> list[Problem]:
-    found: list[Problem] = []
+def _term_problems(term: JSON, at: str) -> list[FieldError]:
+    found: list[FieldError] = []
     for index, requirement in enumerate(term.get("matchExpressions") or ()):
         where = f"{at}.matchExpressions[{index}]"
         found += _requirement_problems(requirement, where, ordered=True)
@@ -83,9 +83,9 @@ def _term_problems(term: JSON, at: str) -> list[Problem]:
     return found
 
 
-def _field_problems(requirement: JSON, at: str) -> list[Problem]:
+def _field_problems(requirement: JSON, at: str) -> list[FieldError]:
     operator, values = requirement.get("operator", ""), requirement.get("values") or ()
-    found: list[Problem] = []
+    found: list[FieldError] = []
     if operator not in ("In", "NotIn"):
         found.append(invalid_value(f"{at}.operator", operator, _WRONG_OPERATOR))
     elif len(values) != 1:

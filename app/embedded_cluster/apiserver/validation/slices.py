@@ -11,7 +11,7 @@ from dra_extender.api.quantity import Quantity
 from embedded_cluster.apiserver import names
 from embedded_cluster.apiserver.statuses import (
     JSON,
-    Problem,
+    FieldError,
     duplicate,
     forbidden,
     immutable,
@@ -51,7 +51,7 @@ _VERSION: Final = re.compile(
 )
 
 
-def problems(spec: JSON) -> list[Problem]:
+def problems(spec: JSON) -> list[FieldError]:
     """Problems of a ResourceSliceSpec."""
     found = driver_problems(spec.get("driver"), "spec.driver")
     pool = spec.get("pool") or {}
@@ -79,9 +79,9 @@ def _name(item: JSON) -> str:
     return name
 
 
-def changed_problems(new: JSON, old: JSON) -> list[Problem]:
+def changed_problems(new: JSON, old: JSON) -> list[FieldError]:
     """What may not change in a slice."""
-    found: list[Problem] = []
+    found: list[FieldError] = []
     if (new.get("pool") or {}).get("name") != (old.get("pool") or {}).get("name"):
         found.append(immutable("spec.pool.name", (new.get("pool") or {}).get("name")))
     found += [
@@ -97,9 +97,9 @@ _NOWHERE: Final = (
 """Of a device that says nothing of nodes, or too much."""
 
 
-def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_term: bool) -> list[Problem]:
+def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_term: bool) -> list[FieldError]:
     """Exactly one of the ways to say where devices are; an empty or false one counts as not said."""
-    found: list[Problem] = []
+    found: list[FieldError] = []
     if part.get("nodeName") == "":
         found.append(invalid_value(f"{at}.nodeName", "", "must be either unset or set to a non-empty string"))
     elif part.get("nodeName") and (wrong := names.dns_subdomain(part["nodeName"])):
@@ -122,12 +122,12 @@ def _place_problems(part: JSON, at: str, places: Sequence[str], *, exactly_one_t
     return found
 
 
-def _counter_set_problems(item: JSON, at: str) -> list[Problem]:
+def _counter_set_problems(item: JSON, at: str) -> list[FieldError]:
     found = required_name_problems(item.get("name"), f"{at}.name", names.dns_label)
     return found + _counters_problems(item.get("counters") or {}, f"{at}.counters")
 
 
-def _counters_problems(counters: Mapping[str, Any], at: str) -> list[Problem]:
+def _counters_problems(counters: Mapping[str, Any], at: str) -> list[FieldError]:
     if not counters:
         return [required(at)]
     if len(counters) > MOST_COUNTERS:
@@ -146,7 +146,7 @@ def _lists(attribute: JSON) -> bool:
     return any(kind in attribute for kind in LIST_KINDS)
 
 
-def _device_problems(device: JSON, at: str, *, per_device: bool) -> list[Problem]:
+def _device_problems(device: JSON, at: str, *, per_device: bool) -> list[FieldError]:
     found = name_problems(device.get("name"), f"{at}.name", names.dns_label)
     found += _properties_problems(device, at)
     consumed = device.get("consumesCounters") or ()
@@ -168,10 +168,10 @@ def _device_problems(device: JSON, at: str, *, per_device: bool) -> list[Problem
     return found + binding_condition_problems(device, at)
 
 
-def _properties_problems(device: JSON, at: str) -> list[Problem]:
+def _properties_problems(device: JSON, at: str) -> list[FieldError]:
     """Attributes and capacity: their names, values and numbers."""
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
-    found: list[Problem] = []
+    found: list[FieldError] = []
     if len(attributes) + len(capacity) > MOST_PROPERTIES:
         detail = f"the total number of attributes and capacities must not exceed {MOST_PROPERTIES}"
         found.append(invalid_value(at, len(attributes) + len(capacity), detail))
@@ -222,7 +222,7 @@ def _version(value: str) -> bool:
     return len(value) <= LONGEST_VALUE and _VERSION.fullmatch(value) is not None
 
 
-def _attribute_problems(attribute: JSON, at: str) -> list[Problem]:
+def _attribute_problems(attribute: JSON, at: str) -> list[FieldError]:
     said = [kind for kind in _KINDS if kind in attribute]
     if not said:
         return [invalid_value(at, "", "exactly one value must be specified")]
@@ -239,9 +239,9 @@ def _internal(kind: str) -> str:
     return f"{kind.removesuffix('s').capitalize()}Value{plural}"
 
 
-def _value_problems(kind: str, value: Any, at: str) -> list[Problem]:
+def _value_problems(kind: str, value: Any, at: str) -> list[FieldError]:
     items: Sequence[Any] = value if isinstance(value, list) else (value,)
-    found: list[Problem] = []
+    found: list[FieldError] = []
     for index, item in enumerate(items):
         where = f"{at}.{kind}[{index}]" if isinstance(value, list) else f"{at}.{kind}"
         if kind.startswith(("string", "version")) and len(str(item).encode()) > LONGEST_VALUE:
@@ -256,7 +256,7 @@ def _counter_set(consumed: JSON) -> str:
     return name
 
 
-def _consumption_problems(consumed: JSON, at: str) -> list[Problem]:
+def _consumption_problems(consumed: JSON, at: str) -> list[FieldError]:
     found = required_name_problems(consumed.get("counterSet"), f"{at}.counterSet", names.dns_label)
     return found + _counters_problems(consumed.get("counters") or {}, f"{at}.counters")
 
@@ -264,13 +264,13 @@ def _consumption_problems(consumed: JSON, at: str) -> list[Problem]:
 # request policies of shared capacity
 
 
-def _policy_problems(policy: JSON, value: str, at: str) -> list[Problem]:
+def _policy_problems(policy: JSON, value: str, at: str) -> list[FieldError]:
     """Problems of the requestPolicy of a capacity of `value`."""
     values, bounds, default = policy.get("validValues") or (), policy.get("validRange"), policy.get("default")
     if values and bounds is not None:
         both = 'cannot specify "validValues" and "validRange" at the same time'
         return [forbidden(at, f"exactly one policy can be specified, {both}")]
-    found: list[Problem] = []
+    found: list[FieldError] = []
     for chosen, name in ((values, "validValues"), (bounds, "validRange")):
         if chosen and default is None:
             found.append(required(f"{at}.default", f"required when {name} is defined"))
@@ -282,7 +282,7 @@ def _policy_problems(policy: JSON, value: str, at: str) -> list[Problem]:
     return found
 
 
-def _values_problems(values: Sequence[str], default: str | None, capacity: Quantity, at: str) -> list[Problem]:
+def _values_problems(values: Sequence[str], default: str | None, capacity: Quantity, at: str) -> list[FieldError]:
     if len(values) > _MOST_OPTIONS:
         return [too_many(at, len(values), _MOST_OPTIONS)]
     amounts = [Quantity.parse(value) for value in values]
@@ -302,12 +302,12 @@ def _values_problems(values: Sequence[str], default: str | None, capacity: Quant
     return found
 
 
-def _range_problems(bounds: JSON, default: str | None, capacity: Quantity, at: str) -> list[Problem]:
+def _range_problems(bounds: JSON, default: str | None, capacity: Quantity, at: str) -> list[FieldError]:
     if bounds.get("min") is None:
         return [required(f"{at}.min", "required when validRange is defined")]
     least = Quantity.parse(bounds["min"])
     most = Quantity.parse(bounds["max"]) if bounds.get("max") is not None else None
-    found: list[Problem] = []
+    found: list[FieldError] = []
     if capacity < least:
         found.append(invalid_value(f"{at}.min", bounds["min"], f"min is larger than capacity value: {capacity}"))
     if most is not None and capacity < most:
@@ -325,7 +325,7 @@ def _range_problems(bounds: JSON, default: str | None, capacity: Quantity, at: s
     return found
 
 
-def _step_problems(bounds: JSON, default: str | None, capacity: Quantity, at: str) -> list[Problem]:
+def _step_problems(bounds: JSON, default: str | None, capacity: Quantity, at: str) -> list[FieldError]:
     """Steps are computed with whole numbers."""
     least, step = Quantity.parse(bounds["min"]), Quantity.parse(bounds["step"])
     where, found = f"{at}.step", []

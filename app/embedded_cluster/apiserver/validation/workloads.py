@@ -9,7 +9,15 @@ import re
 from typing import Final
 
 from embedded_cluster.apiserver.labelselectors import selects
-from embedded_cluster.apiserver.statuses import JSON, Problem, forbidden, internal, invalid_value, required, unsupported
+from embedded_cluster.apiserver.statuses import (
+    JSON,
+    FieldError,
+    forbidden,
+    internal,
+    invalid_value,
+    required,
+    unsupported,
+)
 from embedded_cluster.apiserver.validation import pods
 from embedded_cluster.apiserver.validation.parts import negative_problems
 from embedded_cluster.apiserver.validation.selectors import label_selector_problems
@@ -18,7 +26,7 @@ _PERCENT: Final = re.compile(r"[0-9]+%")
 _MOST_PERCENT: Final = 100
 
 
-def label_problems(spec: JSON, selector_problems: list[Problem]) -> list[Problem]:
+def label_problems(spec: JSON, selector_problems: list[FieldError]) -> list[FieldError]:
     """Of a selector that does not choose the pods of its own template; none chooses nothing, an empty one all."""
     labels, selector = (spec["template"].get("metadata") or {}).get("labels"), spec.get("selector")
     if selector_problems or (selector is not None and selects(selector, labels or {})):
@@ -27,7 +35,7 @@ def label_problems(spec: JSON, selector_problems: list[Problem]) -> list[Problem
     return [invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")]
 
 
-def template_problems(spec: JSON, owner: str) -> list[Problem]:
+def template_problems(spec: JSON, owner: str) -> list[FieldError]:
     """Of the pods that a set makes again and again."""
     template, at = spec["template"], "spec.template"
     found = pods.template_problems(template, at)
@@ -40,12 +48,12 @@ def template_problems(spec: JSON, owner: str) -> list[Problem]:
     return found
 
 
-def replica_set_problems(spec: JSON) -> list[Problem]:
+def replica_set_problems(spec: JSON) -> list[FieldError]:
     """Of the spec of a ReplicaSet."""
     return negative_problems(spec, "spec", ("replicas", "minReadySeconds")) + _replicated_problems(spec)
 
 
-def deployment_problems(spec: JSON) -> list[Problem]:
+def deployment_problems(spec: JSON) -> list[FieldError]:
     """Of the spec of a Deployment."""
     found = negative_problems(spec, "spec", ("replicas",)) + _replicated_problems(spec)
     found += _strategy_problems(spec["strategy"], "spec.strategy")
@@ -56,7 +64,7 @@ def deployment_problems(spec: JSON) -> list[Problem]:
     return found
 
 
-def _replicated_problems(spec: JSON) -> list[Problem]:
+def _replicated_problems(spec: JSON) -> list[FieldError]:
     selector, at = spec.get("selector"), "spec.selector"
     if selector is None:
         return [required(at), *label_problems(spec, []), *template_problems(spec, "ReplicaSet")]
@@ -69,7 +77,7 @@ def _replicated_problems(spec: JSON) -> list[Problem]:
     return found + label_problems(spec, wrong) + template_problems(spec, "ReplicaSet")
 
 
-def _strategy_problems(strategy: JSON, at: str) -> list[Problem]:
+def _strategy_problems(strategy: JSON, at: str) -> list[FieldError]:
     if strategy["type"] == "Recreate":
         why = "may not be specified when strategy `type` is 'Recreate'"
         return [forbidden(f"{at}.rollingUpdate", why)] if "rollingUpdate" in strategy else []
@@ -83,7 +91,7 @@ def _strategy_problems(strategy: JSON, at: str) -> list[Problem]:
     return found + _share_problems(unavailable, f"{where}.maxUnavailable")
 
 
-def daemon_set_problems(spec: JSON) -> list[Problem]:
+def daemon_set_problems(spec: JSON) -> list[FieldError]:
     """Of the spec of a DaemonSet."""
     selector, at = spec.get("selector"), "spec.selector"
     wrong = label_selector_problems(selector, at)
@@ -107,7 +115,7 @@ def _value(amount: int | str) -> int:
     return int(amount[:-1]) if _PERCENT.fullmatch(amount) else 0
 
 
-def _amount_problems(amount: int | str, at: str) -> list[Problem]:
+def _amount_problems(amount: int | str, at: str) -> list[FieldError]:
     """Of a number of pods, or of a share of them."""
     if isinstance(amount, int):
         return [] if amount >= 0 else [invalid_value(at, amount, "must be greater than or equal to 0")]
@@ -120,7 +128,7 @@ def _amount_problems(amount: int | str, at: str) -> list[Problem]:
     return [invalid_value(at, amount, detail)]
 
 
-def _share_problems(amount: int | str, at: str) -> list[Problem]:
+def _share_problems(amount: int | str, at: str) -> list[FieldError]:
     if isinstance(amount, str) and _value(amount) > _MOST_PERCENT:
         return [invalid_value(at, amount, "must not be greater than 100%")]
     return []
