@@ -14,7 +14,7 @@ import pytest
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.ledger import Ledger
 from dra_extender.scheduling.bind.claimwrite import ClaimWrite
-from dra_extender.scheduling.bind.undo import Undo
+from dra_extender.scheduling.bind.rollback import ClaimRollback
 from dra_extender.scheduling.claims import ADOPTED
 from dra_extender.scheduling.idle import IdleAllocations
 from dra_extender.scheduling.intake import Intake
@@ -103,7 +103,7 @@ def _gaps_unnoticed(self: Any, obj: Any, *, after_gap: bool = False) -> None:
     _apply(self, obj)
 
 
-_undo, _write_once = Undo._write, ClaimWrite._write_once
+_undo, _write_once = ClaimRollback._write, ClaimWrite._write_once
 _observe_idle, _apply, _show = IdleAllocations.observe, Intake.apply, Ledger._show
 
 SAFEGUARDS: list[tuple[str, type, str, Any, str]] = [
@@ -112,8 +112,8 @@ SAFEGUARDS: list[tuple[str, type, str, Any, str]] = [
     ("count what the watch shows late", Ledger, "_show", staticmethod(_late_events_ignored), "allocated anew"),
     ("know a gap for what it is", Intake, "apply", _gaps_unnoticed, "allocated anew, a gap"),
     ("mark what is taken over", ClaimWrite, "_write_once", _not_marked, "twins, a limit"),
-    ("respect the mark", Undo, "_write", _taken_over_unnoticed, "twins, a limit"),
-    ("make a write that may still arrive fail", Undo, "_write", _not_fenced, "a pod goes, a lost reply"),
+    ("respect the mark", ClaimRollback, "_write", _taken_over_unnoticed, "twins, a limit"),
+    ("make a write that may still arrive fail", ClaimRollback, "_write", _not_fenced, "a pod goes, a lost reply"),
     ("ask whether a pod runs before clearing", Clearer, "_runs_somewhere", _async_false, "bound long ago, swept"),
     (
         "let a leftover rest anew after a gap",

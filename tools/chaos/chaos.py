@@ -238,7 +238,7 @@ class Chaos:
         for service in self.services:
             view = service.extender.view
             for hold in view.ledger.holds():
-                kept = hold.owner in view.binding or hold.owner in service.extender.unfinished
+                kept = hold.owner in view.binding or hold.owner in service.extender.pending_rollbacks
                 if not kept and hold.written_version is None:
                     self.world.api.violations.append(f"a hold of {hold.owner} has outlived its bind")
 
@@ -291,7 +291,7 @@ class Chaos:
         wrong += self.hardware.overdrawn(lambda claim: True)
         for service in self.services:
             wrong += [f"{hold.owner} still holds devices" for hold in service.extender.view.ledger.holds()]
-            wrong += [f"still to take back: {problem.what}" for problem in service.extender.unfinished.problems]
+            wrong += [f"still to take back: {problem.what}" for problem in service.extender.pending_rollbacks.problems]
             if service.extender.binds_under_way:
                 wrong.append("a bind is still under way")
             if service.counted(BIND_RESULTS, "broken"):

@@ -193,7 +193,7 @@ class Replica:
             self.extender = Extender(
                 cluster, self._decisions, self.ports, config=config, clock=self._clock, observer=self._observer
             )
-            self._act = self.extender._binder._act
+            self._act = self.extender._binder._context
             self.extender._sweeper.start()
             for obj in objects:
                 self._bring(obj)
@@ -261,7 +261,7 @@ class Replica:
         self._chores = self.loop.create_task(self._go_on(), name="unfinished")
 
     async def _go_on(self) -> None:
-        await self.extender.unfinished.work()
+        await self.extender.pending_rollbacks.work()
         self._chores = None
 
     async def _sweep(self) -> None:
@@ -284,14 +284,21 @@ class Replica:
         """Nothing goes on: no bind, no chore, no hold, nobody at work on a claim."""
         view = self.extender.view
         extender = self.extender
-        busy = (self._binds, self._chores, extender.binds_under_way, extender.unfinished, view.binding, view.clearing)
+        busy = (
+            self._binds,
+            self._chores,
+            extender.binds_under_way,
+            extender.pending_rollbacks,
+            view.binding,
+            view.clearing,
+        )
         return not any(busy) and not view.cluster.ledger.holds()
 
     @property
     def unfinished(self) -> bool:
         """There are binds that could not take everything back, and nothing else goes on."""
         waits = self.ports.waiting or self._chores or any(_is_pause(timer) for timer in self.loop.timers())
-        return bool(self.extender.unfinished) and not waits
+        return bool(self.extender.pending_rollbacks) and not waits
 
     @property
     def may_sweep(self) -> bool:
@@ -333,7 +340,7 @@ class Replica:
             "loop": self.loop,
             "replica": self,
             "extender": self.extender,
-            "unfinished": self.extender.unfinished,
+            "unfinished": self.extender.pending_rollbacks,
             "sweeping": self.extender._unblocker,
             "binding": view.binding,
             "clearing": view.clearing,
@@ -368,7 +375,7 @@ class Replica:
             extender._binder._running,
             dict(extender._binder._bound.items()),
             dict(extender._sweeper._offered.items()),
-            vars(extender.unfinished),
+            vars(extender.pending_rollbacks),
             extender._clearer._pauses,
             extender._clearer._refused,
         )

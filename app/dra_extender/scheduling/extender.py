@@ -29,10 +29,9 @@ from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
 from dra_extender.devices.problems import Problem
 from dra_extender.placement.placement import Placement
-from dra_extender.scheduling.bind.actions import Actions
 from dra_extender.scheduling.bind.binder import Binder
-from dra_extender.scheduling.bind.holds import Holds
-from dra_extender.scheduling.bind.unfinished import Unfinished
+from dra_extender.scheduling.bind.context import BindContext, Holds
+from dra_extender.scheduling.bind.rollback import PendingRollbacks
 from dra_extender.scheduling.claims import Unschedulable, known_claims
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.deferred import DeferredWork
@@ -108,8 +107,10 @@ class Extender:
         self._preemption = PreemptionController(handle, self.nominations, records.budgets, clearer)
         self._early = EarlyNominationController(handle, self.reservations, self.nominations.__contains__)
         self._filter = Filter(view, ports, intake, self._memory(), self._deferred, observer)
-        self.unfinished = Unfinished(records.pods, ports, clock, config, observer)
-        self._binder = Binder(self._actions(cluster, ports, records, observer), self.unfinished, records.binding)
+        self.pending_rollbacks = PendingRollbacks(records.pods, ports, clock, config, observer)
+        self._binder = Binder(
+            self._bind_context(cluster, ports, records, observer), self.pending_rollbacks, records.binding
+        )
 
     # --- its parts --------------------------------------------------------------------------------------------------
 
@@ -124,9 +125,9 @@ class Extender:
             nominations=self.nominations,
         )
 
-    def _actions(self, cluster: Cluster, ports: Ports, records: Records, observer: Observer) -> Actions:
+    def _bind_context(self, cluster: Cluster, ports: Ports, records: Records, observer: Observer) -> BindContext:
         """What a bind may do."""
-        return Actions(
+        return BindContext(
             view=self.view,
             ports=ports,
             holds=Holds(cluster.ledger, self.requeue, records.signals),
@@ -148,7 +149,7 @@ class Extender:
     @property
     def problems(self) -> Sequence[Problem]:
         """What could not be taken back as yet, and why."""
-        return [*self.unfinished.problems, *self._clearer.problems]
+        return [*self.pending_rollbacks.problems, *self._clearer.problems]
 
     @property
     def early_nominations(self) -> Sequence[EarlyNomination]:
@@ -275,7 +276,7 @@ class Extender:
             group.create_task(self.requeue.run(), name="requeue")
             group.create_task(self._do_chores(self._unblocker.work, CHORES_SECONDS), name="unblocker")
             group.create_task(self._do_chores(self._sweeper.work, 5 * CHORES_SECONDS), name="sweeper")
-            group.create_task(self._do_chores(self.unfinished.work, CHORES_SECONDS), name="unfinished binds")
+            group.create_task(self._do_chores(self.pending_rollbacks.work, CHORES_SECONDS), name="unfinished binds")
             if self.view.config.preemption == "on":
                 await self._preemption.restore()
             if self.view.config.preemption != "off":

@@ -107,9 +107,9 @@ CLAIM_WRITES_UNDONE: Final = LabelledCounter[UndoResult](
     },
 )
 
-UndecidedReason = Literal["refused", "undecodable", "unanswered"]
+UnresolvedReason = Literal["refused", "undecodable", "unanswered"]
 
-UNDOS_PUT_OFF: Final = LabelledCounter[UndecidedReason](
+UNDOS_PUT_OFF: Final = LabelledCounter[UnresolvedReason](
     "undos_put_off_total",
     "failed binds that could not take back what they wrote; it is tried again, and the devices stay held meanwhile",
     "reason",

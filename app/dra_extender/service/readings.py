@@ -26,7 +26,7 @@ def _of_engine(engine: Engine) -> Iterator[Reading]:
     placeholders = engine.cluster.placeholders
     yield Reading("unreadable_claims_holding", placeholders.complete)
     yield Reading("unreadable_claims_incomplete", placeholders.incomplete)
-    yield Reading("binds_unfinished", len(engine.extender.unfinished))
+    yield Reading("binds_unfinished", len(engine.extender.pending_rollbacks))
     yield Reading("preemption_nominations", len(engine.extender.nominations))
     yield Reading("preemption_victims_stuck", engine.extender.stuck_victims)
     yield Reading("nominated_ahead", len(engine.extender.early_nominations))

@@ -1,13 +1,15 @@
-"""One attempt to bind one pod to one node, from the decision to the binding, or back to where it began.
+"""One attempt to bind one pod to one node, from the decision to the binding, or to the rollback.
 
 Promises
-- NodeAllocation and holds happen in one step of the event loop.
-- Order of writes: finalizer, status of each claim, binding. Before the binding our own writes have come back on the
-  watch and no rival was there before us, all claims are allocated and reserved for the pod, all devices are ready.
-- "Bound" is said only when the API server has the binding. As long as it may have it, nothing is taken back.
-- It ends, whatever the API server does: what cannot be told or taken back goes to `Unfinished`, with the devices held.
-- Nothing new is started for a pod that is being deleted, by a replica that does not lead, or after the deadline: others
-  count on that when they judge what is left behind.
+- The decision and the holds happen in one step of the event loop.
+- Order of writes: finalizer and status of each claim, then the binding. Before the binding the watch has shown these
+  writes and no earlier rival, all claims are allocated and reserved for the pod, and all devices are ready.
+- The attempt succeeds only when the API server has the binding. While the API server may have it, nothing is rolled
+  back.
+- It ends, whatever the API server does: what stays unknown or cannot be rolled back goes to `PendingRollbacks`, with
+  the devices held.
+- Nothing new is started for a pod that is being deleted, by a replica that does not lead, or after the deadline. The
+  rules for unused allocations rely on that.
 
 Rules: Kubernetes 1.36, Reserve, PreBind and Unreserve of
 pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
@@ -15,6 +17,7 @@ pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import msgspec
@@ -28,15 +31,11 @@ from dra_extender.api.resource import AllocationResult, ResourceClaim
 from dra_extender.api.times import format_time
 from dra_extender.devices.ledger import HeldError
 from dra_extender.scheduling import extended, readiness
-from dra_extender.scheduling.bind import failure, reports
-from dra_extender.scheduling.bind.actions import Actions
-from dra_extender.scheduling.bind.claimwrite import ClaimWrite, same_devices
-from dra_extender.scheduling.bind.extendedclaim import create
-from dra_extender.scheduling.bind.failure import BindFailure, Undecided
-from dra_extender.scheduling.bind.livepod import LivePod
-from dra_extender.scheduling.bind.retry import RetryPolicy, Unanswered, answered, attempts
-from dra_extender.scheduling.bind.rollback import Rollback
-from dra_extender.scheduling.bind.unfinished import Unfinished
+from dra_extender.scheduling.bind import failure
+from dra_extender.scheduling.bind.claimwrite import ClaimWrite, create, same_devices
+from dra_extender.scheduling.bind.context import BindContext, LivePod
+from dra_extender.scheduling.bind.failure import BindFailure, RetryPolicy, Unanswered, Unresolved, answered, attempts
+from dra_extender.scheduling.bind.rollback import Attempted, PendingRollbacks, Rollback
 from dra_extender.scheduling.claims import Unschedulable, claim_names, unreadable_reason
 from dra_extender.scheduling.feasibility import NodeAllocation, allocate_pod
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES, BindResult
@@ -46,19 +45,21 @@ log = structlog.get_logger(__name__)
 
 
 class Attempt:
-    """`run` it once. No write is started after `deadline` (monotonic seconds) but those that take something back."""
+    """`run` it once. After `deadline` (monotonic seconds) only writes that roll back are started."""
 
-    def __init__(self, actions: Actions, unfinished: Unfinished, args: ExtenderBindingArgs, deadline: float) -> None:
+    def __init__(
+        self, context: BindContext, pending: PendingRollbacks, args: ExtenderBindingArgs, deadline: float
+    ) -> None:
         self.node = args.Node
         self.deadline = deadline
         self.result: BindResult = "failed"
-        """How the attempt is counted, once it has ended."""
-        self._act = actions
-        self._view = actions.view
-        self._unfinished = unfinished
+        """What metrics count, once the attempt has ended."""
+        self._context = context
+        self._view = context.view
+        self._pending = pending
         self._args = args
         self._uid = args.PodUID
-        self._live = LivePod(actions, args)
+        self._live = LivePod(context, args)
         self._in_doubt_until = 0.0
         """Until then (monotonic seconds) a binding that was sent may arrive."""
         self._writes: list[ClaimWrite] = []
@@ -67,18 +68,18 @@ class Attempt:
     async def run(self) -> str:
         """The error text for the scheduler; empty = the API server has the binding."""
         try:
-            await self._forward()
+            await self._commit()
         except BindFailure as problem:
-            return await self._back(problem)
-        except Undecided as why:
-            return self._put_off(self._rollback(BindFailure(failure.UNTOLD)), why)
+            return await self._undo(problem)
+        except Unresolved as why:
+            return self._postpone(self._rollback(BindFailure(failure.UNKNOWN)), why)
         except Exception as problem:
             unexpected("bind", problem, pod=self._uid, node=self.node)
-            return await self._back(BindFailure(failure.BROKEN, "broken"))
+            return await self._undo(BindFailure(failure.BROKEN, "broken"))
         self.result = "bound"
         return ""
 
-    async def _forward(self) -> None:
+    async def _commit(self) -> None:
         pod = await self._find_pod()
         if pod.spec.node_name == self.node:
             return
@@ -94,16 +95,23 @@ class Attempt:
             await self._wait_for_devices(pod)
             self._check_claims()
         await self._bind()
-        reports.allocated(self._act, pod, self._writes, self.node, choice)
+        self._report_allocations(pod, choice)
 
-    def let_go(self) -> None:
-        """Release what is held, when `run` has ended in a way nobody foresaw. What is stored stays accounted for."""
+    def _report_allocations(self, pod: Pod, choice: str) -> None:
+        """One event on the pod: what this attempt allocated, and what a placement policy says about it."""
+        allocated = [write.allocated_text(self.node) for write in self._writes if write.allocation is not None]
+        if allocated:
+            note = "; ".join(allocated) + (choice and f", {choice}")
+            self._context.ports.record_event(pod, "Normal", "DevicesAllocated", note)
+
+    def release(self) -> None:
+        """Release all holds after an unexpected error of `run`. Stored allocations stay in the ledger."""
         for write in self._writes:
-            write.let_go()
+            write.release()
 
-    def _go_on(self) -> None:
-        """Raises BindFailure when nothing new must be started."""
-        if not self._act.leading():
+    def _check_active(self) -> None:
+        """Raises BindFailure when no further write may be started."""
+        if not self._context.leading():
             raise BindFailure(failure.DEPOSED, "cancelled")
         if self._view.pods.leaving(self._uid):
             raise BindFailure(failure.DELETED, "cancelled")
@@ -119,10 +127,10 @@ class Attempt:
         """The pod from the watch, or read live when the watch is behind. Raises BindFailure."""
         pod = self._view.pods.get(self._uid)
         if pod is None and not self._view.pods.leaving(self._uid):
-            pod = await self._live.read(self._go_on)
+            pod = await self._live.read(self._check_active)
             if pod is None:
                 raise BindFailure(failure.REPLACED, "cancelled")
-        self._go_on()
+        self._check_active()
         if pod is None or pod.metadata.key != f"{self._args.PodNamespace}/{self._args.PodName}":
             raise BindFailure(failure.REPLACED, "refused")
         served = self._view.config.scheduler_names
@@ -131,12 +139,12 @@ class Attempt:
         return pod
 
     def _require_classes(self, pod: Pod) -> None:
-        """The pod must not be bound without the devices it asks for by the name of a resource: the class behind the
-        name has gone, has not come yet, or cannot be read. Raises BindFailure.
+        """Raises BindFailure when the pod asks for an extended resource whose device class was deleted, was not created
+        yet or cannot be read: the pod would be bound without its devices.
         """
         missing = self._view.unprovided(pod, self.node)
         if missing:
-            self._act.resources.asked_for(missing)
+            self._context.resources.asked_for(missing)
         if missing and (self._view.classes_unreadable or self._view.resources.is_orphaned(missing)):
             raise BindFailure(failure.CLASS_UNKNOWN, "refused")
 
@@ -145,11 +153,11 @@ class Attempt:
     async def _decide(self, pod: Pod) -> NodeAllocation:
         """Decide on the present state and hold the devices. Raises BindFailure."""
         here = partial(allocate_pod, name=self.node)
-        decision = await self._act.deferred.decide_within(self._remaining(), pod, here)
+        decision = await self._context.deferred.decide_within(self._remaining(), pod, here)
         if isinstance(decision, Unschedulable) and decision.behind:
             pod = await self._catch_up(pod)
-            decision = await self._act.deferred.decide_within(self._remaining(), pod, here)
-        self._go_on()
+            decision = await self._context.deferred.decide_within(self._remaining(), pod, here)
+        self._check_active()
         self._require_classes(pod)  # anew: the decision is on the present state
         if isinstance(decision, Unschedulable | Unfit):
             raise BindFailure(decision.reason, "refused")
@@ -157,35 +165,35 @@ class Attempt:
             raise BindFailure(decision.error, "refused")
         allocations = [self._stamped(allocation) for allocation in decision.allocations]
         try:
-            holds = self._act.holds.hold_all(decision.pending, allocations, self._uid)
+            holds = self._context.holds.hold_all(decision.pending, allocations, self._uid)
         except HeldError:
             raise BindFailure(failure.TAKEN, "conflict") from None
         pending = {
             claim.metadata.uid: (allocation, hold)
             for claim, allocation, hold in zip(decision.pending, allocations, holds, strict=True)
         }
-        self._act.reservations.drop(self._uid)
+        self._context.reservations.drop(self._uid)
         for claim in decision.claims:
             allocation, hold = pending.get(claim.metadata.uid, (None, None))
-            self._writes.append(ClaimWrite(self._act, pod, claim, allocation, hold))
+            self._writes.append(ClaimWrite(self._context, pod, claim, allocation, hold))
         if decision.requests is not None:
             self._extended = self._writes[-1]
         return decision
 
     async def _catch_up(self, pod: Pod) -> Pod:
-        """Read what the scheduler knows and we do not: the pod's list of claims, or the claims."""
-        pod = await self._live.read(self._go_on) or pod
+        """Read what kube-scheduler has seen and these watches have not: the pod's claim names, or its claims."""
+        pod = await self._live.read(self._check_active) or pod
         namespace = pod.metadata.namespace
         for name in claim_names(pod):
             if self._view.ledger.get(namespace, name) is None:
-                read = partial(self._act.ports.read_claim, namespace, name)
-                claim = await answered(read, self._view.config, self._go_on, insist=True)
+                read = partial(self._context.ports.read_claim, namespace, name)
+                claim = await answered(read, self._view.config, self._check_active, even_refused=True)
                 if claim is not None:
-                    self._act.intake.learn(claim)
+                    self._context.intake.learn(claim)
         return pod
 
     def _stamped(self, allocation: AllocationResult) -> AllocationResult:
-        """With the time from which devices have to become ready."""
+        """With the time from which the binding timeout counts."""
         if not self._view.features.binding_conditions:
             return allocation
         now = format_time(self._view.clock.wall())
@@ -196,13 +204,13 @@ class Attempt:
     async def _write(self, decision: NodeAllocation) -> None:
         for write in self._writes:
             if write is self._extended and write.allocation is not None:
-                await create(self._act, decision.prefiltered.pod, write, self._go_on)
-            await write.write(self._go_on)
+                await create(self._context, decision.prefiltered.pod, write, self._check_active)
+            await write.write(self._check_active)
         if self._extended is not None and decision.requests is not None:
             await self._write_mappings(decision.prefiltered.pod, decision.requests)
 
     async def _write_mappings(self, pod: Pod, requests: extended.Requests) -> None:
-        """Say to kubelet which container uses which request. Writing it twice does no harm."""
+        """Write which container uses which request, for kubelet. Writing it twice is harmless."""
         if self._extended is None:
             return
         name = self._extended.claim.metadata.name
@@ -210,7 +218,9 @@ class Attempt:
             "extendedResourceClaimStatus": {"requestMappings": requests.mappings, "resourceClaimName": name},
         }
         try:
-            await answered(lambda: self._act.ports.patch_pod_status(pod, status), self._view.config, self._go_on)
+            await answered(
+                lambda: self._context.ports.patch_pod_status(pod, status), self._view.config, self._check_active
+            )
         except (NotFoundError, ConflictError):
             raise BindFailure(failure.REPLACED, "cancelled") from None
         except ApiError as error:
@@ -218,28 +228,36 @@ class Attempt:
             raise BindFailure("the API server refused the mappings of extended resources") from None
 
     async def _verify(self) -> None:
-        """Of two writers who take one device the later one sees the earlier one here, and yields."""
-        act, view, ledger = self._act, self._view, self._view.ledger
+        """Raises BindFailure when an earlier writer has one of the devices: of two writers the later one rolls back."""
+        context, view, ledger = self._context, self._view, self._view.ledger
         started = view.clock.monotonic()
 
         def seen() -> bool:
-            self._go_on()
+            self._check_active()
             return all(
                 ledger.by_uid(write.uid) is None or ledger.seen(write.uid) >= write.claim.metadata.version
                 for write in self._writes
             )
 
         limit = min(view.config.watch_seconds, self._remaining())
-        if not await act.signals.until(seen, self._keys(), limit):
+        if not await context.signals.until(seen, self._keys(), limit):
             raise BindFailure(failure.OWN_WRITE_UNSEEN, "late")
-        act.observer.took("own_write_on_watch", view.clock.monotonic() - started)
+        context.observer.took("own_write_on_watch", view.clock.monotonic() - started)
         for claim in self._check_claims():
             rivals = ledger.rivals(claim)
             if rivals:
-                reports.rivals(act, claim, rivals)
+                self._report_rivals(claim, rivals)
                 raise BindFailure(failure.RIVAL, "conflict", clear=True)
             if view.is_doubtful(claim):
                 raise BindFailure(failure.VANISHED, "conflict")
+
+    def _report_rivals(self, claim: ResourceClaim, rivals: Iterable[ResourceClaim]) -> None:
+        """Other claims have a device of `claim`: count, log, and an event on the claim."""
+        self._context.observer.count(CONFLICTS, "device_taken")
+        names = ", ".join(sorted(rival.metadata.key for rival in rivals))
+        log.warning("a device is allocated to another claim as well", claim=claim.metadata.key, rivals=names)
+        note = f"a device was allocated to {names} at the same time; this allocation is rolled back"
+        self._context.ports.record_event(claim, "Warning", "DeviceConflict", note)
 
     def _check_claims(self) -> list[ResourceClaim]:
         """The claims as known now: all must be allocated as decided and reserved for the pod. Raises BindFailure."""
@@ -262,19 +280,19 @@ class Attempt:
     # --- binding conditions -----------------------------------------------------------------------------------------
 
     async def _wait_for_devices(self, pod: Pod) -> None:
-        act, view = self._act, self._view
+        context, view = self._context, self._view
         if not view.features.binding_conditions or self._are_ready():
             return
         note = f"waiting for binding conditions for device on node {self.node}"
-        act.ports.record_event(pod, "Normal", "BindingConditionsPending", note)
+        context.ports.record_event(pod, "Normal", "BindingConditionsPending", note)
         limit = min(self._remaining(), self._seconds_to_timeout())
-        if await act.signals.until(self._are_ready, self._keys(), limit):
+        if await context.signals.until(self._are_ready, self._keys(), limit):
             return
         self._are_ready()
         raise BindFailure(failure.WAITING, "waiting", keep=True)
 
     def _are_ready(self) -> bool:
-        """Whether all devices are. Raises BindFailure when waiting is useless."""
+        """True when all devices are ready. Raises BindFailure when waiting cannot help."""
         now, config = self._view.clock.wall(), self._view.config
         if self._view.pods.leaving(self._uid):
             raise BindFailure(failure.DELETED, "cancelled")
@@ -289,22 +307,22 @@ class Attempt:
         return ready
 
     def _seconds_to_timeout(self) -> float:
-        """Until the first claim has had its time."""
+        """Seconds until the binding timeout of the first claim."""
         seconds = self._view.config.binding_seconds
         ends = [readiness.deadline(write.claim, seconds) for write in self._writes]
         now = self._view.clock.wall().timestamp()
-        # A little more, so that the time is over when the wait is.
+        # A little more, so that the timeout has passed when the wait ends.
         return max(0.0, min((end - now + 0.001 for end in ends if end is not None), default=seconds))
 
     # --- the binding ------------------------------------------------------------------------------------------------
 
     async def _bind(self) -> None:
-        """POST the binding until the server says what became of it. Raises BindFailure or Undecided."""
-        args, act, view = self._args, self._act, self._view
+        """POST the binding until its outcome is known. Raises BindFailure or Unresolved."""
+        args, context, view = self._args, self._context, self._view
         started = view.clock.monotonic()
         async for _ in attempts(view.config):
             try:
-                self._go_on()
+                self._check_active()
                 self._check_claims()
             except BindFailure:
                 if view.clock.monotonic() >= self._in_doubt_until:
@@ -313,11 +331,11 @@ class Attempt:
                     break
                 continue
             try:
-                await act.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
+                await context.ports.bind_pod(args.PodNamespace, args.PodName, args.PodUID, args.Node)
                 break
             except OutcomeUnknownError:
                 self._in_doubt_until = view.clock.monotonic() + view.config.doubt_seconds
-                act.observer.count(UNANSWERED_WRITES, "binding")
+                context.observer.count(UNANSWERED_WRITES, "binding")
                 if await self._is_bound():
                     break
             except Unanswered:
@@ -329,53 +347,53 @@ class Attempt:
                     continue
                 log.warning("a binding was refused", pod=args.PodUID, node=args.Node, error=repr(error))
                 raise BindFailure(failure.REFUSED_BINDING, "failed") from None
-        act.observer.took("binding", view.clock.monotonic() - started)
+        context.observer.took("binding", view.clock.monotonic() - started)
 
     async def _is_bound(self) -> bool:
-        """Whether the pod is bound to our node. Raises BindFailure when it never will be, Undecided when that cannot be
-        told.
+        """True when the pod is bound to the node. Raises BindFailure when it never will be, Unresolved when its state
+        cannot be read.
         """
-        pod = await self._live.insist(self._retry_policy)
+        pod = await self._live.require(self._retry_policy)
         if pod is None:
             raise BindFailure(failure.REPLACED, "cancelled")
         if pod.spec.node_name and pod.spec.node_name != self.node:
-            self._act.observer.count(CONFLICTS, "pod_bound")
+            self._context.observer.count(CONFLICTS, "pod_bound")
             raise BindFailure(failure.BOUND_ELSEWHERE, "conflict")
         return pod.spec.node_name == self.node
 
-    # --- back -------------------------------------------------------------------------------------------------------
+    # --- rollback -----------------------------------------------------------------------------------------------------
 
-    async def _back(self, problem: BindFailure) -> str:
-        """Take back what has to be, and say what the scheduler gets for an answer."""
+    async def _undo(self, problem: BindFailure) -> str:
+        """Roll back what the attempt wrote; the error text for the scheduler."""
         self.result = problem.result
-        way = self._rollback(problem)
+        rollback = self._rollback(problem)
         if problem.keep:
             return problem.text
         try:
-            if await way.go(self._retry_policy):
+            if await rollback.run(self._retry_policy):
                 self.result = "bound"
                 return ""
-        except Undecided as why:
-            return self._put_off(way, why)
+        except Unresolved as why:
+            return self._postpone(rollback, why)
         return problem.text
 
-    def _put_off(self, way: Rollback, why: Undecided) -> str:
-        """The answer, when what was written has to be taken back some other time."""
+    def _postpone(self, rollback: Rollback, why: Unresolved) -> str:
+        """The error text when the rollback has to be completed later."""
         self.result = "unfinished"
-        self._unfinished.put(way, why)
-        return f"{way.problem.text}; {failure.PUT_OFF}"
+        self._pending.put(rollback, why)
+        return f"{rollback.problem.text}; {failure.NOT_ROLLED_BACK}"
 
     def _rollback(self, problem: BindFailure) -> Rollback:
-        """For what is or may be stored. The rest is let go."""
+        """Of what is or may be stored. Other holds are released."""
         written = [write for write in self._writes if write.touched or (problem.clear and not write.hold)]
         for write in self._writes:
             if write not in written:
-                write.let_go()
-        doubt, extended = self._in_doubt_until, self._extended
-        return Rollback(self._act, self._live, self.node, written, problem, extended=extended, in_doubt_until=doubt)
+                write.release()
+        bind = Attempted(self._live, self.node, written, self._extended, self._in_doubt_until)
+        return Rollback(self._context, bind, problem)
 
     @property
     def _retry_policy(self) -> RetryPolicy:
-        """How long to try what must not be left undone: as long as a request may be under way."""
+        """Rollbacks are retried as long as a request of this bind may still arrive."""
         config = self._view.config
         return RetryPolicy(until=self.deadline + config.doubt_seconds, refusals=config.write_attempts)

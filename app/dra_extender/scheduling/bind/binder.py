@@ -1,10 +1,10 @@
 """The bind verb: one attempt per pod at a time, answered in time, repeated without harm.
 
 Promises
-- A repeated call joins the attempt that is under way for the same node, or gets the answer of the one that succeeded. A
-  call for another node waits for the first attempt to end and decides on what is there then.
-- A caller that hangs up changes nothing; an attempt that takes longer than the caller waits goes on until it knows what
-  became of its writes, or that it cannot know.
+- A repeated call joins the attempt in progress for the same node, or gets the answer of the one that succeeded. A call
+  for another node waits for the first attempt to end and starts a new one.
+- A caller that disconnects changes nothing. An attempt that takes longer than its caller waits goes on until the
+  outcome of its writes is known, or cannot be found out.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dra_extender.api.core import Pod
 from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from dra_extender.api.times import parse_time
 from dra_extender.scheduling.bind import failure
-from dra_extender.scheduling.bind.actions import Actions
 from dra_extender.scheduling.bind.attempt import Attempt
-from dra_extender.scheduling.bind.unfinished import Unfinished
+from dra_extender.scheduling.bind.context import BindContext
+from dra_extender.scheduling.bind.rollback import PendingRollbacks
 from dra_extender.scheduling.outcomes import BIND_RESULTS
 from dra_extender.unexpected import unexpected
 
@@ -27,13 +27,11 @@ from dra_extender.unexpected import unexpected
 class Binder:
     """All binds, by pod UID."""
 
-    def __init__(self, actions: Actions, unfinished: Unfinished, binding: dict[str, str]) -> None:
-        """`unfinished`: where a bind goes that cannot take back what it wrote. `binding`: where the node of each bind
-        under way is kept, by pod UID; nobody else writes to it.
-        """
-        self._act = actions
-        self._unfinished = unfinished
-        self._view = view = actions.view
+    def __init__(self, context: BindContext, pending: PendingRollbacks, binding: dict[str, str]) -> None:
+        """`binding`: by pod UID the node of each bind in progress. Only the binder writes to it."""
+        self._context = context
+        self._pending = pending
+        self._view = view = context.view
         self._binding = binding
         self._running: dict[str, tuple[Attempt, asyncio.Task[str]]] = {}
         self._bound: TTLCache[str, str] = TTLCache(
@@ -41,12 +39,12 @@ class Binder:
         )
 
     def __len__(self) -> int:
-        """How many binds are under way."""
+        """How many binds are in progress."""
         return len(self._running)
 
     async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
         """The answer to one call. Never raises for what is in `args` or in the cluster."""
-        clock, config, count = self._view.clock, self._view.config, self._act.observer.count
+        clock, config, count = self._view.clock, self._view.config, self._context.observer.count
         started = clock.monotonic()
         while True:
             bound = self._bound.get(args.PodUID)
@@ -68,7 +66,7 @@ class Binder:
     def _start(self, args: ExtenderBindingArgs) -> tuple[Attempt, asyncio.Task[str]]:
         config = self._view.config
         deadline = self._view.clock.monotonic() + config.bind_seconds * config.forward_share
-        attempt = Attempt(self._act, self._unfinished, args, deadline)
+        attempt = Attempt(self._context, self._pending, args, deadline)
         task = asyncio.create_task(self._run(args.PodUID, attempt), name=f"bind {args.PodNamespace}/{args.PodName}")
         self._running[args.PodUID] = attempt, task
         self._binding[args.PodUID] = args.Node
@@ -82,30 +80,30 @@ class Binder:
             if not error:
                 self._note_wait(before or self._view.pods.get(pod_uid))
                 self._bound[pod_uid] = attempt.node
-                self._act.requeue.settled(pod_uid)
+                self._context.requeue.settled(pod_uid)
             return error
         except Exception:
-            attempt.let_go()
+            attempt.release()
             raise
         finally:
             self._running.pop(pod_uid, None)
             self._binding.pop(pod_uid, None)
-            self._act.requeue.ended(pod_uid)
-            self._act.observer.took("bind", self._view.clock.monotonic() - started)
+            self._context.requeue.ended(pod_uid)
+            self._context.observer.took("bind", self._view.clock.monotonic() - started)
 
     def _note_wait(self, pod: Pod | None) -> None:
-        """How long the pod, which had no node, has waited for its devices."""
+        """Report how long the pod has waited for its devices."""
         created = parse_time(pod.metadata.creation_timestamp or "") if pod is not None else None
         if pod is not None and created is not None and not pod.spec.node_name and self._view.uses_devices(pod):
-            self._act.observer.waited(max(0.0, (self._view.clock.wall() - created).total_seconds()))
+            self._context.observer.waited(max(0.0, (self._view.clock.wall() - created).total_seconds()))
 
     async def settle(self, seconds: float) -> None:
-        """Wait until the binds that are under way have ended, for at most this long. They go on."""
+        """Wait until the binds in progress have ended, at most so many seconds. They go on."""
         if self._running:
             await asyncio.wait({task for _, task in self._running.values()}, timeout=seconds)
 
     async def drain(self, seconds: float) -> int:
-        """Let binds end for at most this long, then give up on the rest. How many those were."""
+        """Wait for binds at most so many seconds, then cancel the rest. How many were cancelled."""
         tasks = {task for _, task in self._running.values()}
         if not tasks:
             return 0
@@ -118,7 +116,7 @@ class Binder:
 
 
 def _answer(task: asyncio.Task[str]) -> str:
-    """The attempt's error text. What it did not expect is logged there, not reported to the scheduler."""
+    """The attempt's error text. Unexpected errors are logged, not reported to the scheduler."""
     if task.cancelled():
         return failure.STILL_RUNNING
     problem = task.exception()

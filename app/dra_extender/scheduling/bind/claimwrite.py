@@ -1,11 +1,13 @@
-"""One claim of one bind: from the decision to the stored status. `Undo` is the way back.
+"""Writing one claim of one bind: from the decision to the stored status. `ClaimRollback` undoes it.
 
 Promises
 - The finalizer is stored before the status; allocation and reservation are one write; an allocation is written only
   onto a claim that was unallocated at the version the write is made for.
-- A bind that finds the pod's reservation in place takes it over: it marks the claim, and whoever made the reservation
-  finds the mark before undoing it. So two replicas that bind one pod do not work against each other.
-- A lost reply is cleared up before anything else happens: what is found then is taken over, not taken for ours.
+- A bind that finds the pod's reservation in place takes it over: it marks the claim, and the replica that made the
+  reservation reads the mark before rolling back. So two replicas can bind one pod without undoing each other's writes.
+- After a lost reply the claim is read before anything else happens. What is stored then counts as another writer's.
+- At most one claim for extended resources exists per pod, whatever replies are lost: its name follows from the pod's
+  UID.
 
 Rules: Kubernetes 1.36, bindClaim in pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
 """
@@ -14,8 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import structlog
 
@@ -23,39 +25,49 @@ from dra_extender.api.core import Pod
 from dra_extender.api.errors import ApiError, ConflictError, NotFoundError, OutcomeUnknownError
 from dra_extender.api.resource import FINALIZER, MAX_CONSUMERS, AllocationResult, ResourceClaim
 from dra_extender.devices.ledger import HeldError, Hold
-from dra_extender.scheduling.bind.actions import Actions
-from dra_extender.scheduling.bind.failure import TAKEN, BindFailure, said
-from dra_extender.scheduling.bind.retry import Unanswered, answered, attempts
+from dra_extender.scheduling.bind.context import BindContext
+from dra_extender.scheduling.bind.failure import (
+    TAKEN,
+    BindFailure,
+    CheckActive,
+    Unanswered,
+    answered,
+    attempts,
+    error_text,
+)
 from dra_extender.scheduling.claims import ADOPTED, consumer, full_reason
+from dra_extender.scheduling.extended import claim_body, claim_name
 from dra_extender.scheduling.outcomes import CONFLICTS, UNANSWERED_WRITES
 
 log = structlog.get_logger(__name__)
-
-GoOn = Callable[[], None]
-"""Raises BindFailure when the bind must not start another write."""
 
 
 class ClaimWrite:
     """`claim` is the newest version known. With `allocation` and `hold` it is to be allocated, else only reserved."""
 
     def __init__(
-        self, actions: Actions, pod: Pod, claim: ResourceClaim, allocation: AllocationResult | None, hold: Hold | None
+        self,
+        context: BindContext,
+        pod: Pod,
+        claim: ResourceClaim,
+        allocation: AllocationResult | None,
+        hold: Hold | None,
     ) -> None:
-        self._act = actions
-        self._view = actions.view
+        self._context = context
+        self._view = context.view
         self.claim = claim
         self.allocation = allocation
         self.hold = hold
-        self.consumer = consumer(claim, pod, actions.view.features)
+        self.consumer = consumer(claim, pod, context.view.features)
         self._expected = allocation or claim.allocation
         self._stored = False
         self._adopted = False
         self.sent: float | None = None
         """When the first status write was sent."""
-        self.doubtful = ""
+        self.in_doubt = ""
         """The version that a status write of unknown outcome was made for."""
         self.mark = claim.metadata.annotations.get(ADOPTED)
-        """The mark on the claim that the last write was made for, or that the bind has made."""
+        """The `ADOPTED` annotation that the last write was made for, or that this bind has written."""
 
     @property
     def uid(self) -> str:
@@ -63,66 +75,66 @@ class ClaimWrite:
 
     @property
     def touched(self) -> bool:
-        """Whether a write of ours to the status is or may be stored."""
-        return self._stored or bool(self.doubtful)
+        """True when a status write of this bind is or may be stored."""
+        return self._stored or bool(self.in_doubt)
 
     def adopt(self, created: ResourceClaim) -> None:
-        """The claim exists now: what was held for its stand-in is held for itself. No await, so nobody gets between.
+        """Hold the devices of the placeholder for the created claim. Without an await, so no other bind takes them.
 
-        Raises BindFailure when somebody else's write has taken a device meanwhile.
+        Raises BindFailure when another writer has allocated one of them meanwhile.
         """
         if self.hold is None:
             raise ValueError("only a claim to be allocated can be created")
-        self._act.intake.learn(created)
+        self._context.intake.learn(created)
         self.claim = created
-        stand_in, self.hold = self.hold, None
+        placeholder, self.hold = self.hold, None
         try:
-            self.hold = self._act.holds.exchange(stand_in, created)
+            self.hold = self._context.holds.exchange(placeholder, created)
         except HeldError:
             raise BindFailure(TAKEN, "conflict") from None
 
     # --- forward ----------------------------------------------------------------------------------------------------
 
-    async def write(self, go_on: GoOn) -> None:
+    async def write(self, check_active: CheckActive) -> None:
         """Store finalizer, allocation and reservation as needed. Raises BindFailure.
 
-        Binds that share the claim take turns, so that they do not run into conflicts with each other.
+        Binds that share the claim write one after the other, to avoid conflicts.
         """
-        lock = self._act.locks.setdefault(self.uid, asyncio.Lock())
+        lock = self._context.locks.setdefault(self.uid, asyncio.Lock())
         async with lock:
             self.refresh()
-            await self._write(go_on)
+            await self._write(check_active)
 
-    async def _write(self, go_on: GoOn) -> None:
+    async def _write(self, check_active: CheckActive) -> None:
         conflicts = 0
         async for _ in attempts(self._view.config):
             self._check()
             if self._is_complete() and (self._stored or self._adopted):
                 return
-            go_on()
+            check_active()
             try:
-                await self._write_once(go_on)
+                await self._write_once(check_active)
                 return
             except ConflictError:
                 conflicts += 1
-                self._act.observer.count(CONFLICTS, "claim_changed")
+                self._context.observer.count(CONFLICTS, "claim_changed")
                 if conflicts >= self._view.config.write_attempts:
                     raise BindFailure(self._text("changes too often"), "conflict") from None
-                await self._read(go_on)
+                await self._read(check_active)
             except NotFoundError:
-                self._act.intake.gone(self.claim)
+                self._context.intake.gone(self.claim)
                 raise BindFailure(self._text("got deleted in the meantime"), "conflict") from None
             except OutcomeUnknownError:
-                self._act.observer.count(UNANSWERED_WRITES, "claim")
-                await self._read(go_on)
+                self._context.observer.count(UNANSWERED_WRITES, "claim")
+                await self._read(check_active)
             except Unanswered:
                 continue
             except ApiError as error:
                 log.warning("a claim's write was refused", claim=self.claim.metadata.key, error=repr(error))
-                raise BindFailure(self._text(f"cannot be allocated or reserved: {said(error)}")) from None
+                raise BindFailure(self._text(f"cannot be allocated or reserved: {error_text(error)}")) from None
 
     def refresh(self) -> None:
-        """Catch up with what others have learned about the claim."""
+        """Take the newest version that the ledger knows."""
         newest = self._view.ledger.by_uid(self.uid)
         if newest is not None and newest is not self.claim:
             self.learned(newest)
@@ -131,7 +143,7 @@ class ClaimWrite:
         return f"claim {self.claim.metadata.key} {what}"
 
     def _check(self) -> None:
-        """Whether the claim still is what the decision was made on, and its devices still are for us."""
+        """Raises BindFailure when the claim differs from what the decision was made on, or its devices are taken."""
         claim, expected = self.claim, self._expected
         if claim.metadata.deletion_timestamp:
             raise BindFailure(self._text("got deleted in the meantime"), "conflict")
@@ -147,45 +159,45 @@ class ClaimWrite:
         self._check_devices()
 
     def _check_devices(self) -> None:
-        """Whether nobody has written onto the devices since the decision. A write that would have to be taken back is
-        better not made: kube-scheduler's own plugin takes a device for free as soon as one of its claims lets it go.
+        """Raises BindFailure when another writer has allocated a device since the decision. Writing and rolling back
+        would be worse: kube-scheduler's own plugin treats a device as free as soon as one of its claims releases it.
         """
         if self.hold is not None and not self.touched and self._view.ledger.contested(self.hold):
-            self._act.observer.count(CONFLICTS, "device_taken")
+            self._context.observer.count(CONFLICTS, "device_taken")
             raise BindFailure(TAKEN, "conflict")
 
     def _shows_ours(self, claim: ResourceClaim) -> bool:
-        """Whether the stored status is what we write, whoever wrote it."""
+        """True when the stored status is what this bind writes, by any writer."""
         return same_devices(claim.allocation, self._expected) and claim.reserved_for(self.consumer.uid)
 
     def _is_complete(self) -> bool:
         return self.claim.allocation is not None and self.claim.reserved_for(self.consumer.uid)
 
-    async def _write_once(self, go_on: GoOn) -> None:
+    async def _write_once(self, check_active: CheckActive) -> None:
         if self._is_complete():
             mark = uuid.uuid4().hex
-            self.learned(await self._act.ports.annotate(self.claim, {ADOPTED: mark}))
+            self.learned(await self._context.ports.annotate(self.claim, {ADOPTED: mark}))
             self.mark, self._adopted = mark, True
             return
         if self.allocation is not None and FINALIZER not in self.claim.metadata.finalizers:
             started = self._view.clock.monotonic()
-            self.learned(await self._act.ports.add_finalizer(self.claim))
-            self._act.observer.took("finalizer", self._view.clock.monotonic() - started)
+            self.learned(await self._context.ports.add_finalizer(self.claim))
+            self._context.observer.took("finalizer", self._view.clock.monotonic() - started)
             self._check()
-            go_on()
+            check_active()
         started = self._view.clock.monotonic()
         written = await self._write_status()
-        self._act.observer.took("status", self._view.clock.monotonic() - started)
+        self._context.observer.took("status", self._view.clock.monotonic() - started)
         self._stored = True
         self.learned(written)
 
     async def _write_status(self) -> ResourceClaim:
-        """The status write. From the moment it is sent until its outcome is known the claim is in doubt."""
-        ports, claim = self._act.ports, self.claim
+        """Write the status. From the moment it is sent until its outcome is known, `in_doubt` is set."""
+        ports, claim = self._context.ports, self.claim
         consumers = claim.status.reserved_for
         if not claim.reserved_for(self.consumer.uid):
             consumers = (*consumers, self.consumer)
-        earlier, self.doubtful = self.doubtful, claim.metadata.resource_version
+        earlier, self.in_doubt = self.in_doubt, claim.metadata.resource_version
         if self.sent is None:
             self.sent = self._view.clock.monotonic()
         self.mark = claim.metadata.annotations.get(ADOPTED)
@@ -196,46 +208,52 @@ class ClaimWrite:
         except OutcomeUnknownError:
             raise
         except ApiError:
-            self.doubtful = earlier
+            self.in_doubt = earlier
             raise
 
-    async def _read(self, go_on: GoOn) -> None:
+    async def _read(self, check_active: CheckActive) -> None:
         """The claim as stored now. Raises BindFailure when it is gone or cannot be read."""
         meta = self.claim.metadata
-        read = partial(self._act.ports.read_claim, meta.namespace, meta.name)
+        read = partial(self._context.ports.read_claim, meta.namespace, meta.name)
         try:
-            found = await answered(read, self._view.config, go_on)
+            found = await answered(read, self._view.config, check_active)
         except ApiError as error:
-            raise BindFailure(self._text(f"cannot be read: {said(error)}")) from None
+            raise BindFailure(self._text(f"cannot be read: {error_text(error)}")) from None
         if found is None or found.metadata.uid != meta.uid:
-            self._act.intake.gone(self.claim)
+            self._context.intake.gone(self.claim)
             raise BindFailure(self._text("got deleted in the meantime"), "conflict")
         self.learned(found)
 
     def learned(self, claim: ResourceClaim) -> None:
-        """A reply. Once the claim has left the version that a doubtful write was made for, that write is stored or
-        never will be. Which of the two nobody can know: another replica that binds the pod writes the same.
+        """A reply. Once the claim has another version than the write in doubt was made for, that write is stored or
+        fails. Which of the two is unknown: another replica that binds the pod writes the same.
         """
         if 0 < claim.metadata.version < self.claim.metadata.version:
             return
-        if claim.metadata.resource_version != self.doubtful:
-            self.doubtful = ""
+        if claim.metadata.resource_version != self.in_doubt:
+            self.in_doubt = ""
         self.claim = claim
         if self.hold is not None and self._shows_ours(claim):
-            self._act.holds.confirm(self.hold, claim)
+            self._context.holds.confirm(self.hold, claim)
         else:
-            self._act.intake.learn(claim)
+            self._context.intake.learn(claim)
 
-    def let_go(self) -> None:
-        """Release the hold. What is stored stays accounted for."""
+    def allocated_text(self, node: str) -> str:
+        """What the bind allocated, for an event on the pod."""
+        results = self.allocation.devices.results if self.allocation is not None else ()
+        devices = ", ".join("/".join(result.id) for result in results) or "no devices"
+        return f"claim {self.claim.metadata.name}: allocated {devices} on node {node}"
+
+    def release(self) -> None:
+        """Release the hold. A stored allocation stays in the ledger."""
         if self.hold is not None:
-            self._act.holds.release(self.hold)
+            self._context.holds.release(self.hold)
             self.hold = None
 
 
 def same_devices(one: AllocationResult | None, other: AllocationResult | None) -> bool:
-    """Whether two allocations name the same devices and shares for the same requests. Texts that a server may write
-    anew (amounts, parameters) are left out.
+    """True when both name the same devices and shares for the same requests. Amounts and parameters are not compared:
+    a server may normalise them.
     """
     if one is None or other is None:
         return False
@@ -247,3 +265,52 @@ def _names(allocation: AllocationResult) -> list[tuple[str, str, str, str, str |
         (result.request, result.driver, result.pool, result.device, result.share_id)
         for result in allocation.devices.results
     ]
+
+
+# --- the claim for extended resources ---------------------------------------------------------------------------------
+
+IN_THE_WAY: Final = "another claim has the name of the pod's claim for extended resources"
+
+
+async def create(context: BindContext, pod: Pod, write: ClaimWrite, check_active: CheckActive) -> None:
+    """Create the claim for extended resources that `write` then allocates. Raises BindFailure."""
+    body = claim_body(pod, write.claim)
+    async for _ in attempts(context.view.config):
+        check_active()
+        try:
+            write.adopt(await context.ports.create_claim(pod.metadata.namespace, body))
+            return
+        except ConflictError:
+            pass
+        except OutcomeUnknownError:
+            context.observer.count(UNANSWERED_WRITES, "claim_creation")
+        except Unanswered:
+            continue
+        except ApiError as error:
+            raise _refused(pod, error) from None
+        try:
+            existing = await answered(
+                lambda: context.ports.read_claim(pod.metadata.namespace, claim_name(pod)),
+                context.view.config,
+                check_active,
+            )
+        except ApiError as error:
+            raise _refused(pod, error) from None
+        if existing is not None:
+            _require_ours(pod, existing, write)
+            write.adopt(existing)
+            return
+
+
+def _refused(pod: Pod, error: ApiError) -> BindFailure:
+    log.warning("a claim for extended resources was refused", pod=pod.metadata.key, error=repr(error))
+    return BindFailure("the API server refused the claim for extended resources")
+
+
+def _require_ours(pod: Pod, existing: ResourceClaim, write: ClaimWrite) -> None:
+    """Raises BindFailure unless the claim is the one to create, stored by a write whose reply was lost."""
+    owner = existing.metadata.controller
+    fresh = existing.allocation is None and not existing.metadata.deletion_timestamp
+    same = existing.spec.devices.requests == write.claim.spec.devices.requests
+    if owner is None or owner.uid != pod.metadata.uid or not fresh or not same:
+        raise BindFailure(IN_THE_WAY, "conflict")

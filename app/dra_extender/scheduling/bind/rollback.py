@@ -1,92 +1,316 @@
-"""The way back of one attempt to bind: everything it wrote is taken back, unless its pod is bound after all."""
+"""Rolling back what a failed bind wrote, and the rollbacks that could not be completed at once.
+
+Promises
+- A reservation of another pod is never removed, and an allocation is removed only while no other pod relies on it. Only
+  what the bind wrote is rolled back; with `clear` also what an attempt that ended long ago has left.
+- Each write is made for the version it was decided on: what changed in between is read again.
+- When a write may still arrive late, a later write to the claim makes it fail; the devices stay held until that is
+  known to be stored.
+- Every call ends: what is refused, cannot be decoded or is not answered raises Unresolved, with the devices held, and
+  may be tried again at any later time.
+- `PendingRollbacks` reports each such bind once (log, event, metric) and lists it as a problem until it is rolled back.
+  It retries when the watch shows a change of the pod or its claims, and after pauses that double up to a limit. A
+  process that ends forgets them, as after a crash: their claims are then released like any other unused claim.
+
+Rules: Kubernetes 1.36, Unreserve in pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
 
-from dra_extender.scheduling.bind.actions import Actions
-from dra_extender.scheduling.bind.claimwrite import ClaimWrite
-from dra_extender.scheduling.bind.failure import BindFailure, Undecided
-from dra_extender.scheduling.bind.livepod import LivePod
-from dra_extender.scheduling.bind.retry import RetryPolicy
-from dra_extender.scheduling.bind.undo import Undo
+import msgspec
+import structlog
+
+from dra_extender.api.errors import ApiError, NotFoundError, OutcomeUnknownError
+from dra_extender.api.meta import ObjectKey
+from dra_extender.devices.problems import Problem
+from dra_extender.scheduling.bind.claimwrite import ClaimWrite, same_devices
+from dra_extender.scheduling.bind.context import BindContext, LivePod
+from dra_extender.scheduling.bind.failure import NOT_ROLLED_BACK, BindFailure, RetryPolicy, Unresolved, retried
+from dra_extender.scheduling.claims import ADOPTED
+from dra_extender.scheduling.config import SchedulingConfig
+from dra_extender.scheduling.outcomes import CLAIM_WRITES_UNDONE, UNDOS_PUT_OFF, UndoResult
+from dra_extender.scheduling.pauses import Pauses
+from dra_extender.scheduling.ports import Clock, Messenger, Observer
+from dra_extender.scheduling.view import KnownPods
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+class ClaimRollback:
+    """What one bind has, or may have, written to one claim. `run` or `keep` it until one of them returns."""
+
+    def __init__(self, context: BindContext, write: ClaimWrite, *, clear: bool) -> None:
+        self.write = write
+        self._context = context
+        self._view = context.view
+        self._clear = clear
+        self._failed_at = ""
+        """The version of the claim for which a write of the rollback failed last: the claim is read again."""
+        self._sent = ""
+        """The version for which a write of the rollback was sent whose outcome is unknown."""
+
+    @property
+    def state(self) -> tuple[str, int]:
+        """What the watch shows of the claim: a change is a reason to retry."""
+        ledger, uid = self._view.ledger, self.write.uid
+        known = ledger.by_uid(uid)
+        return known.metadata.resource_version if known is not None else "gone", ledger.seen(uid)
+
+    async def run(self, policy: RetryPolicy) -> None:
+        """Roll back what is or may be stored, and release the devices. Raises Unresolved."""
+        if self.write.touched or self._clear:
+            result = await self._retried("cannot be rolled back", policy, self._try)
+            self._context.observer.count(CLAIM_WRITES_UNDONE, result)
+        self.write.release()
+
+    async def keep(self, policy: RetryPolicy) -> None:
+        """Keep what is stored. The hold ends when it is known what that is. Raises Unresolved."""
+        self.write.refresh()
+        if self.write.in_doubt and not self._is_gone():
+            await self._retried("cannot be read", policy, self._read)
+        hold = self.write.hold
+        if hold is not None and hold.written_version is None:
+            self.write.release()
+
+    async def _retried(self, what: str, policy: RetryPolicy, do: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await retried(do, policy, self._view.config, self._view.clock)
+        except ApiError as error:
+            raise Unresolved(f"claim {self.write.claim.metadata.key} {what}", error) from None
+
+    async def _try(self) -> UndoResult:
+        """What was done. Once a rollback of unknown outcome may have been carried out, what is stored is left alone:
+        another replica may have written it since. Raises ApiError.
+        """
+        write = self.write
+        write.refresh()
+        if self._is_gone():
+            return "gone"
+        if (write.in_doubt or write.claim.metadata.resource_version == self._failed_at) and not await self._read():
+            return "gone"
+        version = write.claim.metadata.resource_version
+        if self._sent and self._sent != version:
+            return "left"
+        try:
+            return await self._write()
+        except NotFoundError:
+            return "gone"
+        except ApiError as error:
+            self._failed_at = version
+            if isinstance(error, OutcomeUnknownError):
+                self._sent = version
+            raise
+
+    def _is_gone(self) -> bool:
+        """True when the watch or a reply has shown that the claim is gone."""
+        return self._view.ledger.by_uid(self.write.uid) is None
+
+    async def _read(self) -> bool:
+        """Read the claim as stored now. False when it is gone. Raises ApiError."""
+        meta = self.write.claim.metadata
+        read = partial(self._context.ports.read_claim, meta.namespace, meta.name)
+        found = await read()
+        if found is None or found.metadata.uid != meta.uid:
+            self._context.intake.gone(self.write.claim)
+            return False
+        self.write.learned(found)
+        return True
+
+    async def _write(self) -> UndoResult:
+        """One write, or none. Raises ApiError."""
+        ports, write = self._context.ports, self.write
+        claim = write.claim
+        if claim.allocation is None:
+            if not write.in_doubt:
+                return "gone"
+            # The status write may still arrive. A new version of the claim makes it fail.
+            write.learned(await ports.remove_finalizer(claim))
+            return "fenced"
+        abandoned = self._clear and self._view.settled(claim)
+        taken_over = claim.metadata.annotations.get(ADOPTED) != write.mark
+        if write.consumer.resource != "pods" or taken_over or not (self._may_be_ours() or abandoned):
+            return "left"
+        rest = tuple(consumer for consumer in claim.status.reserved_for if consumer.uid != write.consumer.uid)
+        ours = write.allocation is not None and same_devices(claim.allocation, write.allocation)
+        if not rest and (ours or abandoned):
+            write.learned(await ports.deallocate(claim))
+            return "deallocated"
+        if rest != claim.status.reserved_for:
+            write.learned(await ports.write_status(claim, reserved_for=rest))
+            return "unreserved"
+        return "gone"
+
+    def _may_be_ours(self) -> bool:
+        """True when what is stored can be what this bind wrote. Others clear it after `settled_seconds` at the
+        earliest, so after that it may be another writer's.
+        """
+        write = self.write
+        if write.sent is None or not write.touched:
+            return False
+        return self._view.clock.monotonic() < write.sent + self._view.config.settled_seconds
+
+
+class Attempted(msgspec.Struct, frozen=True):
+    """What a failed bind leaves: its `writes` in order, that of its claim for extended resources, and the time
+    (monotonic seconds) after which a binding that was sent can no longer arrive.
+    """
+
+    pod: LivePod
+    node: str
+    writes: Sequence[ClaimWrite]
+    extended: ClaimWrite | None
+    in_doubt_until: float
 
 
 class Rollback:
-    """`go` until it returns: what is done is not done again. `writes` in the order in which they were made; not before
-    `in_doubt_until` (monotonic seconds) is it certain that no binding arrives any more.
-    """
+    """Rolls back one failed bind, unless its pod is bound after all. `run` until it returns; nothing is done twice."""
 
-    def __init__(
-        self,
-        actions: Actions,
-        pod: LivePod,
-        node: str,
-        writes: Sequence[ClaimWrite],
-        problem: BindFailure,
-        *,
-        extended: ClaimWrite | None,
-        in_doubt_until: float,
-    ) -> None:
-        self.pod = pod
-        self.node = node
+    def __init__(self, context: BindContext, bind: Attempted, problem: BindFailure) -> None:
+        self.pod = bind.pod
         self.problem = problem
-        self._act = actions
-        self._view = actions.view
-        self._undos = [Undo(actions, write, clear=problem.clear) for write in reversed(writes)]
-        self._wrote = bool(writes)
-        self._extended = extended
-        self._in_doubt_until = in_doubt_until
+        self._context = context
+        self._view = context.view
+        self._bind = bind
+        self._open = [ClaimRollback(context, write, clear=problem.clear) for write in reversed(bind.writes)]
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """namespace/name of the claims that it is about as yet, in the order in which they were written."""
-        return tuple(undo.write.claim.metadata.key for undo in reversed(self._undos))
+        """namespace/name of the claims not rolled back yet, in the order in which they were written."""
+        return tuple(each.write.claim.metadata.key for each in reversed(self._open))
 
     @property
     def state(self) -> object:
-        """What is known of pod and claims: it makes sense to go on when that has changed."""
+        """What the watches show of the pod and its claims: a change is a reason to retry."""
         uid, pods = self.pod.uid, self._view.pods
         known = pods.get(uid)
-        return known is not None and known.spec.node_name, pods.leaving(uid), [undo.state for undo in self._undos]
+        return known is not None and known.spec.node_name, pods.leaving(uid), [each.state for each in self._open]
 
     @property
-    def open(self) -> bool:
-        """True when nobody else is at work for the pod, and what is seen now is what remains."""
+    def may_run(self) -> bool:
+        """True when no other bind of the pod is in progress and no binding can arrive any more."""
         known = self._view.pods.get(self.pod.uid)
         if known is not None and known.spec.node_name:
             return True
-        return self.pod.uid not in self._view.binding and self._view.clock.monotonic() >= self._in_doubt_until
+        return self.pod.uid not in self._view.binding and self._view.clock.monotonic() >= self._bind.in_doubt_until
 
-    async def go(self, policy: RetryPolicy) -> bool:
-        """True when the pod is bound after all: what is stored stays. Raises Undecided, with the devices held."""
-        if self._wrote and await self.pod.is_bound_to(self.node, policy):
-            await self._each(lambda undo: undo.leave(policy))
+    async def run(self, policy: RetryPolicy) -> bool:
+        """True when the pod is bound after all and what is stored stays. Raises Unresolved, with the devices held."""
+        if self._bind.writes and await self.pod.is_bound_to(self._bind.node, policy):
+            await self._each(lambda each: each.keep(policy))
             return True
-        await self._each(lambda undo: undo.run(policy))
+        await self._each(lambda each: each.run(policy))
         await self._discard()
         pod = self._view.pods.get(self.pod.uid)
-        if self._wrote and pod is not None:
-            self._act.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {self.problem.text}")
+        if self._bind.writes and pod is not None:
+            self._context.ports.record_event(pod, "Warning", "DevicesReleased", f"not bound: {self.problem.text}")
         return False
 
-    async def _each(self, do: Callable[[Undo], Awaitable[None]]) -> None:
-        """One claim that cannot be given back keeps no other. Raises the first Undecided."""
-        kept: list[Undo] = []
-        problems: list[Undecided] = []
-        for undo in self._undos:
+    async def _each(self, do: Callable[[ClaimRollback], Awaitable[None]]) -> None:
+        """Go on with the next claim when one cannot be rolled back. Raises the first Unresolved."""
+        left: list[ClaimRollback] = []
+        problems: list[Unresolved] = []
+        for each in self._open:
             try:
-                await do(undo)
-            except Undecided as problem:
-                kept.append(undo)
+                await do(each)
+            except Unresolved as problem:
+                left.append(each)
                 problems.append(problem)
-        self._undos = kept
+        self._open = left
         if problems:
             raise problems[0]
 
     async def _discard(self) -> None:
-        """The claim that was made for extended resources is of no use to another attempt."""
-        if self._extended is not None and self._extended.allocation is not None:
-            claim = self._view.ledger.by_uid(self._extended.uid)
+        """Delete the claim for extended resources: the pod's next attempt cannot use it."""
+        if self._bind.extended is not None and self._bind.extended.allocation is not None:
+            claim = self._view.ledger.by_uid(self._bind.extended.uid)
             if claim is not None:
-                await self._act.clearer.discard(claim)
+                await self._context.clearer.discard(claim)
+
+
+class _Entry:
+    def __init__(self, number: int, rollback: Rollback, why: Unresolved) -> None:
+        self.number = number
+        self.rollback = rollback
+        self.why = why
+        self.state = rollback.state
+
+
+class PendingRollbacks:
+    """`put` once per bind, `work` about once a second."""
+
+    def __init__(
+        self, pods: KnownPods, messenger: Messenger, clock: Clock, config: SchedulingConfig, observer: Observer
+    ) -> None:
+        self._pods = pods
+        self._messenger = messenger
+        self._clock = clock
+        self._config = config
+        self._observer = observer
+        self._entries: dict[int, _Entry] = {}
+        self._pauses: Pauses[int] = Pauses(clock, config)
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, pod_uid: str) -> bool:
+        """True when a bind of this pod has not been rolled back yet."""
+        return any(entry.rollback.pod.uid == pod_uid for entry in self._entries.values())
+
+    @property
+    def problems(self) -> Sequence[Problem]:
+        """One per bind: why it is not rolled back, and what to do."""
+        return [_problem(entry) for entry in self._entries.values()]
+
+    def put(self, rollback: Rollback, why: Unresolved) -> None:
+        """Remember the rollback of a bind that could not be completed."""
+        self._serial += 1
+        self._entries[self._serial] = _Entry(self._serial, rollback, why)
+        self._pauses.failed(self._serial)
+        self._observer.count(UNDOS_PUT_OFF, why.reason)
+        log.warning("a failed bind is not rolled back yet", pod=rollback.pod.key, claims=rollback.claims, why=why.text)
+        pod = self._pods.get(rollback.pod.uid)
+        if pod is not None:
+            note = f"not bound, and {NOT_ROLLED_BACK}: {why.text}"
+            self._messenger.record_event(pod, "Warning", "DevicesHeld", note)
+
+    async def work(self) -> None:
+        """Retry those that are due. When the API server does not answer one, the others wait as well."""
+        for entry in list(self._entries.values()):
+            if not entry.rollback.may_run or (
+                entry.rollback.state == entry.state and not self._pauses.over(entry.number)
+            ):
+                continue
+            entry.state = entry.rollback.state
+            try:
+                bound = await entry.rollback.run(RetryPolicy(until=self._clock.monotonic(), refusals=1))
+            except Unresolved as why:
+                entry.why = why
+                self._pauses.failed(entry.number)
+                if why.reason == "unanswered":
+                    return
+                continue
+            del self._entries[entry.number]
+            self._pauses.forget(entry.number)
+            how = "its pod is bound" if bound else "rolled back, or another writer's by now"
+            log.info("a failed bind is settled", pod=entry.rollback.pod.key, how=how)
+
+
+def _problem(entry: _Entry) -> Problem:
+    rollback = entry.rollback
+    claims = ", ".join(rollback.claims)
+    what = f"a bind failed ({rollback.problem.text}) and its writes to {claims} are not rolled back: {entry.why.text}"
+    return Problem(ObjectKey("Pod", rollback.pod.key), what, _ADVICE[entry.why.reason])
+
+
+_ADVICE = {
+    "refused": "grant the permission again, as manifests/rbac does; the devices stay held until then",
+    "undecodable": "correct or delete the claim or pod; the devices stay held until then",
+    "unanswered": "restore the connection to the API server; the devices stay held until then",
+}

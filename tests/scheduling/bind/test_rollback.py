@@ -148,7 +148,7 @@ async def test_what_is_refused_is_answered_at_once(world: World, error: ApiError
     service.client.fail("deallocate", error, times=FOREVER)
     started = world.clock.monotonic()
     answer = await service.bind(world.api.pod("p"), "n1")
-    assert answer == f"{failure.REFUSED_BINDING}; {failure.PUT_OFF}"
+    assert answer == f"{failure.REFUSED_BINDING}; {failure.NOT_ROLLED_BACK}"
     assert world.clock.monotonic() - started < 2.0
     assert service.counted(BIND_RESULTS, "unfinished") == 1
 
@@ -161,7 +161,7 @@ async def test_conflicts_without_end_end_the_undo_as_well(world: World) -> None:
     service.spawn(service.bind(world.api.pod("p"), "n1"))
     await world.settle(ENDS)
     assert service.extender.binds_under_way == 0
-    assert len(service.extender.unfinished) == 1
+    assert len(service.extender.pending_rollbacks) == 1
 
 
 # --- what the watch shows meanwhile ----------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ async def test_what_was_stored_counts_once_the_watch_has_shown_it(world: World) 
     service.start()
     service.client.fail("write_status", LOST, "after")
     service.client.fail("read_claim", FORBIDDEN, times=FOREVER)
-    assert failure.PUT_OFF in await service.bind(world.api.pod("p"), "n1")
+    assert failure.NOT_ROLLED_BACK in await service.bind(world.api.pod("p"), "n1")
     await world.settle(10.0)
     assert service.extender.problems == []
     assert service.extender.view.ledger.holds() == ()
@@ -204,11 +204,11 @@ async def test_a_pod_that_turns_out_to_be_bound_keeps_its_devices(world: World) 
     service.start()
     service.client.fail("bind_pod", LOST, "late", delay=40.0)
     service.client.fail("read_pod", FORBIDDEN, times=FOREVER)
-    assert await service.bind(world.api.pod("p"), "n1") == f"{failure.UNTOLD}; {failure.PUT_OFF}"
+    assert await service.bind(world.api.pod("p"), "n1") == f"{failure.UNKNOWN}; {failure.NOT_ROLLED_BACK}"
     await world.settle(30.0)
-    assert len(service.extender.unfinished) == 1
+    assert len(service.extender.pending_rollbacks) == 1
     await world.settle(20.0)
-    assert len(service.extender.unfinished) == 0
+    assert len(service.extender.pending_rollbacks) == 0
     assert world.api.pod("p").spec.node_name == "n1"
     await world.settle(HOUR)
     assert world.api.claim("c").reserved_for("uid-p")
@@ -221,7 +221,7 @@ async def test_nothing_is_taken_back_while_a_binding_may_still_arrive_and_pods_c
     service.start()
     service.client.fail("bind_pod", LOST, "late", delay=50.0)
     service.client.fail("read_pod", FORBIDDEN, times=5)
-    assert await service.bind(world.api.pod("p"), "n1") == f"{failure.UNTOLD}; {failure.PUT_OFF}"
+    assert await service.bind(world.api.pod("p"), "n1") == f"{failure.UNKNOWN}; {failure.NOT_ROLLED_BACK}"
     await world.settle(40.0)  # reading is allowed again, and shows no binding
     assert world.api.claim("c").reserved_for("uid-p")
     await world.settle(30.0)
@@ -248,7 +248,7 @@ async def test_one_claim_that_cannot_be_given_back_keeps_no_other(world: World) 
     assert await service.bind(world.api.pod("p"), "n1") != ""
     left = [claim.metadata.name for claim in world.api.all(ResourceClaim) if claim.allocation is not None]
     assert left == ["d"]
-    assert "to default/d:" in problem(service).what
+    assert "to default/d are" in problem(service).what
 
 
 async def test_others_are_not_asked_for_while_the_server_is_silent(world: World, small: Objects) -> None:
@@ -264,13 +264,13 @@ async def test_others_are_not_asked_for_while_the_server_is_silent(world: World,
     for index in range(4):
         service.spawn(service.bind(world.api.pod(f"p{index}"), "n1" if index < 2 else "n2"))
     await world.settle(ENDS)
-    assert len(service.extender.unfinished) == 4
+    assert len(service.extender.pending_rollbacks) == 4
     service.client.calls.clear()
     await world.settle(0.9)
     assert service.client.calls.count("read_pod") <= 1
     service.client.faults.clear()
     await world.settle(120.0)
-    assert len(service.extender.unfinished) == 0
+    assert len(service.extender.pending_rollbacks) == 0
 
 
 # --- a claim that becomes unreadable ---------------------------------------------------------------------------------
@@ -304,7 +304,7 @@ async def test_a_claim_that_becomes_unreadable_during_its_bind_is_not_relied_upo
     await world.settle(0.5)
     world.api.spoil(world.api.claim("c"))
     service.watch.resume()
-    assert failure.PUT_OFF in await bind
+    assert failure.NOT_ROLLED_BACK in await bind
     assert not world.api.pod("p").spec.node_name
     assert await service.bind(world.api.pod("q"), "n1") != ""
     world.api.mend(world.api.claim("c"))

@@ -1,0 +1,148 @@
+"""What all binds of a service share, how they hold devices, and the pod that a bind is for.
+
+Promises: `Holds` is the one writer of holds; a pod's claims are held all or none; whoever waits for the end of a hold
+is requeued and notified. `LivePod` never takes a pod with another UID for the one that the call names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from weakref import WeakValueDictionary
+
+import msgspec
+import structlog
+
+from dra_extender.api.core import Pod
+from dra_extender.api.errors import ApiError
+from dra_extender.api.extender import ExtenderBindingArgs
+from dra_extender.api.resource import AllocationResult, ResourceClaim
+from dra_extender.devices.ledger import HeldError, Hold, Ledger
+from dra_extender.scheduling.bind.failure import (
+    UNREADABLE,
+    BindFailure,
+    CheckActive,
+    RetryPolicy,
+    Unresolved,
+    answered,
+    retried,
+)
+from dra_extender.scheduling.deferred import DeferredWork
+from dra_extender.scheduling.intake import Intake
+from dra_extender.scheduling.ports import Observer, Ports
+from dra_extender.scheduling.release.clear import Clearer
+from dra_extender.scheduling.requeue import RequeueTrigger
+from dra_extender.scheduling.reservations import Reservations
+from dra_extender.scheduling.resourcenames import ResourceNames
+from dra_extender.scheduling.signals import Signals
+from dra_extender.scheduling.view import View
+
+log = structlog.get_logger(__name__)
+
+
+class Holds(msgspec.Struct, frozen=True):
+    """Devices held for claims by binds in progress; `Ledger` says what a hold is."""
+
+    ledger: Ledger
+    requeue: RequeueTrigger
+    signals: Signals
+
+    def hold_all(
+        self, claims: Sequence[ResourceClaim], allocations: Sequence[AllocationResult], owner: str
+    ) -> list[Hold]:
+        """Hold the devices for the claims of the pod with UID `owner`, all or none. Raises HeldError."""
+        holds: list[Hold] = []
+        try:
+            for claim, allocation in zip(claims, allocations, strict=True):
+                holds.append(self.ledger.hold(claim, allocation, owner=owner))
+        except HeldError:
+            for hold in holds:
+                self.ledger.release(hold)
+            raise
+        return holds
+
+    def exchange(self, hold: Hold, claim: ResourceClaim) -> Hold:
+        """Hold the same devices for the created claim instead of its placeholder. Raises HeldError."""
+        self.ledger.release(hold)
+        return self.ledger.hold(claim, hold.allocation, owner=hold.owner)
+
+    def confirm(self, hold: Hold, written: ResourceClaim) -> None:
+        """The held allocation is stored."""
+        self.ledger.confirm(hold, written)
+        self._ended(hold)
+
+    def release(self, hold: Hold) -> None:
+        """The held allocation will not be written, or has been rolled back."""
+        if self.ledger.release(hold):
+            self.requeue.improved()
+        self._ended(hold)
+
+    def _ended(self, hold: Hold) -> None:
+        self.requeue.ended(hold.claim_uid)
+        self.signals.notify(hold.claim_uid)
+
+
+class BindContext(msgspec.Struct, frozen=True, kw_only=True):
+    """One for all binds of a service."""
+
+    view: View
+    ports: Ports
+    holds: Holds
+    intake: Intake
+    signals: Signals
+    requeue: RequeueTrigger
+    reservations: Reservations
+    clearer: Clearer
+    resources: ResourceNames
+    observer: Observer
+    deferred: DeferredWork
+    leading: Callable[[], bool]
+    """True while this replica leads. Called before each write: a process can sleep for longer than its lease lasts
+    without noticing.
+    """
+    locks: WeakValueDictionary[str, asyncio.Lock] = msgspec.field(default_factory=WeakValueDictionary)
+    """By claim UID: binds write to a shared claim one after the other."""
+
+
+class LivePod:
+    """The pod that a call of bind names, read from the API server: the watch may be behind."""
+
+    def __init__(self, context: BindContext, args: ExtenderBindingArgs) -> None:
+        self.key = f"{args.PodNamespace}/{args.PodName}"
+        self.uid = args.PodUID
+        self._args = args
+        self._context = context
+        self._view = context.view
+
+    async def read(self, check_active: CheckActive) -> Pod | None:
+        """The pod as stored now; None when it is gone. Raises BindFailure when it cannot be read."""
+        try:
+            return self._learned(await answered(self._read, self._view.config, check_active))
+        except ApiError as error:
+            log.warning("a pod cannot be read", pod=self.uid, error=repr(error))
+            raise BindFailure(UNREADABLE) from None
+
+    async def require(self, policy: RetryPolicy) -> Pod | None:
+        """As `read`, with retries. Raises Unresolved."""
+        try:
+            return self._learned(await retried(self._read, policy, self._view.config, self._view.clock))
+        except ApiError as error:
+            if self._view.pods.get(self.uid) is None and self._view.pods.leaving(self.uid):
+                return None  # the watch has shown its end
+            raise Unresolved(f"pod {self.key} cannot be read", error) from None
+
+    async def is_bound_to(self, node: str, policy: RetryPolicy) -> bool:
+        """True when the pod is bound to this node, by any writer. Raises Unresolved."""
+        pod = self._view.pods.get(self.uid)
+        if pod is None or not pod.spec.node_name:  # a binding is final: once seen it need not be read
+            pod = await self.require(policy)
+        return pod is not None and pod.spec.node_name == node
+
+    async def _read(self) -> Pod | None:
+        return await self._context.ports.read_pod(self._args.PodNamespace, self._args.PodName)
+
+    def _learned(self, pod: Pod | None) -> Pod | None:
+        if pod is None or pod.metadata.uid != self.uid:
+            return None
+        self._context.intake.learn_pod(pod)
+        return pod
