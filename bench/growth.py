@@ -28,7 +28,7 @@ from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.extender import Extender
 from dra_extender.scheduling.ports import Ports
-from dra_extender.service.memory import Memory
+from dra_extender.service.process import ProcessMemory
 
 RUNS: Final = 200
 MEMORY_TARGET: Final = 500.0
@@ -108,7 +108,7 @@ def measure(size: Size) -> Row:
         for _ in range(3):
             prepare()
             ask()
-        Memory(own=True).keep()
+        ProcessMemory(own=True).keep()
         taken: list[float] = []
         for _ in range(RUNS):
             prepare()

@@ -26,14 +26,13 @@ from bench.machine import described
 from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.devices.cluster import Cluster
-from dra_extender.http.application import create_insight_app
-from dra_extender.http.health import Check
-from dra_extender.http.insight.router import insight_router
+from dra_extender.http.application import Pages, create_insight_app
+from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.metrics import Metrics
-from dra_extender.http.page.feed import Feed
 from dra_extender.http.page.routes import page_router
-from dra_extender.http.reports import Problem
+from dra_extender.http.page.updates import PageUpdates
 from dra_extender.http.server import HttpServer
+from dra_extender.insight.problems import Check, ClusterProblem
 from dra_extender.scheduling.config import SchedulingConfig
 from dra_extender.scheduling.pods import Pods
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
@@ -64,7 +63,7 @@ class Scripted:
     def terms(self, pod: Pod) -> PreemptionTerms | None:
         return None
 
-    def problems(self) -> Generator[None, None, Sequence[Problem]]:
+    def problems(self) -> Generator[None, None, Sequence[ClusterProblem]]:
         yield
         return []
 
@@ -112,9 +111,9 @@ def view_of(cluster: Cluster) -> View:
     )
 
 
-def cost_of(feed: Feed) -> Cost:
+def cost_of(feed: PageUpdates) -> Cost:
     """One look."""
-    steps, longest = feed.look(), 0.0
+    steps, longest = feed.update(), 0.0
     began = time.thread_time()
     while True:
         before = time.thread_time()
@@ -131,13 +130,13 @@ async def run(nodes: int) -> Results:
     gc.collect()
     gc.freeze()
     gc.disable()
-    alone = Feed(service)
+    alone = PageUpdates(service)
     first, again = cost_of(alone), cost_of(alone)
     gc.enable()
-    size = sum(len(alone.board.get(key) or b"") for key in alone.board.keys(""))
-    feed = Feed(service)
+    size = sum(len(alone.state.get(key) or b"") for key in alone.state.keys(""))
+    feed = PageUpdates(service)
     server = HttpServer(
-        create_insight_app(service, Metrics(), (insight_router(service), page_router(feed))), "127.0.0.1", 0, grace=1
+        create_insight_app(Pages(service, Metrics(), (insight_router(service), page_router(feed)))), "127.0.0.1", 0
     )
     await server.start()
     try:

@@ -13,7 +13,12 @@ from typing import Any, Final
 
 PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "requests of kube-scheduler: HTTP and JSON": (
-        "/dra_extender/http/", "/uvicorn/", "/starlette/", "/fastapi/", "/httptools/", "/dra_extender/service/gate.py",
+        "/dra_extender/http/",
+        "/uvicorn/",
+        "/starlette/",
+        "/fastapi/",
+        "/httptools/",
+        "/dra_extender/service/replica.py",
     ),
     "requests to the API server: HTTP, TLS and JSON": (
         "/aiohttp/", "/yarl/", "/multidict/", "/ssl.py", "/dra_extender/kube/client.py", "/dra_extender/kube/writer.py",

@@ -10,9 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from dra_extender.http import metrics
-from dra_extender.service import reference as settings
-from reference import commands, questions
+from reference import commands, questions, tables
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 BEGIN: Final = "<!-- written by make reference -->\n"
@@ -20,8 +18,8 @@ END: Final = "<!-- end of what make reference writes -->\n"
 
 PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "commands.md": commands.markdown,
-    "settings.md": settings.markdown_table,
-    "metrics.md": metrics.markdown_table,
+    "settings.md": tables.settings,
+    "metrics.md": tables.metrics,
     "insight-api.md": questions.markdown,
 }
 """Page below `docs/` -> what writes its part."""

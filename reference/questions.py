@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from dra_extender.http.application import create_insight_app
+from dra_extender.http.application import Pages, create_insight_app
 from dra_extender.http.health import Health
-from dra_extender.http.insight.desk import Insight
-from dra_extender.http.insight.router import insight_router
+from dra_extender.http.insight.queue import Insight
+from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.metrics import Metrics
 
 Schema = Mapping[str, Any]
@@ -25,7 +25,7 @@ _LIMITS: Final = {"minimum": "at least", "maximum": "at most"}
 def schema() -> dict[str, Any]:
     """The OpenAPI document."""
     nobody = None
-    return create_insight_app(cast(Health, nobody), Metrics(), [insight_router(cast(Insight, nobody))]).openapi()
+    return create_insight_app(Pages(cast(Health, nobody), Metrics(), [insight_router(cast(Insight, nobody))])).openapi()
 
 
 def markdown() -> str:

@@ -44,10 +44,10 @@ def asked(ground: Ground, path: str, shown: str) -> tuple[int, str]:
 def test_an_account_reads_what_its_role_grants(ground: Ground, monitor: str) -> None:
     shown = token(ground, monitor)
     ground.eventually(lambda: asked(ground, "/metrics", shown)[0] == 200, "the role")
-    status, text = asked(ground, "/insight/inventory", shown)
+    status, text = asked(ground, "/insight/devices", shown)
     assert (status, text.partition(":")[0]) == (403, "system")
-    assert f"{NAMESPACE}:{monitor} may not get /insight/inventory" in text
-    assert asked(ground, "/insight/inventory", ground.reader)[0] == 200
+    assert f"{NAMESPACE}:{monitor} may not get /insight/devices" in text
+    assert asked(ground, "/insight/devices", ground.reader)[0] == 200
 
 
 @pytest.mark.parametrize("shown", ["", "garbage", "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2lnbmF0dXJl"])

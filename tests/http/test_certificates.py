@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 import trustme
 
-from dra_extender.http.application import create_app
-from dra_extender.http.metrics import Metrics
 from dra_extender.http.server import HttpServer
-from dra_extender.http.tls import Certificates
+from dra_extender.http.tls import ServerCertificates
 from tests.support.http.served import Served
 
 HEAD = b"GET /livez HTTP/1.1\r\nHost: x\r\n"
@@ -53,16 +51,16 @@ def authority(tmp_path: Path) -> Authority:
 
 
 @pytest.fixture
-def certificates(authority: Authority) -> Certificates:
+def certificates(authority: Authority) -> ServerCertificates:
     files = (authority.directory / name for name in ("tls.crt", "tls.key", "ca.crt"))
-    return Certificates(*files)
+    return ServerCertificates(*files)
 
 
 @pytest.fixture
-async def call(served: Served, certificates: Certificates) -> AsyncIterator[Call]:
+async def call(served: Served, certificates: ServerCertificates) -> AsyncIterator[Call]:
     """Makes one request with a client context; gives the status line and the server's certificate."""
-    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), health=served)
-    server = HttpServer(app, "127.0.0.1", 0, grace=1, tls=certificates.context)
+    app = served.application()
+    server = HttpServer(app, "127.0.0.1", 0, tls=certificates.context)
     await server.start()
 
     async def make(context: ssl.SSLContext) -> tuple[bytes, bytes]:
@@ -78,7 +76,7 @@ async def call(served: Served, certificates: Certificates) -> AsyncIterator[Call
             writer.close()
 
     yield make
-    await server.stop()
+    await server.stop(1)
 
 
 REFUSED = (ssl.SSLError, ConnectionError)
@@ -99,7 +97,7 @@ async def test_only_clients_of_the_right_authority_get_through(authority: Author
 
 
 async def test_a_new_certificate_is_used_for_new_connections(
-    authority: Authority, certificates: Certificates, call: Call
+    authority: Authority, certificates: ServerCertificates, call: Call
 ) -> None:
     client = authority.client(authority.clients)
     _, before = await call(client)
@@ -112,7 +110,7 @@ async def test_a_new_certificate_is_used_for_new_connections(
 
 
 async def test_a_new_client_authority_replaces_the_old_one(
-    authority: Authority, certificates: Certificates, call: Call
+    authority: Authority, certificates: ServerCertificates, call: Call
 ) -> None:
     old = authority.clients
     authority.clients = trustme.CA()
@@ -123,7 +121,7 @@ async def test_a_new_client_authority_replaces_the_old_one(
 
 
 async def test_files_that_cannot_be_used_leave_the_old_ones_in_force(
-    authority: Authority, certificates: Certificates, call: Call
+    authority: Authority, certificates: ServerCertificates, call: Call
 ) -> None:
     (authority.directory / "tls.crt").write_text("half writ")
     assert not certificates.check()
@@ -135,7 +133,7 @@ async def test_files_that_cannot_be_used_leave_the_old_ones_in_force(
 
 
 async def test_exchanging_certificates_drops_no_call(
-    authority: Authority, certificates: Certificates, call: Call
+    authority: Authority, certificates: ServerCertificates, call: Call
 ) -> None:
     """Clients call without a pause, on new connections, while server certificate and key are exchanged five times."""
     clients = [authority.client(authority.clients) for _ in range(4)]
@@ -161,10 +159,10 @@ async def test_exchanging_certificates_drops_no_call(
 
 
 async def test_a_connection_that_is_kept_alive_outlives_its_certificate(
-    authority: Authority, certificates: Certificates, served: Served
+    authority: Authority, certificates: ServerCertificates, served: Served
 ) -> None:
-    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), health=served)
-    server = HttpServer(app, "127.0.0.1", 0, grace=1, tls=certificates.context)
+    app = served.application()
+    server = HttpServer(app, "127.0.0.1", 0, tls=certificates.context)
     await server.start()
     context = authority.client(authority.clients)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context, server_hostname="localhost")
@@ -177,4 +175,4 @@ async def test_a_connection_that_is_kept_alive_outlives_its_certificate(
         authority.write()
         assert certificates.check()
     writer.close()
-    await server.stop()
+    await server.stop(1)

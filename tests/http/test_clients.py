@@ -12,11 +12,10 @@ import pytest
 import trustme
 from structlog.testing import capture_logs
 
-from dra_extender.http.application import create_app
-from dra_extender.http.clients import CLIENT_NAMES, STRANGER, Clients, certified_names
+from dra_extender.http.authorization import CLIENT_NAMES, CLIENT_NOT_ALLOWED, AllowedClients, certified_names
 from dra_extender.http.server import HttpServer
-from dra_extender.http.tls import Certificates
-from tests.support.http.served import Served
+from dra_extender.http.tls import ServerCertificates
+from tests.support.http.served import Served, serving
 
 VERBS = ("/scheduler/filter", "/scheduler/prioritize", "/scheduler/preempt", "/scheduler/bind", "/advisor/prioritize")
 CALL = {"Pod": {"metadata": {}, "spec": {}}, "NodeNames": ["n1"], "NodeNameToMetaVictims": {}}
@@ -55,17 +54,17 @@ def test_a_client_is_called_by_its_common_name_dns_names_and_uris(
     ],
 )
 def test_a_client_is_allowed_by_any_of_its_names_exactly(allowed: set[str], names: set[str], refused: bool) -> None:
-    clients = Clients(frozenset(allowed))
-    assert clients.refusal({CLIENT_NAMES: frozenset(names)}) == (STRANGER if refused else "")
+    clients = AllowedClients(frozenset(allowed))
+    assert clients.refusal({CLIENT_NAMES: frozenset(names)}) == (CLIENT_NOT_ALLOWED if refused else "")
 
 
 def test_a_request_without_names_is_not_from_an_allowed_client() -> None:
-    assert Clients(frozenset({"s"})).refusal({}) == STRANGER
+    assert AllowedClients(frozenset({"s"})).refusal({}) == CLIENT_NOT_ALLOWED
 
 
 def test_the_log_names_a_stranger_once_a_minute() -> None:
     now = 0.0
-    clients = Clients(frozenset({"s"}), clock=lambda: now)
+    clients = AllowedClients(frozenset({"s"}), clock=lambda: now)
     with capture_logs() as lines:
         for _ in range(1000):
             clients.refusal({CLIENT_NAMES: frozenset({"t"})})
@@ -86,16 +85,9 @@ async def server(served: Served, authority: trustme.CA, tmp_path: Path) -> Async
     files = [tmp_path / name for name in ("tls.crt", "tls.key", "ca.crt")]
     for pem, file in zip((issued.cert_chain_pems[0], issued.private_key_pem, authority.cert_pem), files, strict=True):
         pem.write_to_path(str(file))
-    app = create_app(
-        served.verbs,
-        unavailable=lambda: served.unavailable,
-        metrics=served.metrics,
-        clients=Clients(frozenset({"dra-scheduler"})),
-    )
-    made = HttpServer(app, "127.0.0.1", 0, grace=1, tls=Certificates(*files).context)
-    await made.start()
-    yield made
-    await made.stop()
+    app = served.application(clients=AllowedClients(frozenset({"dra-scheduler"})))
+    async with serving(app, tls=ServerCertificates(*files).context) as made:
+        yield made
 
 
 async def call(server: HttpServer, authority: trustme.CA, name: str, path: str) -> tuple[int, Any]:
@@ -114,7 +106,7 @@ async def test_a_client_of_another_name_gets_403_from_every_verb_and_no_decision
     served: Served, server: HttpServer, authority: trustme.CA, path: str
 ) -> None:
     served.unavailable = "not the leader"
-    assert await call(server, authority, "web", path) == (403, {"detail": STRANGER})
+    assert await call(server, authority, "web", path) == (403, {"detail": CLIENT_NOT_ALLOWED})
     assert served.verbs.asked == []
     verb = "advise" if path.startswith("/advisor") else path.rpartition("/")[2]
     counted = f'dra_extender_verb_requests_total{{result="forbidden",verb="{verb}"}} 1.0'

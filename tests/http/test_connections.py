@@ -14,11 +14,10 @@ from unittest.mock import Mock
 import pytest
 
 from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
-from dra_extender.http.application import create_app
-from dra_extender.http.metrics import Metrics
-from dra_extender.http.protocol import ConnectionLimits, GuardedProtocol
+from dra_extender.http.protocol import ConnectionLimits, LimitedProtocol
 from dra_extender.http.server import HttpServer
 from tests.support.http.served import Served
+from tests.support.http.served import serving as served_over
 from tests.support.patience import LONGEST, until
 
 PATIENT = ConnectionLimits(request_seconds=LONGEST, idle_seconds=LONGEST, header_bytes=4096, headers=20)
@@ -40,19 +39,16 @@ async def hasty(served: Served) -> AsyncIterator[HttpServer]:
 
 @asynccontextmanager
 async def serving(served: Served, limits: ConnectionLimits, max_body: int = 100_000) -> AsyncIterator[HttpServer]:
-    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics(), max_body=max_body, health=served)
-    made = HttpServer(app, "127.0.0.1", 0, grace=1, limits=limits)
-    await made.start()
-    yield made
-    await made.stop()
+    async with served_over(served.application(max_body=max_body), limits=limits) as made:
+        yield made
 
 
-def connections_of(server: HttpServer) -> set[GuardedProtocol]:
+def connections_of(server: HttpServer) -> set[LimitedProtocol]:
     """Those that are open; the set itself, so that it changes with them."""
-    return cast(set[GuardedProtocol], server._server.server_state.connections)
+    return cast(set[LimitedProtocol], server.state.connections)
 
 
-def answered(connection: GuardedProtocol) -> bool:
+def answered(connection: LimitedProtocol) -> bool:
     """True when everything was written of the answer to its request."""
     return connection._asked and connection.cycle.response_complete
 
@@ -132,7 +128,7 @@ async def test_an_answer_is_one_write(
 ) -> None:
     written: list[bytes] = []
 
-    class Recorded(GuardedProtocol):
+    class Recorded(LimitedProtocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
             def write(data: bytes) -> None:
                 written.append(bytes(data))
@@ -142,7 +138,7 @@ async def test_an_answer_is_one_write(
             recording.write = write
             super().connection_made(recording)
 
-    monkeypatch.setattr("dra_extender.http.protocol.GuardedProtocol", Recorded)
+    monkeypatch.setattr("dra_extender.http.protocol.LimitedProtocol", Recorded)
     async with serving(served, PATIENT) as server:
         closing = request_.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
         said = await exchange(server.port, closing)
@@ -171,10 +167,10 @@ async def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(served: Serv
         while part := await reader.read(2**18):
             received += len(part)
             for connection in list(connections_of(server)):
-                before = connection._untaken
+                before = connection._unread
                 await asyncio.sleep(0)
-                if 0 < connection._untaken < before:  # the time is over just now
-                    connection._look_at_taking(before, connection._begun)
+                if 0 < connection._unread < before:  # the time is over just now
+                    connection._check_reading(before, connection._begun)
                     judged += 1
         writer.close()
     assert (received > 10_000_000, judged > 0) == (True, True)
@@ -185,13 +181,13 @@ async def test_a_client_that_goes_on_asking_is_not_cut_off_for_an_answer_of_this
 ) -> None:
     waiting: list[int] = []
 
-    class Judged(GuardedProtocol):
+    class Judged(LimitedProtocol):
         def on_response_complete(self) -> None:
             super().on_response_complete()
-            waiting.append(self._untaken)
-            self._look_at_taking(1, self._begun - 1)  # as planned after the answer before, and due just now
+            waiting.append(self._unread)
+            self._check_reading(1, self._begun - 1)  # as planned after the answer before, and due just now
 
-    monkeypatch.setattr("dra_extender.http.protocol.GuardedProtocol", Judged)
+    monkeypatch.setattr("dra_extender.http.protocol.LimitedProtocol", Judged)
     async with serving(served, PATIENT, MUCH) as server:
         answers = await exchange(server.port, much(KEEP), much(CLOSE))
     assert answers.count(b"HTTP/1.1 200") == 2
@@ -210,12 +206,12 @@ async def test_behind_the_request_that_is_one_too_many_nothing_is_read(
 ) -> None:
     begun: list[None] = []
 
-    class Counting(GuardedProtocol):
+    class Counting(LimitedProtocol):
         def on_url(self, url: bytes) -> None:
             begun.append(None)
             super().on_url(url)
 
-    monkeypatch.setattr("dra_extender.http.protocol.GuardedProtocol", Counting)
+    monkeypatch.setattr("dra_extender.http.protocol.LimitedProtocol", Counting)
     async with serving(served, PATIENT) as server:
         await exchange(server.port, (HEAD + b"\r\n") * 1_000)
     assert len(begun) <= 1 + PATIENT.pipelined + 1
@@ -263,14 +259,13 @@ async def test_running_requests_finish_while_it_stops(served: Served) -> None:
         return await served.verbs.bind_at_once(_)
 
     served.verbs.bind_with = slow
-    app = create_app(served.verbs, unavailable=lambda: "", metrics=Metrics())
-    server = HttpServer(app, "127.0.0.1", 0, grace=LONGEST)
+    server = HttpServer(served.application(), "127.0.0.1", 0)
     await server.start()
     body = b'{"PodName":"p","PodNamespace":"d","PodUID":"u","Node":"n"}'
     head = b"POST /scheduler/bind HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
     call = asyncio.create_task(exchange(server.port, head + body))
     await entered.wait()
-    stopping = asyncio.create_task(server.stop())
+    stopping = asyncio.create_task(server.stop(LONGEST))
     while not await is_refused(server.port):
         await asyncio.sleep(0.005)
     assert not stopping.done()
@@ -279,10 +274,10 @@ async def test_running_requests_finish_while_it_stops(served: Served) -> None:
     await stopping
 
 
-async def test_an_address_in_use_is_named() -> None:
+async def test_an_address_in_use_is_named(served: Served) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(OSError, match=rf"cannot listen on 127\.0\.0\.1:{port}"):
-            HttpServer(None, "127.0.0.1", port)
+            HttpServer(served.application(), "127.0.0.1", port)

@@ -16,11 +16,10 @@ import trustme
 
 from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
 from dra_extender.http import forwarding
-from dra_extender.http.application import create_app
-from dra_extender.http.clients import Clients
-from dra_extender.http.forwarding import HEADER, Forwarding, Peer
+from dra_extender.http.authorization import AllowedClients
+from dra_extender.http.forwarding import HEADER, Forwarding, PeerTLS
 from dra_extender.http.server import HttpServer
-from dra_extender.http.tls import Certificates, PeerCertificates
+from dra_extender.http.tls import PeerCertificates, ServerCertificates
 from tests.support.http.served import Served
 from tests.support.patience import until
 
@@ -57,19 +56,13 @@ class Replica(Served):
 
 @asynccontextmanager
 async def running(
-    known: str, peer: Peer | None = None, tls: ssl.SSLContext | None = None, clients: Clients | None = None
+    known: str, peer: PeerTLS | None = None, tls: ssl.SSLContext | None = None, clients: AllowedClients | None = None
 ) -> AsyncIterator[Replica]:
     made = Replica()
     made.follow(known)
-    asking = Forwarding(made, peer or Peer(lambda: None))
-    app = create_app(
-        made.verbs,
-        unavailable=lambda: made.unavailable,
-        metrics=made.metrics,
-        clients=clients,
-        forwarding=asking,
-    )
-    server = HttpServer(app, "127.0.0.1", 0, grace=1, tls=tls)
+    asking = Forwarding(made, peer or PeerTLS(lambda: None))
+    app = made.application(clients=clients or AllowedClients(), forwarding=asking)
+    server = HttpServer(app, "127.0.0.1", 0, tls=tls)
     await server.start()
     made.url = server.url
     try:
@@ -162,7 +155,7 @@ async def test_a_leader_that_has_just_been_deposed_sends_the_call_to_the_next(
 async def test_a_call_that_finds_no_leader_in_time_is_refused(
     session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "PATIENCE", 0.1)
+    monkeypatch.setattr(forwarding, "LEADER_SECONDS", 0.1)
     async with running("") as standby:
         status, body, reply = await call(session, standby.url, VERBS[0])
     assert (status, body["detail"]) == (503, "dra-extender: standby: nobody leads")
@@ -186,7 +179,7 @@ async def test_a_call_that_may_have_been_decided_is_not_sent_again(
         standby.follow(leader.url)
     status, body, _ = await waiting
     ended.set()
-    assert (status, "the leader was lost while it decided" in body["detail"]) == (503, True)
+    assert (status, "the leader did not respond" in body["detail"]) == (503, True)
     assert leader.verbs.asked == []
 
 
@@ -206,9 +199,9 @@ class Files:
             pem.write_to_path(str(path))
 
     @property
-    def peer(self) -> Peer:
+    def peer(self) -> PeerTLS:
         certificates = PeerCertificates(*self.paths)
-        return Peer(lambda: certificates.newest, REPLICAS)
+        return PeerTLS(lambda: certificates.newest, REPLICAS)
 
 
 @pytest.fixture(scope="module")
@@ -233,9 +226,9 @@ async def test_replicas_know_each_other_by_a_name_in_their_certificates(
     asking: str,
     status: int,
 ) -> None:
-    monkeypatch.setattr(forwarding, "PATIENCE", 0.1)
-    tls = Certificates(*Files(authority, tmp_path, serving).paths).context
-    allowed = Clients(frozenset({"dra-scheduler", REPLICAS}))
+    monkeypatch.setattr(forwarding, "LEADER_SECONDS", 0.1)
+    tls = ServerCertificates(*Files(authority, tmp_path, serving).paths).context
+    allowed = AllowedClients(frozenset({"dra-scheduler", REPLICAS}))
     async with running("self", tls=tls, clients=allowed) as leader:
         async with running(leader.url, Files(authority, tmp_path, asking).peer) as standby:
             assert (await call(session, standby.url, VERBS[0]))[0] == status
@@ -243,7 +236,7 @@ async def test_replicas_know_each_other_by_a_name_in_their_certificates(
 
 
 async def test_a_client_that_is_not_allowed_is_not_forwarded(leader: Replica, session: aiohttp.ClientSession) -> None:
-    async with running(leader.url, clients=Clients(frozenset({"dra-scheduler"}))) as standby:
+    async with running(leader.url, clients=AllowedClients(frozenset({"dra-scheduler"}))) as standby:
         assert (await call(session, standby.url, VERBS[0]))[0] == 403
     assert leader.verbs.asked == []
 

@@ -12,19 +12,18 @@ import aiohttp
 import pytest
 
 from dra_extender.http.application import create_insight_app
-from dra_extender.http.health import Check
 from dra_extender.http.metrics import (
     SPECS,
     VERB_RESULTS,
     Metrics,
-    Reading,
     Spec,
     VerbResult,
 )
 from dra_extender.http.server import HttpServer
+from dra_extender.insight.problems import Check
 from dra_extender.scheduling import outcomes
-from dra_extender.scheduling.outcomes import LabelledCounter
-from dra_extender.service.readings import of_process
+from dra_extender.scheduling.outcomes import LabelledCounter, Reading
+from dra_extender.service.replica import Replica
 from dra_extender.unexpected import PLACES, Place, counts
 from dra_extender.version import VERSION
 from tests.support.http.served import Served
@@ -141,7 +140,7 @@ def test_names_of_metrics_follow_the_conventions_of_prometheus(spec: Spec) -> No
     assert spec.name.endswith("_total") == (spec.type == "counter")
     assert spec.type != "histogram" or spec.name.endswith("_seconds")
     fixed = {"verb", "result", "reason", "write", "step", "kind", "where", "cause", "reader", "state", "rule"}
-    bounded = {"driver", "device_class", "capacity"}  # dra_extender.service.stock tells so many names at most
+    bounded = {"driver", "device_class", "capacity"}  # dra_extender.service.devicemetrics tells so many names at most
     assert set(spec.labels) <= fixed | bounded
 
 
@@ -162,10 +161,10 @@ def test_what_is_not_declared_is_counted_in_production(tolerated: Reports) -> No
     metrics = Metrics()
     before = counts()["metrics"]
     metrics.count(outcomes.CONFLICTS, "rival")  # type: ignore[misc]
-    metrics.read_from(lambda: [Reading("unheard_of", 1.0), Reading("ready", 1.0, "label")])
-    metrics.read_from(of_process)
+    metrics.read_from(lambda: [Reading("unheard_of", 1.0), Reading("binds_in_flight", 1.0, "label")])
+    metrics.read_from(Replica().readings)
     text = metrics.exposition().decode()
-    assert "rival" not in text and "unheard_of" not in text and "dra_extender_ready" not in text
+    assert "rival" not in text and "unheard_of" not in text and "binds_in_flight" not in text
     assert f'dra_extender_unexpected_errors_total{{where="metrics"}} {counts()["metrics"]}.0' in text
     assert len(tolerated) == counts()["metrics"] - before >= 3
 
@@ -173,10 +172,10 @@ def test_what_is_not_declared_is_counted_in_production(tolerated: Reports) -> No
 async def test_with_an_address_of_its_own_insight_serves_no_verbs(
     served: Served, session: aiohttp.ClientSession
 ) -> None:
-    server = HttpServer(create_insight_app(served, Metrics()), "127.0.0.1", 0, grace=1)
+    server = HttpServer(create_insight_app(served.pages), "127.0.0.1", 0)
     await server.start()
     async with session.get(server.url + "/readyz") as reply:
         assert reply.status == 200
     async with session.post(server.url + "/scheduler/filter", json={}) as reply:
         assert reply.status == 404
-    await server.stop()
+    await server.stop(1)

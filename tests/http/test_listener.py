@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import trustme
 
-from dra_extender.http import listener as listeners
-from dra_extender.http.listener import Listener
+from dra_extender.http import server as listeners
+from dra_extender.http.server import Listener
 from tests.support.patience import LONGEST, until
 
 
@@ -84,7 +84,7 @@ async def test_of_many_who_come_at_once_one_is_let_in_at_a_turn(listening: socke
 async def test_who_never_negotiates_makes_room_for_who_does(
     listening: socket.socket, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listeners, "PATIENCE", 0.01)
+    monkeypatch.setattr(listeners, "HANDSHAKE_PATIENCE", 0.01)
     silent = [socket.create_connection(listening.getsockname()) for _ in range(3 * listeners.HANDSHAKES)]
     assert await greeted(listening.getsockname(), authority) == b"hello"
 
@@ -112,7 +112,7 @@ async def test_who_negotiates_at_once_is_let_in_however_many_come(
     listening: socket.socket, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listeners, "HANDSHAKES", 2)
-    monkeypatch.setattr(listeners, "PATIENCE", LONGEST)
+    monkeypatch.setattr(listeners, "HANDSHAKE_PATIENCE", LONGEST)
     said = await asyncio.gather(*(greeted(listening.getsockname(), authority) for _ in range(20)))
     assert said == [b"hello"] * 20
 

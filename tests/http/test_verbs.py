@@ -16,8 +16,6 @@ from starlette.types import Message
 from dra_extender.api.decoding import decode, encode
 from dra_extender.api.extender import ExtenderArgs, ExtenderBindingArgs, ExtenderBindingResult, ExtenderFilterResult
 from dra_extender.http import verbs
-from dra_extender.http.application import create_app
-from dra_extender.http.metrics import Metrics
 from tests.support.http.served import Served
 from tests.support.patience import LONGEST
 from tests.support.unexpected import Reports
@@ -143,7 +141,7 @@ async def test_a_bind_of_a_name_that_is_too_long_for_one_is_refused_without_it(
     served: Served, session: aiohttp.ClientSession, wrong: str
 ) -> None:
     _, body, _ = await post(session, served.url + "/scheduler/bind", BIND | {wrong: "x" * 254})
-    assert body["Error"] == f"dra-extender: bind request: {wrong} has 254 characters, and 253 are allowed"
+    assert body["Error"] == f"dra-extender: bind request: {wrong} has 254 characters; 253 are allowed"
     assert served.verbs.asked == []
 
 
@@ -152,7 +150,7 @@ async def test_more_nodes_than_a_cluster_has_are_refused(
 ) -> None:
     monkeypatch.setattr(verbs, "MOST_NODES", 2)
     names = ["n1", "n2", "n3"]
-    problem = "dra-extender: the request has 3 nodes in {}, and no cluster has more than 2"
+    problem = "dra-extender: the request has 3 nodes in {}; at most 2 are allowed"
     _, body, _ = await post(session, served.url + "/scheduler/filter", ARGS | {"NodeNames": names})
     assert body["Error"] == problem.format("NodeNames")
     status, body, _ = await post(session, served.url + "/scheduler/prioritize", ARGS | {"NodeNames": names})
@@ -172,7 +170,7 @@ async def test_a_bind_of_what_would_be_another_path_is_refused_by_name(
     served: Served, session: aiohttp.ClientSession, wrong: str, name: str
 ) -> None:
     _, body, _ = await post(session, served.url + "/scheduler/bind", BIND | {wrong: name})
-    assert body["Error"] == f'dra-extender: bind request: {wrong} is "{name}", which no object can be called'
+    assert body["Error"] == f'dra-extender: bind request: {wrong} is "{name}", which is not a valid name'
     assert served.verbs.asked == []
 
 
@@ -270,7 +268,7 @@ async def test_verbs_are_answered_before_the_frameworks_see_the_request() -> Non
     async def never(*_: object) -> None:
         raise AssertionError("a framework was asked")
 
-    app = create_app(Served().verbs, unavailable=lambda: "", metrics=Metrics())
+    app = Served().application()
     app.middleware_stack = never
     sent: list[Message] = []
 

@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 from fastapi import FastAPI, HTTPException
 
-from dra_extender.http.insight import whatif
-from dra_extender.http.insight.desk import MOST_WAITING, Desk
-from dra_extender.http.insight.router import insight_router
+from dra_extender.http.insight import routes
+from dra_extender.http.insight.queue import MOST_WAITING, QueryQueue
+from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.server import HttpServer
 from dra_extender.scheduling.view import View
 from tests.support.diagnosis.hardware import device_class, gpus, node
@@ -66,10 +66,10 @@ class Client:
 async def client(view: View, session: aiohttp.ClientSession) -> AsyncIterator[Client]:
     app = FastAPI()
     app.include_router(insight_router(Known(view)))
-    server = HttpServer(app, "127.0.0.1", 0, grace=1)
+    server = HttpServer(app, "127.0.0.1", 0)
     await server.start()
     yield Client(session, server.url)
-    await server.stop()
+    await server.stop(1)
 
 
 async def ask(client: Client, body: Json | bytes) -> tuple[int, Json]:
@@ -226,9 +226,9 @@ async def test_what_is_wrong_is_told_by_field_problem_and_remedy(
 
 
 async def test_a_request_that_is_too_large_is_not_read_to_its_end(client: Client) -> None:
-    status, found = await ask(client, b"[" * (whatif.MOST_BYTES + 1))
+    status, found = await ask(client, b"[" * (routes.MOST_BYTES + 1))
     assert status == 413
-    assert found["detail"] == f"the request is larger than {whatif.MOST_BYTES} bytes: suppose fewer objects at once"
+    assert found["detail"] == f"the request is larger than {routes.MOST_BYTES} bytes: send fewer objects at once"
 
 
 async def test_a_claim_cannot_pose_as_another_that_has_devices(client: Client, view: View) -> None:
@@ -247,7 +247,7 @@ async def test_only_get_and_post_that_asks_are_understood(client: Client) -> Non
 
 
 async def test_questions_that_take_long_are_answered_one_at_a_time_and_few_wait(view: View) -> None:
-    desk = Desk(Known(view))
+    desk = QueryQueue(Known(view))
     running_now = most = 0
 
     def steps() -> Generator[None, None, int]:

@@ -17,7 +17,7 @@ from dra_extender.kube.mirror import Callbacks
 from dra_extender.kube.pages import SIZE
 from dra_extender.kube.reflector import Reflector, portioned
 from dra_extender.kube.resources import NODES
-from dra_extender.service.following import Following
+from dra_extender.service.engine import WatchHealth
 from tests.support.kube.scripted import Lines, ScriptedServer
 from tests.support.patience import until
 
@@ -259,7 +259,7 @@ async def test_a_watch_that_is_opened_and_fails_again_and_again_counts_as_behind
 ) -> None:
     now = 0.0
     harness = Harness(client, clock=lambda: now)
-    following = Following(lambda: [harness.reflector.progress()], gap=30.0)
+    following = WatchHealth(lambda: [harness.reflector.progress()], gap=30.0)
     server.on("GET", PATH, page("10"), (503, {"message": "no list either"}), page("20"))
     bad = watch_lines(b"{nonsense\n")
     server.on("GET", PATH, bad, bad, bad, watch_lines(hold=True), watch=True)

@@ -9,18 +9,15 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from dra_extender.http.application import create_insight_app
-from dra_extender.http.insight.router import insight_router
+from dra_extender.http.application import Pages, create_insight_app
+from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.metrics import Metrics
 from dra_extender.http.protocol import PROBES
 from dra_extender.kube.discovery import Served
 from dra_extender.service.addresses import split_address
-from dra_extender.service.gate import Gate
-from dra_extender.service.health import Health
-from dra_extender.service.insight import Insight
-from dra_extender.service.permissions import needed
+from dra_extender.service.replica import ClusterInsight, Replica
 from dra_extender.service.settings import load
-from dra_extender.service.status import Status
+from dra_extender.service.supervision import needed
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"
@@ -196,8 +193,8 @@ def covers(url: str, path: str) -> bool:
 
 
 def test_the_role_for_readers_grants_every_page_and_that_of_prometheus_one() -> None:
-    status = Status(elects=False)
-    app = create_insight_app(Health(status, Gate(status)), Metrics(), [insight_router(Insight(status))])
+    replica = Replica()
+    app = create_insight_app(Pages(replica, Metrics(), [insight_router(ClusterInsight(replica))]))
     pages = {*app.openapi()["paths"], "/openapi.json"} - PROBES
     urls = granted("dra-extender-insight-reader")
     assert [page for page in sorted(pages) if not any(covers(url, page) for url in urls)] == []

@@ -39,6 +39,6 @@ def test_every_command_and_every_path_has_a_section() -> None:
 
 
 def test_an_answer_is_told_down_to_its_innermost_fields() -> None:
-    text = questions.markdown().partition("## GET /insight/inventory\n")[2].partition("\n## ")[0]
-    field = r"\| `nodes\[\]\.pools\[\]\.devices\[\]\.holders\[\]\.claim` \| string \| namespace/name \|"
+    text = questions.markdown().partition("## GET /insight/devices\n")[2].partition("\n## ")[0]
+    field = r"\| `devices\[\]\.holders\[\]\.claim` \| string \|"
     assert re.search(field, text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dra_extender.api.meta import ObjectMeta
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.audit import Violation
-from dra_extender.service.audit import Audit
+from dra_extender.service.audit import AllocationAudit
 
 TWICE = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "held by both")
 
@@ -15,7 +15,7 @@ class World:
         self.violations: list[Violation] = []
         self.reports: list[tuple[str, str]] = []
         self.undecided: set[str] = set()
-        self.audit = Audit(
+        self.audit = AllocationAudit(
             lambda: self.violations,
             self.claim,
             lambda claim, text: self.reports.append(self.line(claim, text)),

@@ -8,7 +8,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dra_extender.http.insight import devices as inventory_pages
 from dra_extender.scheduling.verbs import explain as explaining
 from dra_extender.service.service import Service
 from embedded_cluster import RequestFault
@@ -27,8 +26,8 @@ async def ask(service: Service, path: str, accept: str = "*/*") -> tuple[int, An
 
 async def follow(service: Service, *pods: str) -> None:
     """Until the service has seen the pods."""
-    assert service.status.engine is not None
-    known = service.status.engine.extender.view.pods
+    assert service.replica.engine is not None
+    known = service.replica.engine.extender.view.pods
     await until(lambda: all(known.named("default", pod) is not None for pod in pods))
 
 
@@ -102,60 +101,54 @@ async def test_many_nodes_are_explained_in_small_steps_with_the_same_result(
     assert explaining.explain_pod(service.insight.view, pod, world.nodes).fits == tuple(world.nodes)
 
 
-# --- inventory
+# --- devices
 
 
-async def test_the_inventory_says_who_holds_which_device(world: World, service: Service) -> None:
+def held(found: Any) -> dict[str, Any]:
+    """The devices that claims hold, with their holders."""
+    return {f"{each['node']}/{each['name']}": each["holders"] for each in found["devices"] if "holders" in each}
+
+
+async def test_the_devices_have_the_claims_that_hold_them(world: World, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
     assert await world.bind(service, pod, world.nodes[0]) == ""
-    status, found = await ask(service, "inventory")
-    assert status == 200
-    assert [node["name"] for node in found["nodes"]] == world.nodes
-    (pool,) = found["nodes"][0]["pools"]
-    assert (pool["driver"], pool["name"], pool["problem"]) == (GPU_DRIVER, world.nodes[0], "")
-    held, free = (device["holders"] for device in pool["devices"])
-    assert held == [{"claim": "default/c", "share": None, "consumed": {}, "pods": ["p"], "in_flight": False}]
-    assert free == []
+    status, found = await ask(service, "devices")
+    assert (status, len(found["devices"]), found["totals"]["used"]) == (200, 6, 1)
+    assert {(each["driver"], each["pool"]) for each in found["devices"]} == {(GPU_DRIVER, node) for node in world.nodes}
+    (holders,) = held(found).values()
+    assert holders == [{"claim": "default/c", "pods": ["p"]}]
 
 
-async def test_a_device_of_a_bind_under_way_is_in_flight(world: World, service: Service) -> None:
+async def test_a_device_of_a_running_bind_is_in_flight(world: World, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
     finish = asyncio.Event()
     slow = world.api.faults.add(RequestFault(verb="patch", resource="resourceclaims/status", until=finish, times=1))
     call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
     await until(lambda: slow.hits)
-    _, found = await ask(service, f"inventory?node={world.nodes[0]}")
-    holders = [holder for device in found["nodes"][0]["pools"][0]["devices"] for holder in device["holders"]]
-    assert [(holder["claim"], holder["in_flight"]) for holder in holders] == [("default/c", True)]
+    _, found = await ask(service, f"devices?node={world.nodes[0]}")
+    ((holder,),) = held(found).values()
+    assert (holder["claim"], holder["in_flight"]) == ("default/c", True)
     finish.set()
     assert await call == ""
 
 
-async def test_the_inventory_comes_in_pages(world: World, service: Service) -> None:
-    names: list[str] = []
+async def test_the_devices_come_in_pages(world: World, service: Service) -> None:
+    pools: list[str] = []
     after = ""
     while True:
-        _, page = await ask(service, f"inventory?limit=2&after={after}")
-        assert len(page["nodes"]) <= 2
-        names += [node["name"] for node in page["nodes"]]
-        after = page["next"]
+        _, page = await ask(service, f"devices?limit=2&after={after}")
+        pools += dict.fromkeys(each["pool"] for each in page["devices"])
+        after = page.get("next", "")
         if not after:
             break
-    assert names == world.nodes
+        assert len(pools) <= 2
+    assert pools == world.nodes
 
 
-async def test_a_page_ends_when_it_has_many_devices(
-    world: World, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inventory_pages, "MOST_DEVICES", 3)
-    _, page = await ask(service, "inventory")
-    assert ([node["name"] for node in page["nodes"]], page["next"]) == (world.nodes[:2], world.nodes[1])
-
-
-async def test_an_unknown_node_has_no_inventory(service: Service) -> None:
-    assert await ask(service, "inventory?node=none") == (404, {"detail": "node none is not known"})
+async def test_an_unknown_node_has_no_devices(service: Service) -> None:
+    assert await ask(service, "devices?node=none") == (404, {"detail": "node none is not known"})
 
 
 # --- problems
@@ -168,9 +161,9 @@ async def test_nothing_is_wrong_in_a_sound_cluster(service: Service) -> None:
 async def test_problems_name_the_object_and_what_to_do(world: World, start_service: StartService) -> None:
     world.api.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
     async with start_service(wait=False) as service:
-        await until(lambda: service.status.engine is not None and service.status.engine.watches.synced)
-        assert service.status.engine is not None
-        service.status.engine.sink.poison("ResourceSlice", "broken", "spec.devices: nonsense")
+        await until(lambda: service.replica.engine is not None and service.replica.engine.watches.synced)
+        assert service.replica.engine is not None
+        service.replica.engine.sink.poison("ResourceSlice", "broken", "spec.devices: nonsense")
         name = world.store.list("resourceslices")[0]["metadata"]["name"]
         published = world.stored("resourceslices", name, "")
         published["spec"]["pool"]["resourceSliceCount"] = 2
@@ -208,7 +201,7 @@ async def test_it_is_at_the_insight_address_only(world: World, start_service: St
 async def test_before_the_cluster_is_known_it_says_so(world: World, start_service: StartService) -> None:
     world.api.faults.add(RequestFault(status=503))
     async with start_service(wait=False) as service:
-        for path in ("explain?pod=default/p", "inventory", "problems"):
+        for path in ("explain?pod=default/p", "devices", "problems"):
             status, found = await ask(service, path)
             assert status == 503, path
             # Discovery is not hit by the fault: how far the service is by now depends on the machine.
@@ -218,9 +211,9 @@ async def test_before_the_cluster_is_known_it_says_so(world: World, start_servic
 async def test_every_answer_has_a_schema(service: Service) -> None:
     async with aiohttp.ClientSession() as session, session.get(f"{service.insight_url}/openapi.json") as reply:
         paths = (await reply.json())["paths"]
-    for path, model in (("explain", "PodReport"), ("inventory", "Inventory"), ("problems", "Problems")):
-        answer = paths[f"/insight/{path}"]["get"]["responses"]["200"]["content"]
-        assert answer["application/json"]["schema"]["$ref"].endswith(f"/{model}")
+    for path, answer in (("explain", "pod"), ("devices", "totals"), ("problems", "total")):
+        content = paths[f"/insight/{path}"]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        assert "$ref" in content or answer in content["properties"]
     assert "text/plain" in paths["/insight/explain"]["get"]["responses"]["200"]["content"]
 
 

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from dra_extender.service import memory
-from dra_extender.service.memory import Memory
+from dra_extender.service import process
+from dra_extender.service.process import ProcessMemory
 from tests.support.patience import until
 
 HOLES = """
-from dra_extender.service.memory import trim
+from dra_extender.service.process import trim
 from tools.hostile.service import resident
 import os
 full = [b"x" * 50_000 for _ in range(4_000)]
@@ -25,7 +25,7 @@ print(peak - resident(os.getpid()) > 150_000_000)
 """
 
 
-@pytest.mark.skipif(memory._malloc_trim is memory._no_trim, reason="this C library has no malloc_trim")
+@pytest.mark.skipif(process._malloc_trim is process._no_trim, reason="this C library has no malloc_trim")
 def test_what_was_let_go_is_given_back_although_something_behind_it_is_in_use() -> None:
     done = subprocess.run([sys.executable, "-c", HOLES], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
@@ -35,8 +35,8 @@ def test_what_was_let_go_is_given_back_although_something_behind_it_is_in_use() 
 def test_what_is_new_is_looked_through_less_often_in_a_process_of_ours(own: bool) -> None:
     before = gc.get_threshold()
     try:
-        Memory(own=own).keep()
-        assert gc.get_threshold()[0] == (memory.YOUNG if own else before[0])
+        ProcessMemory(own=own).keep()
+        assert gc.get_threshold()[0] == (process.YOUNG if own else before[0])
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
@@ -44,8 +44,8 @@ def test_what_is_new_is_looked_through_less_often_in_a_process_of_ours(own: bool
 
 CIRCLES = """
 import gc
-from dra_extender.service.memory import Memory
-Memory(own=True).keep()
+from dra_extender.service.process import ProcessMemory
+ProcessMemory(own=True).keep()
 most, waiting = 0, []
 for number in range(1_000_000):
     waiting.append(circle := [])
@@ -68,9 +68,9 @@ async def test_memory_is_given_back_again_and_again_in_a_process_of_ours(
     own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trimmed: list[None] = []
-    monkeypatch.setattr(memory, "PERIOD", 0.0)
-    monkeypatch.setattr(memory, "trim", lambda: trimmed.append(None))
-    job = asyncio.create_task(Memory(own=own).give_back())
+    monkeypatch.setattr(process, "PERIOD", 0.0)
+    monkeypatch.setattr(process, "trim", lambda: trimmed.append(None))
+    job = asyncio.create_task(ProcessMemory(own=own).give_back())
     if own:
         await until(lambda: len(trimmed) >= 2)
     else:

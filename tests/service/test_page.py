@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dra_extender.http.page import feed, stream
-from dra_extender.http.page.files import HEADERS, page_files
+from dra_extender.http.page import routes, updates
+from dra_extender.http.page.routes import HEADERS, page_files
 from dra_extender.http.protocol import ConnectionLimits
 from dra_extender.service.service import Service
 from tests.support.patience import until
@@ -51,7 +51,7 @@ async def test_files_are_open_and_what_is_in_the_cluster_is_not(start_service: S
             assert {(await get(service, path))[0] for path in page_files()} == {200}
             for path in ("/insight/events", "/insight/device?driver=a&pool=b&device=c", "/page/", "/page/other.js"):
                 assert (await get(service, path))[0] == 401
-            assert service.feed.following is None
+            assert service.page.devices is None
 
 
 # --- the feed
@@ -128,17 +128,17 @@ async def test_who_knows_nothing_of_this_feed_hears_of_everything(service: Servi
 
 
 async def test_nothing_is_counted_while_nobody_looks(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "LINGER", 0.0)
+    monkeypatch.setattr(updates, "LINGER", 0.0)
 
     def is_counting() -> bool:
-        return service.feed.following is not None
+        return service.page.devices is not None
 
     assert not is_counting()
     async with listening(service) as events:
         await events.whole()
         assert is_counting()
     await until(lambda: not is_counting())
-    assert len(service.feed.board) == 0
+    assert len(service.page.state) == 0
 
 
 async def test_all_readers_share_one_census(service: Service) -> None:
@@ -146,14 +146,14 @@ async def test_all_readers_share_one_census(service: Service) -> None:
         await first.whole()
         await second.whole()
         assert first.devices() == second.devices()
-        assert service.feed.following is not None
-        assert service.feed.following.taken == 3
+        assert service.page.devices is not None
+        assert service.page.devices.taken == 3
 
 
 async def test_of_too_many_readers_the_last_ones_are_told_to_come_again(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "MOST_READERS", 1)
+    monkeypatch.setattr(updates, "MOST_SUBSCRIBERS", 1)
     async with listening(service) as events:
         await events.whole()
         status, headers, _ = await get(service, "/insight/events")
@@ -164,7 +164,7 @@ async def test_of_too_many_readers_the_last_ones_are_told_to_come_again(
 async def test_a_stream_ends_after_a_while_so_that_its_reader_is_judged_again(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "LIFE", 0.5)
+    monkeypatch.setattr(routes, "LIFE", 0.5)
     async with listening(service) as events:
         while await events.hear():
             pass
@@ -172,7 +172,7 @@ async def test_a_stream_ends_after_a_while_so_that_its_reader_is_judged_again(
 
 
 async def test_heartbeats_come_when_nothing_happens(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "BEAT", 0.01)
+    monkeypatch.setattr(routes, "BEAT", 0.01)
     async with listening(service) as events:
         await events.whole()
         heard = [await events.reply.content.readuntil(b"\n\n") for _ in range(20)]
@@ -199,12 +199,12 @@ async def test_who_takes_nothing_is_cut_off(start_service: StartService, monkeyp
         with socket.create_connection((address[0], int(address[1]))) as silent:
             silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             silent.sendall(b"GET /insight/events HTTP/1.1\r\nHost: here\r\n\r\n")
-            await until(lambda: service.feed.board.readers == 1)
+            await until(lambda: service.page.state.subscribers == 1)
             for number in range(2_000):
                 part = b'{"key":"large","kind":"large","filler":"%b"}' % (b"x" * 10_000)
-                service.feed.board.put(f"large {number}", part)
-            service.feed.board.ring()
-            await until(lambda: service.feed.board.readers == 0, "the end of the silent reader")
+                service.page.state.put(f"large {number}", part)
+            service.page.state.publish()
+            await until(lambda: service.page.state.subscribers == 0, "the end of the silent reader")
             received = await rest(silent)
     assert 0 < len(received) < 2_000 * 10_000, "all that fits into buffers, and no more"
 
@@ -217,7 +217,7 @@ async def test_a_service_that_stops_ends_its_streams(start_service: StartService
             while await events.hear():
                 pass
         await stopping
-    assert service.feed.board.readers == 0
+    assert service.page.state.subscribers == 0
 
 
 # --- details

@@ -11,9 +11,9 @@ import pytest
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.credentials import ClientSettings
 from dra_extender.kube.discovery import Served
-from dra_extender.service import permissions
-from dra_extender.service.permissions import missing_until_granted, needed
+from dra_extender.service import supervision
 from dra_extender.service.settings import load
+from dra_extender.service.supervision import missing_until_granted, needed
 from embedded_cluster import EmbeddedAPIServer, RequestFault
 
 BOTH = Served("v1", "v1alpha3")
@@ -78,7 +78,7 @@ async def test_it_asks_until_everything_is_granted_and_says_what_is_missing_once
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(permissions, "PERIOD", 0.0)
+    monkeypatch.setattr(supervision, "PERIOD", 0.0)
     api.access.policy = lambda attributes: attributes.resource != "nodes"
     wanted = needed(load({"advise_only": True}), Served("v1"))
     found: list[int] = []
@@ -95,7 +95,7 @@ async def test_it_asks_until_everything_is_granted_and_says_what_is_missing_once
 async def test_a_server_that_fails_after_it_named_what_is_missing_is_asked_until_it_grants_it(
     api: EmbeddedAPIServer, client: KubeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permissions, "PERIOD", 0.0)
+    monkeypatch.setattr(supervision, "PERIOD", 0.0)
     api.access.policy = lambda attributes: attributes.resource != "nodes"
     wanted = needed(load({"advise_only": True}), Served("v1"))
     fault = RequestFault(status=500, times=len(wanted))

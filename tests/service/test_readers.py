@@ -18,7 +18,7 @@ from tests.support.service.world import StartService, World
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 READER = "system:serviceaccount:default:reader"
-PAGES = ("/metrics", "/version", "/openapi.json", "/insight/inventory", "/insight/problems")
+PAGES = ("/metrics", "/version", "/openapi.json", "/insight/devices", "/insight/problems")
 
 
 def only_the_reader_reads(asked: Attributes) -> bool:
@@ -83,8 +83,8 @@ async def test_a_service_that_may_not_ask_is_not_ready_and_says_so(world: World,
     world.api.access.policy = lambda asked: asked.resource != "tokenreviews"
     shown = await token(world, "reader")
     async with start_service(wait=False, insight_authorization=True) as service:
-        await until(lambda: service.status.missing_permissions)
-        assert service.status.missing_permissions[0].startswith("create tokenreviews")
+        await until(lambda: service.replica.missing_permissions)
+        assert service.replica.missing_permissions[0].startswith("create tokenreviews")
         assert await status(service, "/readyz") == 503
         assert await status(service, "/metrics", shown) == 503
 

@@ -47,7 +47,7 @@ async def test_a_server_without_the_resource_api_is_waited_for(world: World) -> 
     async with TestServer(web.Application()) as nothing, serve(str(nothing.make_url(""))) as service:
         with pytest.raises(TimeoutError, match="not ready"):
             await service.until_ready(0.3)
-        assert service.health.live()[0].ok
+        assert service.replica.live()[0].ok
 
 
 async def test_missing_configuration_is_an_error_at_once(tmp_path: Path) -> None:
@@ -62,15 +62,15 @@ async def test_without_a_watch_for_too_long_it_is_not_ready_until_it_watches_aga
     async with start_service(watch_gap=0.2) as service:
         outage = world.api.faults.add(RequestFault(status=503))
         world.api.faults.cut_watches()
-        await until(lambda: service.gate.unavailable().startswith("not watching"))
+        await until(lambda: service.replica.unavailable().startswith("not watching"))
         world.api.faults.remove(outage)
         await service.until_ready(LONGEST)
-        assert service.gate.unavailable() == ""
+        assert service.replica.unavailable() == ""
 
 
 async def test_every_node_is_looked_at_before_the_first_filter_asks(world: World, service: Service) -> None:
-    assert service.status.engine is not None
-    nodes = service.status.engine.cluster.inventory.nodes
+    assert service.replica.engine is not None
+    nodes = service.replica.engine.cluster.inventory.nodes
     assert not any(seen.new or seen.stale for seen in nodes.seen.values()), "it is ready"
     assert list(nodes) == world.nodes
 
@@ -108,20 +108,20 @@ async def test_insight_can_have_an_address_of_its_own(world: World, start_servic
 async def test_older_api_versions_are_spoken_where_v1_is_not_served(world: World, version: str) -> None:
     async with EmbeddedAPIServer(versions=(version,)) as api, serve(api.url) as service:
         await service.until_ready(LONGEST)
-        assert service.health.kubernetes[1] == version
+        assert service.replica.kubernetes[1] == version
 
 
 async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("dra_extender.service.apiversion.PERIOD", 0.05)
+    monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.05)
     async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url, "leader_election": True}))
         await service.start()
         await service.until_ready(LONGEST)
     async with EmbeddedAPIServer(port=port):
-        await until(lambda: service.health.kubernetes[1] == "v1")
+        await until(lambda: service.replica.kubernetes[1] == "v1")
         await service.until_ready(LONGEST)
         await service.stop()
     captured = capfd.readouterr()
@@ -129,16 +129,16 @@ async def test_after_an_upgrade_that_withdraws_its_version_it_speaks_the_new_one
 
 
 async def test_after_an_upgrade_what_the_old_version_denied_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dra_extender.service.apiversion.PERIOD", 0.05)
+    monkeypatch.setattr("dra_extender.service.supervision.PERIOD", 0.05)
     async with EmbeddedAPIServer(versions=("v1beta1",)) as before:
         before.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
         port = urlsplit(before.url).port or 0
         service = Service(load({"listen": "127.0.0.1:0", "server": before.url}))
         await service.start()
-        await until(lambda: "resourceclaims/binding" in service.gate.unavailable())
+        await until(lambda: "resourceclaims/binding" in service.replica.unavailable())
     async with EmbeddedAPIServer(port=port) as after:
         after.faults.add(RequestFault(resource="selfsubjectaccessreviews", status=500))
         await service.until_ready(LONGEST)
-        assert service.health.kubernetes[1] == "v1"
-        assert "resourceclaims/binding" not in service.gate.unavailable()
+        assert service.replica.kubernetes[1] == "v1"
+        assert "resourceclaims/binding" not in service.replica.unavailable()
         await service.stop()

@@ -80,7 +80,7 @@ async def test_a_bind_of_a_pod_that_vanished_is_an_error(world: World, service: 
 
 
 async def test_a_slice_that_cannot_be_read_is_reported_and_the_others_serve(world: World, service: Service) -> None:
-    engine = service.status.engine
+    engine = service.replica.engine
     assert engine is not None
     engine.sink.poison("ResourceSlice", "broken", "spec.devices: nonsense")
     assert [str(problem.object) for problem in engine.cluster.problems] == ["ResourceSlice broken"]
@@ -99,19 +99,19 @@ async def test_a_requeue_that_breaks_ends_the_service_instead_of_leaving_pods_as
     async def broken() -> None:
         raise RuntimeError("boom")
 
-    assert service.status.engine is not None
-    monkeypatch.setattr(service.status.engine.extender.requeue, "_requeue", broken)
-    service.status.engine.extender.requeue.requeue_all()
+    assert service.replica.engine is not None
+    monkeypatch.setattr(service.replica.engine.extender.requeue, "_requeue", broken)
+    service.replica.engine.extender.requeue.requeue_all()
     async with asyncio.timeout(LONGEST):
         await service.wait()
-    assert service.gate.unavailable() == "failed: RuntimeError: boom"
+    assert service.replica.unavailable() == "failed: RuntimeError: boom"
     assert (await world.get(service.url + "/livez"))[0] == 503
 
 
 def rival(world: World, service: Service, name: str) -> ResourceClaim:
     """What another allocator writes that does not know of this claim's device."""
-    assert service.status.engine is not None
-    claim = service.status.engine.cluster.ledger.get("default", name)
+    assert service.replica.engine is not None
+    claim = service.replica.engine.cluster.ledger.get("default", name)
     assert claim is not None and claim.allocation is not None
     meta = msgspec.structs.replace(claim.metadata, name="rival", uid="rival", resource_version="999999")
     return msgspec.structs.replace(claim, metadata=meta, status=ResourceClaimStatus(allocation=claim.allocation))
@@ -121,9 +121,9 @@ async def test_a_device_that_is_held_twice_for_a_moment_is_reported(world: World
     world.claim("c")
     assert await world.bind(service, world.pod("p", "c"), world.nodes[0]) == ""
     second = rival(world, service, "c")
-    assert service.status.engine is not None
-    service.status.engine.sink.apply(second)
-    service.status.engine.sink.remove(second)
+    assert service.replica.engine is not None
+    service.replica.engine.sink.apply(second)
+    service.replica.engine.sink.remove(second)
     _, text = await world.get(service.url + "/metrics")
     assert "dra_extender_violations_reported_total 1.0" in text
 
@@ -137,7 +137,7 @@ async def test_what_a_bind_under_way_relies_on_is_reported_when_the_pod_is_bound
     slow = world.api.faults.add(RequestFault(verb="create", resource="pods/binding", until=finish, times=1))
     call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
     await until(lambda: slow.hits)
-    engine = service.status.engine
+    engine = service.replica.engine
     assert engine is not None
     engine.sink.apply(rival(world, service, "c"))
     assert engine.audit.reported == 0
@@ -166,7 +166,7 @@ async def test_missing_permissions_are_named_at_the_start(
 ) -> None:
     world.api.access.policy = lambda attributes: attributes.target != "resourceclaims/binding"
     async with start_service(wait=False) as service:
-        await until(lambda: "resourceclaims/binding.resource.k8s.io" in service.gate.unavailable())
+        await until(lambda: "resourceclaims/binding.resource.k8s.io" in service.replica.unavailable())
     captured = capfd.readouterr()
     text = captured.out + captured.err
     assert "permission missing" in text
@@ -177,7 +177,7 @@ async def test_an_advisor_needs_no_permission_to_write(world: World, start_servi
     world.api.access.policy = lambda attributes: attributes.verb in ("get", "list", "watch")
     async with start_service(advise_only=True) as service:
         await service.until_ready(LONGEST)
-        assert service.status.missing_permissions == ()
+        assert service.replica.missing_permissions == ()
 
 
 # --- mutual TLS

@@ -61,7 +61,7 @@ async def test_stopping_lets_a_running_bind_finish(world: World, start_service: 
         call = asyncio.create_task(world.bind(service, pod, world.nodes[0]))
         await until(lambda: slow.hits)
         stopping = asyncio.create_task(service.stop())
-        await until(lambda: service.gate.unavailable() == "shutting down")
+        await until(lambda: service.replica.unavailable() == "shutting down")
         finish.set()
         await stopping
         assert await call == ""
@@ -75,14 +75,14 @@ async def test_requests_and_binds_that_do_not_end_share_one_grace_period(
     pod = world.pod("p", "c")
     drained: list[float] = []
     async with start_service(shutdown_grace=1.0) as service:
-        assert service.status.engine is not None
-        drain = service.status.engine.drain
+        assert service.replica.engine is not None
+        drain = service.replica.engine.drain
 
         async def recorded(seconds: float) -> None:
             drained.append(seconds)
             await drain(seconds)
 
-        monkeypatch.setattr(service.status.engine, "drain", recorded)
+        monkeypatch.setattr(service.replica.engine, "drain", recorded)
         slow = world.api.faults.add(
             RequestFault(verb="create", resource="pods/binding", until=asyncio.Event(), times=1)
         )
@@ -114,7 +114,7 @@ async def test_a_standby_that_cannot_forward_refuses_calls_and_is_not_ready_unti
         start_service(identity="one", **ELECTION) as first,
         start_service(identity="two", wait=False, **ELECTION) as second,
     ):
-        await until(lambda: second.gate.unavailable() == "standby: one leads")
+        await until(lambda: second.replica.unavailable() == "standby: one leads")
         assert (await world.get(second.url + "/readyz"))[0] == 503
         async with (
             aiohttp.ClientSession() as session,
@@ -135,10 +135,10 @@ async def test_a_standby_that_forwards_is_ready_and_the_leader_decides(
         start_service(identity="one", **FORWARDING) as first,
         start_service(identity="two", **FORWARDING) as second,
     ):
-        await until(lambda: first.gate.leads() and second.gate.leader() != "")
+        await until(lambda: first.replica.leads() and second.replica.leader() != "")
         status, report = await world.get(second.url + "/readyz")
         assert (status, report["checks"][1]) == (200, {"name": "leader", "ok": True, "problem": "one leads"})
-        assert (first.gate.leads(), second.gate.leads()) == (True, False)
+        assert (first.replica.leads(), second.replica.leads()) == (True, False)
         assert (await world.filter(second, pod))["NodeNames"] == world.nodes
         assert await world.bind(second, pod, world.nodes[0]) == ""
         assert [await bound(world, service) for service in (first, second)] == [1, 0]
@@ -159,14 +159,14 @@ async def test_no_call_is_refused_while_the_leader_stops_wherever_it_goes(
         start_service(identity="two", **FORWARDING) as second,
     ):
         stopping = asyncio.create_task(first.stop())
-        await until(lambda: first.gate.leaving)
+        await until(lambda: first.replica.leaving)
         assert (await world.get(first.url + "/readyz"))[0] == 503
         for number, service in enumerate([first, second, first, second, first, second]):
             world.claim(f"c{number}")
             pod = world.pod(f"p{number}", f"c{number}")
             (first_node, *_) = (await world.filter(service, pod))["NodeNames"]
             assert await world.bind(service, pod, first_node) == ""
-        assert (leader(world), second.gate.leads()) == ("two", True)
+        assert (leader(world), second.replica.leads()) == ("two", True)
         assert await bound(world, second) > 0
         stopping.cancel()
         await asyncio.gather(stopping, return_exceptions=True)
@@ -178,7 +178,7 @@ async def test_without_election_a_stopping_replica_decides_as_long_as_calls_may_
 ) -> None:
     async with start_service(shutdown_linger=LONGEST / 2, shutdown_grace=LONGEST) as alone:
         stopping = asyncio.create_task(alone.stop())
-        await until(lambda: alone.gate.leaving)
+        await until(lambda: alone.replica.leaving)
         world.claim("c")
         assert await world.bind(alone, world.pod("p", "c"), world.nodes[0]) == ""
         stopping.cancel()
@@ -200,7 +200,7 @@ async def test_a_bind_that_takes_long_goes_on_when_the_lease_is_handed_over(
         call = asyncio.create_task(world.bind(first, pod, world.nodes[0]))
         await until(lambda: slow.hits)
         stopping = asyncio.create_task(first.stop())
-        await until(second.gate.leads)
+        await until(second.replica.leads)
         go_on.set()
         assert await call == ""
         await stopping
@@ -215,7 +215,7 @@ async def test_a_replica_that_has_just_started_leaves_the_lease_to_those_that_kn
     async with start_service(identity="new", wait=False, **FORWARDING) as late:
         await until(lambda: slow.hits)
         async with start_service(identity="old", **FORWARDING) as known:
-            await until(known.gate.leads)
+            await until(known.replica.leads)
             go_on.set()
             await late.until_ready(LONGEST)
             assert leader(world) == "old"
@@ -226,10 +226,10 @@ async def test_a_standby_looks_at_what_has_changed_so_that_it_could_lead_at_any_
 ) -> None:
     monkeypatch.setattr("dra_extender.service.engine._WARM_PERIOD", 0.01)
     async with start_service(identity="one", **FORWARDING), start_service(identity="two", **FORWARDING) as second:
-        assert second.status.engine is not None
-        nodes = second.status.engine.cluster.inventory.nodes
+        assert second.replica.engine is not None
+        nodes = second.replica.engine.cluster.inventory.nodes
         world.store.create(node(NODES))
         name = str(node(NODES)["metadata"]["name"])
         await until(lambda: name in nodes)
         await until(lambda: not nodes.seen[name].new)
-        assert not second.gate.leads()
+        assert not second.replica.leads()

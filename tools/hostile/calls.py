@@ -103,12 +103,12 @@ def _of_insight(dice: random.Random) -> Iterator[Thing]:
     def asked(name: str, request: bytes, connections: int = 20, *, again: int = 1, generated: bool = False) -> Thing:
         return Thing("questions", name, Attack("insight", connections, request, again=again), generated)
 
-    for path in ("/metrics", "/insight/inventory?limit=500", "/insight/devices?limit=500", "/insight/problems"):
+    for path in ("/metrics", "/insight/devices?limit=500", "/insight/problems"):
         yield asked(f"300 times at once {path}", get(path), 300)
     yield asked("100 readers of events that take nothing", get("/insight/events"), 100)
     yield asked("9,000 states that there are not", get("/insight/devices?" + "state=x&" * 7_000))
     yield asked("the same class 4,000 times", get("/insight/devices?" + f"class={DRIVER}&" * 2_500))
-    yield asked("the same node 5,000 times", get("/insight/inventory?" + "node=node-1&" * 5_000))
+    yield asked("the same node 5,000 times", get("/insight/devices?" + "node=node-1&" * 5_000))
     yield asked("a page after 60 KB", get(f"/insight/devices?after={'z' * 60_000}"))
     yield asked("limits without limit", get("/insight/devices?limit=" + "9" * 4_000))
     yield asked("as many decisions as there may be", get(f"/insight/headroom?class={DRIVER}&count=32"), 50)

@@ -27,7 +27,7 @@ from tools.hostile.things import (
 _LONG_DRIVER: Final = ".".join(["d" * 15] * 4)[:63]
 _LONG_POOL: Final = "/".join(["p" * 62] * 4)[:253]
 _RULES: Final = "resource.k8s.io/v1beta2"
-_PAGES: Final = ("/insight/inventory?limit=500", "/insight/devices?limit=500", "/insight/problems", "/metrics")
+_PAGES: Final = ("/insight/devices?limit=500", "/insight/problems", "/metrics")
 
 
 def things(dice: random.Random) -> Iterator[Thing]:

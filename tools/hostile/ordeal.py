@@ -15,7 +15,7 @@ from itertools import groupby
 import msgspec
 
 from dra_extender.api.errors import ApiError
-from dra_extender.service.memory import PERIOD
+from dra_extender.service.process import PERIOD
 from tools.hostile import eyes
 from tools.hostile.eyes import Eyes
 from tools.hostile.feeding import Fed, Feeding

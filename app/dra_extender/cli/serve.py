@@ -40,7 +40,7 @@ def _run(settings: Settings) -> int:
     import uvloop
 
     from dra_extender.service import logs
-    from dra_extender.service.process import serve_until_signalled
+    from dra_extender.service.service import serve_until_signalled
 
     logs.configure(settings.log_level, settings.log_format)
     return uvloop.run(serve_until_signalled(settings))

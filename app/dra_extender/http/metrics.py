@@ -1,15 +1,15 @@
-"""What the service counts, in the format of Prometheus.
+"""The metrics of the service, in the format of Prometheus.
 
-One table defines every metric: it makes the metrics, and `markdown_table` makes the reference in docs/metrics.md,
-which a test keeps current. What scheduling counts is defined in `scheduling.outcomes`. Labels are fixed texts, or
-names of which so many are told at most (`service.stock`), so the number of series does not grow with the cluster.
-Names follow the conventions of Prometheus: counters end in `_total`, units are base units and stand in the name.
+One table defines every metric; `make reference` writes docs/metrics.md from it. `scheduling.outcomes` defines what
+scheduling counts. Promises: labels have fixed values, or a bounded number of names (`service.devicemetrics`), so the
+number of series does not grow with the cluster. Names follow the conventions of Prometheus: counters end in `_total`,
+and names contain base units.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -19,9 +19,8 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from dra_extender.http.crowds import CROWDED_CONNECTIONS
 from dra_extender.scheduling import outcomes
-from dra_extender.scheduling.outcomes import L, LabelledCounter, Step
+from dra_extender.scheduling.outcomes import UNDIAGNOSED, L, LabelledCounter, Reading, Step
 from dra_extender.unexpected import PLACES, unexpected
 
 PREFIX = "dra_extender_"
@@ -31,29 +30,23 @@ _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 _WAITS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 
-OTHER = "other"
-"""Stands for the names that are not told by themselves."""
-UNDIAGNOSED = "not diagnosed"
-"""Stands for the rule that refuses a pod, before it was found out."""
-
 VerbName = Literal["filter", "prioritize", "preempt", "bind", "advise"]
 VerbResult = Literal["ok", "error", "malformed", "forbidden", "forwarded", "unavailable", "broken"]
 
-VERB_RESULTS: dict[VerbResult, str] = {
+VERB_RESULTS: Final[dict[VerbResult, str]] = {
     "ok": "",
-    "error": "the answer says what is wrong",
-    "malformed": "the request cannot be understood",
-    "forbidden": "the client is not one of the allowed ones",
-    "forwarded": "the leader was asked",
+    "error": "the response names an error",
+    "malformed": "the request is invalid",
+    "forbidden": "the client is not an allowed client",
+    "forwarded": "the leader responded",
     "unavailable": "no decision may be made now",
     "broken": "a bug",
 }
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """One metric. `read` ones are taken from the service's state at each scrape, others are counted as we go.
-
-    `values` are the values of the last label where they are fixed, each with its meaning.
+    """One metric. `read`: the value is read from the service at each scrape; other metrics are counted as events
+    happen. `values`: the values of the last label with their meanings, where they are fixed.
     """
 
     name: str
@@ -66,7 +59,7 @@ class Spec(msgspec.Struct, frozen=True):
 
     @property
     def documentation(self) -> str:
-        """The help text with the values of the label and their meaning."""
+        """The help text with the values of the label and their meanings."""
         if not self.values:
             return self.help
         return f"{self.help}: {', '.join(_described(value, meaning) for value, meaning in self.values)}"
@@ -84,19 +77,32 @@ def _read(name: str, type_: Literal["counter", "gauge"], help_: str, label: str 
     return Spec(name, type_, help_, (label,) if label else (), read=True)
 
 
-_OUTCOMES: tuple[LabelledCounter[Any], ...] = (*outcomes.OUTCOMES, CROWDED_CONNECTIONS)
+OverLimit = Literal["idle_closed", "probes_only", "refused"]
+
+CONNECTIONS_OVER_LIMIT: Final = LabelledCounter[OverLimit](
+    "connections_over_limit_total",
+    "new connections to an address that already had --max-connections",
+    "result",
+    {
+        "idle_closed": "an idle connection was closed for it",
+        "probes_only": "all others are busy, so this one may only send probes",
+        "refused": "closed at once",
+    },
+)
+
+_COUNTERS: tuple[LabelledCounter[Any], ...] = (*outcomes.OUTCOMES, CONNECTIONS_OVER_LIMIT)
 
 _STATES: tuple[tuple[str, str], ...] = (
     ("free", ""),
-    ("shared", "claims have shares of it"),
-    ("used", "a claim has it alone"),
-    ("blocked", "others have taken counters that it needs"),
-    ("tainted", "nobody has it, and a taint keeps pods away"),
-    ("unusable", "nothing is allocated of its pool, or of it"),
+    ("shared", "claims are allocated shares of it"),
+    ("used", "one claim is allocated the whole device"),
+    ("blocked", "free, but other devices consume counters that it needs"),
+    ("tainted", "free, but a taint keeps pods away"),
+    ("unusable", "it or its pool cannot be allocated"),
 )
 
-SPECS: tuple[Spec, ...] = (
-    Spec("verb_duration_seconds", "histogram", "time from the headers of a verb's request to its answer", ("verb",)),
+SPECS: Final[tuple[Spec, ...]] = (
+    Spec("verb_duration_seconds", "histogram", "time from the headers of a verb's request to its response", ("verb",)),
     Spec(
         "verb_requests_total",
         "counter",
@@ -105,46 +111,50 @@ SPECS: tuple[Spec, ...] = (
         values=tuple(VERB_RESULTS.items()),
     ),
     *(
-        Spec(outcome.name, "counter", outcome.help, (outcome.label,), values=_pairs(outcome.values))
-        for outcome in _OUTCOMES
+        Spec(counter.name, "counter", counter.help, (counter.label,), values=_pairs(counter.values))
+        for counter in _COUNTERS
     ),
     Spec("bind_step_duration_seconds", "histogram", "steps of a bind", ("step",), values=_pairs(outcomes.STEPS)),
-    Spec("event_loop_lag_seconds", "histogram", "how late the event loop runs what is due; long means it is blocked"),
-    _read(
-        "ready", "gauge", "1 when calls of the verbs are answered here: by this replica, or by the leader that it asks"
-    ),
-    _read("leader", "gauge", "1 when this replica holds the lease, or when there is no election"),
+    Spec("event_loop_lag_seconds", "histogram", "delay of timers on the event loop; large values mean it is blocked"),
+    _read("ready", "gauge", "1 while this replica, or the leader that it forwards to, answers calls of the verbs"),
+    _read("leader", "gauge", "1 while this replica holds the lease, or when leader election is off"),
     _read("objects", "gauge", "objects known from the watches", "kind"),
-    _read("undecodable_objects", "gauge", "objects that cannot be understood and are left out", "kind"),
-    _read("unreadable_claims_holding", "gauge", "claims that cannot be decoded and whose devices are known and in use"),
+    _read("undecodable_objects", "gauge", "objects that cannot be decoded and are ignored", "kind"),
+    _read(
+        "unreadable_claims_holding",
+        "gauge",
+        "claims that cannot be decoded, but whose devices are known and stay allocated",
+    ),
     _read(
         "unreadable_claims_incomplete",
         "gauge",
-        "claims that cannot be decoded and may have devices that cannot be told; nothing is offered of their pools",
+        "claims that cannot be decoded and whose devices are not all known; no device of their pools is offered",
     ),
-    _read("watch_gap_seconds", "gauge", "time since the kind was last being watched; 0 while it is", "kind"),
+    _read("watch_gap_seconds", "gauge", "time since the kind was last watched; 0 while it is", "kind"),
     _read("lists_total", "counter", "complete lists; more than one means that events were missed", "kind"),
-    _read("stuck_watches_total", "counter", "lists that were begun because watches made no progress", "kind"),
+    _read("stuck_watches_total", "counter", "lists started because a watch made no progress", "kind"),
     _read("watches_total", "counter", "watches started", "kind"),
-    _read("watch_events_total", "counter", "watch events, bookmarks included", "kind"),
-    _read("binds_in_flight", "gauge", "binds that have begun and not ended"),
-    _read("binds_unfinished", "gauge", "failed binds that have not taken back what they wrote; the devices stay held"),
-    _read("preemption_nominations", "gauge", "pods for which other pods make room, and devices are kept"),
-    _read("preemption_victims_stuck", "gauge", "pods that were told to make room and did not go in time"),
-    _read("nominated_ahead", "gauge", "pods that are nominated ahead of kube-scheduler's queue and not bound yet"),
-    _read("pods_known", "gauge", "pods that are remembered: those that wait, and those that use devices"),
-    _read("events_queued", "gauge", "Kubernetes events waiting to be written"),
+    _read("watch_events_total", "counter", "watch events, including bookmarks", "kind"),
+    _read("binds_in_flight", "gauge", "binds that have started and not ended"),
+    _read("binds_unfinished", "gauge", "failed binds whose rollback is not finished; their devices stay allocated"),
+    _read("preemption_nominations", "gauge", "pods that are nominated and wait for their victims to go"),
+    _read("preemption_victims_stuck", "gauge", "evicted pods that have not terminated in time"),
+    _read(
+        "nominated_ahead", "gauge", "pods that were nominated before kube-scheduler tried them and are not bound yet"
+    ),
+    _read("pods_known", "gauge", "pods in memory: pending pods, and pods that use devices"),
+    _read("events_queued", "gauge", "Kubernetes events that wait to be written"),
     _read(
         "allocation_searches_total",
         "counter",
-        "searches for devices on a node by filter and prioritize, and for them at the start; others came from memory",
+        "searches for devices on a node; all other answers came from the equivalence cache",
     ),
-    _read("worker_questions_open", "gauge", "questions that worker processes have not answered yet"),
-    _read("worker_starts_total", "counter", "worker processes started, those that replace a stopped one included"),
+    _read("worker_questions_open", "gauge", "tasks that worker processes have not answered yet"),
+    _read("worker_starts_total", "counter", "worker processes started, including replacements"),
     Spec(
         "devices",
         "gauge",
-        "devices that drivers publish, by driver (the 20 with the most; the rest is other) and state",
+        "published devices by driver (the 20 with the most devices; all others count as other) and state",
         ("driver", "state"),
         read=True,
         values=_STATES,
@@ -152,26 +162,26 @@ SPECS: tuple[Spec, ...] = (
     Spec(
         "class_devices",
         "gauge",
-        "devices that a class selects, by class (the 50 with the most devices; the rest is other) and state; a device "
-        "that several classes select counts for each; the states are those of devices",
+        "devices that a DeviceClass selects, by class (the 50 with the most devices; all others count as other) and "
+        "state, as in devices; a device of several classes counts for each",
         ("device_class", "state"),
         read=True,
     ),
     Spec(
         "share_capacity",
         "gauge",
-        "capacity of the devices that may be shared, are usable and have no taint, in its own unit (memory: bytes)",
+        "capacity of usable shareable devices without taints, in the unit of the capacity (memory: bytes)",
         ("driver", "capacity"),
         read=True,
     ),
-    Spec("share_capacity_free", "gauge", "the part of it that no claim has", ("driver", "capacity"), read=True),
+    Spec("share_capacity_free", "gauge", "the free part of share_capacity", ("driver", "capacity"), read=True),
     Spec(
         "pending_pods",
         "gauge",
-        "pods that wait because they were refused, by the rule that refuses them, as the diagnosis calls it",
+        "pods that were refused and wait, by the rule that refuses them, as in the diagnosis",
         ("rule",),
         read=True,
-        values=((UNDIAGNOSED, "it was not found out yet"),),
+        values=((UNDIAGNOSED, "the diagnosis is not finished"),),
     ),
     Spec(
         "device_wait_seconds",
@@ -179,14 +189,18 @@ SPECS: tuple[Spec, ...] = (
         "time from the creation of a pod that uses devices to its binding here, in whole seconds",
         buckets=_WAITS,
     ),
-    _read("violations", "gauge", "conflicts between stored allocations, whichever allocator wrote them"),
-    _read("violations_reported_total", "counter", "violations reported, short ones included"),
+    _read("violations", "gauge", "conflicts between stored allocations, by whichever allocator"),
+    _read(
+        "violations_reported_total",
+        "counter",
+        "conflicts between stored allocations that were reported, including short ones",
+    ),
     _read("events_sent_total", "counter", "Kubernetes events written"),
-    _read("events_dropped_total", "counter", "Kubernetes events dropped: refused, or too many at once"),
+    _read("events_dropped_total", "counter", "Kubernetes events dropped: rejected, or too many at once"),
     Spec(
         "unexpected_errors_total",
         "counter",
-        "errors outside every plan, each a bug to report, by place",
+        "unexpected errors, by place; each is a bug to report",
         ("where",),
         read=True,
         values=_pairs(PLACES),
@@ -194,19 +208,6 @@ SPECS: tuple[Spec, ...] = (
 )
 
 _BY_NAME = {spec.name: spec for spec in SPECS}
-
-
-class Reading(msgspec.Struct, frozen=True):
-    """A value of a metric that is read at a scrape."""
-
-    name: str
-    value: float
-    label: str | tuple[str, ...] = ""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The values of all labels."""
-        return self.label if isinstance(self.label, tuple) else (self.label,) if self.label else ()
 
 
 class _Readings(Collector):
@@ -247,7 +248,7 @@ class Metrics:
         # Every series is there from the start, so that a first occurrence shows as an increase.
         self._outcomes = {
             (outcome.name, value): counters[outcome.name].labels(value)
-            for outcome in _OUTCOMES
+            for outcome in _COUNTERS
             for value in outcome.values
         }
         self._requests = {
@@ -309,12 +310,3 @@ class Metrics:
         return Histogram(
             PREFIX + spec.name, spec.documentation, spec.labels, registry=self._registry, buckets=spec.buckets
         )
-
-
-def markdown_table() -> str:
-    """The reference of all metrics as a table."""
-    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
-    for spec in SPECS:
-        labels = ", ".join(f"`{label}`" for label in spec.labels)
-        rows.append(f"| `{PREFIX}{spec.name}` | {spec.type} | {labels} | {spec.documentation} |")
-    return "\n".join(rows) + "\n"

@@ -1,31 +1,50 @@
-"""Connections that cannot be used to exhaust us: limits that uvicorn leaves to a proxy in front.
+"""HTTP connections with limits that uvicorn leaves to a proxy in front of it.
 
-`guarded` promises: a request is complete, headers and body, within a time limit from its first byte; headers are
-bounded in size and number, and so are requests that are sent before the last one is answered; a client that takes
-nothing of its answers is cut off; a connection on which nothing was ever asked is closed after the time an idle one
-gets. Of too many connections one that waits for its client is closed for a new one: first those that never made a
-request, then the one that has waited longest. When all of them work, a reserve still answers probes. The names of a
-client that has shown a certificate are read once per connection and are in the state of each request.
+`limited` promises, for every connection:
+- a request is complete, headers and body, within `request_seconds` of its first byte;
+- headers are bounded in size and number, and so are pipelined requests;
+- a client that reads nothing of its responses for `taking_seconds` is disconnected;
+- a connection without any request is closed after `idle_seconds`, as an idle one is;
+- over `connections`, a new connection replaces an idle one: first one that never sent a request, then the one that has
+  been idle for longest. If all connections are busy, a reserve of `probe_connections` answers probes only;
+- the names in the client's certificate are read once, and are in the state of each request.
+`ConnectionLimitReport` counts each connection over the limit, and logs at most one line in `QUIET_SECONDS`.
+
+The class extends uvicorn's httptools protocol, which `uvicorn.Config(http=...)` accepts. Its hooks are not a public
+API: tests/http/test_connections.py pins each promise.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from asyncio import TimerHandle
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
-from uvicorn._types import ASGI3Application
-from uvicorn.protocols.http.flow_control import service_unavailable
+import structlog
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dra_extender.http.clients import CLIENT_NAMES, certified_names
-from dra_extender.http.crowds import CrowdResult, Crowds
+from dra_extender.http.authorization import CLIENT_NAMES, certified_names
+from dra_extender.http.metrics import CONNECTIONS_OVER_LIMIT, OverLimit
+from dra_extender.scheduling.ports import Observer
+
+log = structlog.get_logger(__name__)
+
+PROBES: Final = frozenset({"/livez", "/readyz"})
+"""Paths that kubelet asks. They need no token, and the reserve of connections answers them."""
+QUIET_SECONDS: Final = 30.0
+_CONTINUE: Final = b"HTTP/1.1 100 "
+_BUSY: Final = PlainTextResponse("Service Unavailable", 503, {"Connection": "close"})
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """Seconds, bytes and numbers. `probe_connections`: so many more than `connections`, for probes alone.
-    `taking_seconds`: in which a client takes at least something of what is sent to it. `pipelined`: requests that may
-    wait for the answer to the one before; each takes a hundred times the memory of its bytes.
+    """Seconds, bytes and numbers, per address. `taking_seconds`: within this time a client has to read something of
+    what is sent to it. `pipelined`: requests that may wait for the response to the one before; each takes a hundred
+    times the memory of its bytes. `probe_connections`: extra connections, for probes only.
     """
 
     request_seconds: float = 10.0
@@ -38,14 +57,27 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     probe_connections: int = 16
 
 
-_CONTINUE = b"HTTP/1.1 100 "
-PROBES = frozenset({"/livez", "/readyz"})
-"""What kubelet asks. Its paths are open to everybody, and are answered beyond the cap of connections."""
+class ConnectionLimitReport:
+    """Counts and logs connections over the limit, for all addresses of a service."""
+
+    def __init__(self, observer: Observer, clock: Callable[[], float] = time.monotonic) -> None:
+        self._observer = observer
+        self._clock = clock
+        self._silent_until = float("-inf")
+
+    def exceeded(self, result: OverLimit, limit: int) -> None:
+        """A client opened one connection more than `limit`."""
+        self._observer.count(CONNECTIONS_OVER_LIMIT, result)
+        now = self._clock()
+        if now >= self._silent_until:
+            self._silent_until = now + QUIET_SECONDS
+            meaning = CONNECTIONS_OVER_LIMIT.values[result]
+            log.warning("too many connections", limit=limit, result=meaning, setting="--max-connections")
 
 
-class OneWrite:
-    """Head and body of an answer in one write: two cost a call of the system more, and wake the client twice. The head
-    waits for the first part of the body, which every answer has, an empty one at least, but for those to HEAD.
+class SingleWrite:
+    """A transport that sends head and body of a response in one write: two writes cost one more system call, and wake
+    the client twice. The head waits for the first part of the body; only responses to HEAD have none.
     """
 
     __slots__ = ("_head", "_transport")
@@ -55,7 +87,7 @@ class OneWrite:
         self._head: bytes | None = None
 
     def write(self, data: bytes) -> None:
-        """100 Continue goes out at once."""
+        """Send; only `100 Continue` goes out by itself."""
         if self._head is None and not data.startswith(_CONTINUE):
             self._head = data
             return
@@ -72,59 +104,59 @@ class OneWrite:
         return self._transport.is_closing()
 
 
-class GuardedProtocol(HttpToolsProtocol):
-    """See the module. A subclass with other attributes is a service's own: uvicorn makes the objects."""
+class LimitedProtocol(HttpToolsProtocol):
+    """One connection. `limited` makes a subclass with the limits of one server, because uvicorn makes the objects."""
 
     limits = ConnectionLimits()
-    crowds: Crowds | None = None
-    """Hears of connections that are too many."""
+    report: ConnectionLimitReport | None = None
 
     _deadline: TimerHandle | None = None
     _taking: TimerHandle | None = None
-    """Runs while something is sent that the client has not taken yet."""
+    """Runs while the client has not read everything that was sent."""
     _begun = 0
     """Requests so far."""
     _header_bytes = 0
     _client_names: frozenset[str] = frozenset()
     _asked = False
-    _waiting_since: float | None = None
-    """Since when it has been the client's turn; None while a request is worked on."""
+    """The client has sent a whole request."""
+    _idle_since: float | None = None
+    """None while a request is being answered."""
     _probes_only = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         tls = transport.get_extra_info("ssl_object")
         self._client_names = certified_names(tls.getpeercert() if tls is not None else None)
-        self._expect_within(self.limits.idle_seconds)
-        self._waiting_since = self.loop.time()
-        self._make_room()
+        self._set_deadline(self.limits.idle_seconds)
+        self._idle_since = self.loop.time()
+        self._enforce_connection_limit()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._expect_nothing()
+        self._clear_deadline()
         if self._taking is not None:
             self._taking.cancel()
         super().connection_lost(exc)
-        self.pipeline.clear()  # what waits there knows this connection: nobody else has to find out that both can go
+        self.pipeline.clear()  # breaks a reference cycle with this connection
 
     def on_message_begin(self) -> None:
         if self.transport.is_closing():
-            raise ConnectionAbortedError("what comes behind the last request that counts is not read")
+            raise ConnectionAbortedError("data after the last accepted request is not read")
         super().on_message_begin()
         self.scope["state"][CLIENT_NAMES] = self._client_names
         self._begun += 1
         self._header_bytes = 0
-        self._expect_within(self.limits.request_seconds)
+        self._set_deadline(self.limits.request_seconds)
 
     def on_headers_complete(self) -> None:
         if len(self.pipeline) >= self.limits.pipelined:
-            self._give_up()
+            self._abort()
         if self.transport.is_closing():
-            return  # what was read together with the last request that counts
+            return  # read together with the last accepted request
         self.app = self._application()
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before and self.scope["method"] != "HEAD":
-            self.cycle.transport = OneWrite(self.transport)  # type: ignore[assignment] # all that is used
+            self.cycle.transport = SingleWrite(self.transport)  # type: ignore[assignment] # all that is used
 
     def send_400_response(self, msg: str) -> None:
         if not self.transport.is_closing():
@@ -132,111 +164,111 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
-        self._count(len(url))
+        self._count_header(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        self._count(len(name) + len(value))
+        self._count_header(len(name) + len(value))
 
     def on_body(self, body: bytes) -> None:
         if not self.transport.is_closing():
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        self._expect_nothing()
+        self._clear_deadline()
         if self.transport.is_closing():
             return
         self._asked = True
         if not self.cycle.response_complete:
-            self._waiting_since = None
+            self._idle_since = None
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
         if not self.pipeline:
-            self._waiting_since = self.loop.time()
+            self._idle_since = self.loop.time()
         super().on_response_complete()
-        if self._untaken:
-            self._expect_taking()
+        if self._unread:
+            self._expect_reading()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._expect_taking()
+        self._expect_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         if self._taking is not None:
             self._taking.cancel()
             self._taking = None
-        if self._untaken:
-            self._expect_taking()
+        if self._unread:
+            self._expect_reading()
 
     @property
-    def _untaken(self) -> int:
-        """Bytes that wait for the client to take them."""
+    def _unread(self) -> int:
+        """Bytes that the client has not read yet."""
         return self.transport.get_write_buffer_size()
 
-    def _expect_taking(self) -> None:
+    def _expect_reading(self) -> None:
         if self._taking is None:
-            arguments = self._untaken, self._begun
-            self._taking = self.loop.call_later(self.limits.taking_seconds, self._look_at_taking, *arguments)
+            arguments = self._unread, self._begun
+            self._taking = self.loop.call_later(self.limits.taking_seconds, self._check_reading, *arguments)
 
-    def _look_at_taking(self, before: int, begun: int) -> None:
-        """Whether the client has taken something meanwhile, also where nothing but that keeps the connection open. What
-        waits may be a later answer, written in this very turn of the loop: a client who goes on asking is not judged.
+    def _check_reading(self, before: int, begun: int) -> None:
+        """Disconnect a client that has read nothing since. A client that has sent another request is spared: the
+        unread bytes may be a response of this very turn.
         """
         self._taking = None
-        if begun == self._begun and self._untaken >= before:
+        if begun == self._begun and self._unread >= before:
             self.transport.abort()
-        elif self._untaken:
-            self._expect_taking()
+        elif self._unread:
+            self._expect_reading()
 
-    def _make_room(self) -> None:
-        """Close a connection when there are too many: another one, or this one when all others work."""
+    def _enforce_connection_limit(self) -> None:
+        """Over the limit, close an idle connection; if there is none, this one, or keep it for probes."""
         if len(self.connections) <= self.limits.connections:
             return
         others = [
             other
             for other in self.connections
-            if isinstance(other, GuardedProtocol) and other is not self and not other.transport.is_closing()
+            if isinstance(other, LimitedProtocol) and other is not self and not other.transport.is_closing()
         ]
         if len(others) < self.limits.connections:
             return
-        idle = [(other._asked, other._waiting_since, other) for other in others if other._waiting_since is not None]
-        result: CrowdResult = "probes_only"
+        idle = [(other._asked, other._idle_since, other) for other in others if other._idle_since is not None]
+        result: OverLimit = "probes_only"
         if idle:
             result = "idle_closed"
-            min(idle, key=lambda entry: entry[:2])[2]._give_up()
+            min(idle, key=lambda entry: entry[:2])[2]._abort()
         elif len(others) >= self.limits.connections + self.limits.probe_connections:
             result = "refused"
-            self._give_up()
+            self._abort()
         self._probes_only = len(others) - bool(idle) >= self.limits.connections
-        if self.crowds is not None:
-            self.crowds.met(result, self.limits.connections)
+        if self.report is not None:
+            self.report.exceeded(result, self.limits.connections)
 
-    def _application(self) -> ASGI3Application:
-        """What answers the request whose URL has come."""
+    def _application(self) -> ASGIApp:
+        """The application for the request with this URL."""
         refused = self._probes_only and self.url.partition(b"?")[0].decode("latin-1") not in PROBES
-        return service_unavailable if refused else self.config.loaded_app
+        return _BUSY if refused else self.config.loaded_app
 
-    def _count(self, size: int) -> None:
+    def _count_header(self, size: int) -> None:
         self._header_bytes += size
         if self._header_bytes > self.limits.header_bytes or len(self.headers) > self.limits.headers:
-            self._give_up()
+            self._abort()
 
-    def _expect_within(self, seconds: float) -> None:
-        self._expect_nothing()
-        self._deadline = self.loop.call_later(seconds, self._give_up)
+    def _set_deadline(self, seconds: float) -> None:
+        self._clear_deadline()
+        self._deadline = self.loop.call_later(seconds, self._abort)
 
-    def _expect_nothing(self) -> None:
+    def _clear_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
-    def _give_up(self) -> None:
+    def _abort(self) -> None:
         if not self.transport.is_closing():
             self.transport.abort()
 
 
-def guarded(limits: ConnectionLimits, crowds: Crowds | None = None) -> type[asyncio.Protocol]:
-    """The protocol class for uvicorn's `http` setting. `crowds` hears of connections that are too many."""
-    return type("Guarded", (GuardedProtocol,), {"limits": limits, "crowds": crowds})
+def limited(limits: ConnectionLimits, report: ConnectionLimitReport | None = None) -> type[asyncio.Protocol]:
+    """The protocol class for `uvicorn.Config(http=...)`."""
+    return type("LimitedConnection", (LimitedProtocol,), {"limits": limits, "report": report})

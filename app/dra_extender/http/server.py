@@ -1,111 +1,184 @@
-"""Uvicorn on a socket, inside an event loop that is not its own.
+"""An HTTP server for one ASGI application on one socket, inside an event loop that others use as well.
 
-`HttpServer` promises: `url` is known before the first request, port 0 picks a free port, `stop` first closes idle
-connections and the listener, lets running requests finish within the grace period, and leaves nothing behind. Signals
-are left to the process that uses it.
+`HttpServer` promises: `url` is known before the first request; port 0 picks a free port; `stop` closes the listener and
+idle connections at once, lets running requests finish within the grace period, and leaves nothing behind. It installs
+no signal handlers.
+
+`Listener` promises: it accepts one connection per turn of the event loop, so other work goes on however many clients
+connect at once. It runs at most `HANDSHAKES` TLS handshakes at a time; when others wait, it closes a handshake that
+takes longer than `HANDSHAKE_PATIENCE`.
+
+HTTP/1.1 itself is uvicorn's: `uvicorn.Config` makes the protocol objects, `ServerState` knows their connections and
+tasks. `uvicorn.Server` is not used: it accepts the whole backlog in one turn, and polls every 0.1 s.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
 import socket
 import ssl
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Final
 
+import structlog
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.server import ServerState
 
-from dra_extender.http.crowds import Crowds
-from dra_extender.http.listener import Listener
-from dra_extender.http.protocol import ConnectionLimits, guarded
+from dra_extender.http.protocol import ConnectionLimitReport, ConnectionLimits, limited
+
+log = structlog.get_logger(__name__)
+
+HANDSHAKES: Final = 64
+"""TLS handshakes at a time: if all of them continue in one turn, the event loop is busy for some ten milliseconds."""
+HANDSHAKE_SECONDS: Final = 10.0
+HANDSHAKE_PATIENCE: Final = 0.5
+"""Seconds that a handshake may take while other clients wait."""
+RETRY_SECONDS: Final = 1.0
+"""Pause before the next `accept` after the process ran out of file descriptors."""
+GRACE_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.01
 
 
-class _Server(uvicorn.Server):
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen on these sockets with a listener of our own: that of the loop takes all who come at once."""
-        config = self.config
-        await self.lifespan.startup()
+class Listener:
+    """Accepts connections on a listening, non-blocking socket, which the caller owns. Use inside a running loop."""
 
-        def make_protocol() -> asyncio.Protocol:
-            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
-                config=config, server_state=self.server_state, app_state=self.lifespan.state
+    def __init__(
+        self, listening: socket.socket, make_protocol: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
+    ) -> None:
+        self._listening = listening
+        self._make_protocol = make_protocol
+        self._tls = tls
+        self._handshakes: dict[asyncio.Task[None], float] = {}
+        """Running handshakes with their start times, oldest first."""
+        self._accepting = asyncio.create_task(self._accept(), name="accept connections")
+
+    def close(self) -> None:
+        """Accept no more connections; established ones stay. The caller may close the socket at once."""
+        asyncio.get_running_loop().remove_reader(self._listening)  # the loop would keep watching the descriptor
+        self._accepting.cancel()
+        for handshake in self._handshakes:
+            handshake.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until all tasks of the listener have ended."""
+        await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._handshake_slot()
+            try:
+                accepted, _ = await loop.sock_accept(self._listening)
+            except OSError as problem:
+                log.warning("cannot accept connections for now", problem=str(problem))
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._begin(accepted)
+            await asyncio.sleep(0)  # sock_accept may return without giving up its turn
+
+    async def _handshake_slot(self) -> None:
+        """Wait until one more handshake may run; cancel the oldest one when it is over its time."""
+        now = asyncio.get_running_loop().time
+        while len(self._handshakes) >= HANDSHAKES:
+            oldest, began = next(iter(self._handshakes.items()))
+            left = began + HANDSHAKE_PATIENCE - now()
+            if left > 0:
+                await asyncio.wait(self._handshakes, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                del self._handshakes[oldest]
+                oldest.cancel()
+
+    def _begin(self, accepted: socket.socket) -> None:
+        task = asyncio.create_task(self._connect(accepted), name="connection")
+        self._handshakes[task] = asyncio.get_running_loop().time()
+        task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        """Finish the handshake, if any, and connect a new protocol object."""
+        loop = asyncio.get_running_loop()
+        seconds = HANDSHAKE_SECONDS if self._tls is not None else None
+        try:
+            await loop.connect_accepted_socket(
+                self._make_protocol, accepted, ssl=self._tls, ssl_handshake_timeout=seconds
             )
-            return made
-
-        self.servers = [Listener(item, make_protocol, config.ssl) for item in sockets or ()]  # type: ignore[misc]
-        self.started = True
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+        except (OSError, asyncio.CancelledError):
+            accepted.close()  # the client left, does not speak TLS, is not trusted, or takes too long
 
 
 class HttpServer:
-    """One application on one address."""
+    """One application on one address. Raises OSError, naming the address, when it cannot listen there."""
 
     def __init__(
         self,
-        app: Any,
+        app: ASGIApp,
         host: str,
         port: int,
         *,
         tls: ssl.SSLContext | None = None,
-        keep_alive: int = 120,
-        grace: float = 30.0,
         limits: ConnectionLimits | None = None,
-        crowds: Crowds | None = None,
+        report: ConnectionLimitReport | None = None,
     ) -> None:
+        """`report` counts and logs connections over the limit."""
+        limits = limits or ConnectionLimits()
         self._socket = _bind(host, port)
         self._tls = tls
         self.port: int = self._socket.getsockname()[1]
         shown = "127.0.0.1" if host in ("0.0.0.0", "") else f"[{host}]" if ":" in host else host
         self.url = f"{'https' if tls else 'http'}://{shown}:{self.port}"
-        self._server = _Server(
-            uvicorn.Config(
-                app,
-                http=guarded(limits or ConnectionLimits(idle_seconds=keep_alive), crowds),
-                ws="none",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                date_header=False,
-                proxy_headers=False,
-                timeout_keep_alive=keep_alive,
-                timeout_graceful_shutdown=max(1, round(grace)),
-                ssl_context_factory=(lambda _config, _default: tls) if tls else None,
-            )
+        self.state = ServerState()
+        self._config = uvicorn.Config(
+            app,
+            http=limited(limits, report),
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            timeout_keep_alive=max(1, round(limits.idle_seconds)),
         )
-        self._task: asyncio.Task[None] | None = None
+        self._listener: Listener | None = None
 
     async def start(self) -> None:
-        """Listen. Returns when connections are accepted."""
-        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]), name=f"http {self.url}")
-        while not self._server.started:
-            if self._task.done():
-                self._task.result()
-                raise RuntimeError(f"{self.url}: the server ended before it started")
-            await asyncio.sleep(0.005)
+        """Accept connections."""
+        self._config.load()
+        self._listener = Listener(self._socket, self._make_protocol, self._tls)
 
-    async def stop(self, grace: float | None = None) -> None:
-        """Stop listening and wait for running requests, no longer than the grace period or these seconds."""
-        if grace is not None:
-            self._server.config.timeout_graceful_shutdown = math.ceil(grace)
-        self._server.should_exit = True
-        if self._task is not None:
-            await self._task
-        self._socket.close()
+    async def stop(self, grace: float = GRACE_SECONDS) -> None:
+        """Stop listening, and wait up to `grace` seconds for running requests."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + grace
+        await self._close_listener()
+        for connection in list(self.state.connections):
+            connection.shutdown()
+        while (self.state.connections or self.state.tasks) and clock() < deadline:
+            await asyncio.sleep(_POLL_SECONDS)
+        await self._abort()
 
     async def kill(self) -> None:
-        """Stop at once, as a crash would: running requests get no answer."""
-        self._server.force_exit = True
-        for connection in list(self._server.server_state.connections):
+        """Stop at once, as a crash would: running requests get no response."""
+        await self._close_listener()
+        await self._abort()
+
+    async def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            await self._listener.wait_closed()
+        self._socket.close()
+
+    async def _abort(self) -> None:
+        for connection in list(self.state.connections):
             connection.transport.abort()
-        for task in list(self._server.server_state.tasks):
+        tasks = list(self.state.tasks)
+        for task in tasks:
             task.cancel()
-        await self.stop()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _make_protocol(self) -> asyncio.Protocol:
+        made: asyncio.Protocol = self._config.http_protocol_class(  # type: ignore[call-arg] # as uvicorn calls it
+            config=self._config, server_state=self.state, app_state={}
+        )
+        return made
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -1,12 +1,15 @@
 """The extender verbs: `POST /scheduler/{filter,prioritize,preempt,bind}` and `POST /advisor/prioritize`.
 
-Promises towards kube-scheduler (extender protocol v1, as its client in pkg/scheduler/extender.go reads it): success is
-status 200 and one JSON value with its length; whatever is wrong with a request is said in the protocol's own terms
-where it has any (filter and bind: `Error`), otherwise by a status that is not 200 (prioritize and preempt have no
-error field); a client that is not allowed gets 403 and no decision; where replicas forward calls, one that does not
-lead answers as the leader does; while no decision may be made it answers 503 and closes the connection, so that the
-next call can reach another. No request, however wrong, leads to a 500 or disturbs another. A client that hangs up does
-not stop its bind.
+Promises to kube-scheduler (extender protocol v1, as its client in pkg/scheduler/extender.go reads it):
+- success is status 200 and one JSON value with its length;
+- an invalid request gets an error in the protocol's own field where there is one (filter and bind: `Error`), otherwise
+  a status other than 200 (prioritize and preempt have no error field);
+- a client that is not allowed gets 403 and no decision;
+- a replica that is not the leader answers as the leader does, if calls are forwarded;
+- while no decision may be made, the response is 503 and closes the connection, so the next call can reach another
+  replica;
+- no request, however wrong, causes a 500 or disturbs another request;
+- a bind continues after its client has disconnected.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import structlog
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dra_extender.api.decoding import DecodeError, decode, encode
 from dra_extender.api.extender import (
@@ -32,198 +35,153 @@ from dra_extender.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
-from dra_extender.http.answers import Answer, BodyTooLargeError, DisconnectedError, problem, read_body, send_answer
-from dra_extender.http.clients import Clients
+from dra_extender.http.authorization import AllowedClients
 from dra_extender.http.forwarding import MISDIRECTED, Forwarding, is_forwarded
 from dra_extender.http.metrics import Metrics, VerbName, VerbResult
+from dra_extender.http.responses import (
+    BodyTooLargeError,
+    DisconnectedError,
+    RawResponse,
+    error_response,
+    read_body,
+    send_response,
+)
 from dra_extender.unexpected import unexpected
 
 log = structlog.get_logger(__name__)
 
 A = TypeVar("A")
 R = TypeVar("R")
-Answered: TypeAlias = R | Awaitable[R]
+Decided: TypeAlias = R | Awaitable[R]
 
-NEEDS_VICTIMS = "dra-extender: the request has neither NodeNameToMetaVictims nor NodeNameToVictims"
+NEEDS_VICTIMS: Final = "dra-extender: the request has neither NodeNameToMetaVictims nor NodeNameToVictims"
+INTERNAL_ERROR: Final = "dra-extender: internal error, see its log"
 MOST_NODES: Final = 65_536
-"""Of one request: more than a cluster has. Every name is looked up, and is in the answer."""
-LONGEST: Final = 253
-"""Of a name (DNS subdomain)."""
-BROKEN = "dra-extender: internal error, see its log"
+"""Nodes in one request: more than a cluster can have. Each name is looked up and stands in the response."""
+LONGEST_NAME: Final = 253
+"""Characters of a name (DNS subdomain)."""
+MAX_BODY: Final = 8 * 2**20
 
 
-class Verbs(Protocol):
-    """The decisions behind the verbs. They do not raise; what does is a bug and is answered as one."""
+class Decider(Protocol):
+    """The decisions of the verbs. An exception is a bug, and the response says so."""
 
-    def filter(self, args: ExtenderArgs) -> Answered[ExtenderFilterResult]: ...
+    def filter(self, args: ExtenderArgs) -> Decided[ExtenderFilterResult]: ...
 
-    def prioritize(self, args: ExtenderArgs) -> Answered[Sequence[HostPriority]]: ...
+    def prioritize(self, args: ExtenderArgs) -> Decided[Sequence[HostPriority]]: ...
 
-    def advise(self, args: ExtenderArgs) -> Answered[Sequence[HostPriority]]: ...
+    def advise(self, args: ExtenderArgs) -> Decided[Sequence[HostPriority]]: ...
 
-    def preempt(self, args: ExtenderPreemptionArgs) -> Answered[ExtenderPreemptionResult]: ...
+    def preempt(self, args: ExtenderPreemptionArgs) -> Decided[ExtenderPreemptionResult]: ...
 
-    def bind(self, args: ExtenderBindingArgs) -> Answered[ExtenderBindingResult]: ...
-
-
-Described = tuple[VerbResult, dict[str, object]]
-"""How a call ended, and what the log says about it."""
+    def bind(self, args: ExtenderBindingArgs) -> Decided[ExtenderBindingResult]: ...
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """What all verbs of a service have in common: why no decision may be made now (empty when it may), where answers
-    are counted, the largest body in bytes, who may call, and who asks the leader where this replica does not lead.
+class VerbTerms(msgspec.Struct, frozen=True):
+    """What all verbs of a service share. `unavailable`: why no decision may be made now (empty when it may).
+    `max_body`: bytes. `forwarding` calls the leader when this replica is not the leader.
     """
 
     unavailable: Callable[[], str]
     metrics: Metrics
-    max_body: int
-    clients: Clients
+    max_body: int = MAX_BODY
+    clients: AllowedClients = msgspec.field(default_factory=AllowedClients)
     forwarding: Forwarding | None = None
 
 
-class Verb(Generic[A, R]):
+Described = tuple[VerbResult, dict[str, object]]
+"""The result of a call, and the fields of its log line."""
+
+
+class _VerbKind(msgspec.Struct, Generic[A, R], frozen=True):
+    """`invalid`: what is wrong with decoded arguments (empty: nothing). `refuse`: the response to an invalid request
+    (status, text).
+    """
+
+    name: VerbName
+    args: type[A]
+    invalid: Callable[[A], str]
+    describe: Callable[[A, R], Described]
+    refuse: Callable[[int, str], RawResponse] = error_response
+
+
+class _Verb(Generic[A, R]):
     """One verb as an ASGI application."""
 
-    def __init__(
-        self,
-        name: VerbName,
-        args: type[A],
-        decide: Callable[[A], Answered[R]],
-        terms: Terms,
-        *,
-        refuse: Callable[[int, str], Answer],
-        unusable: Callable[[A], str] = lambda _: "",
-        describe: Callable[[A, R], Described],
-    ) -> None:
-        """`refuse` makes the answer that says what is wrong with a request, `unusable` finds what is wrong with decoded
-        arguments, `describe` gives result and log fields.
-        """
-        self.name = name
-        self._args = args
+    def __init__(self, kind: _VerbKind[A, R], decide: Callable[[A], Decided[R]], terms: VerbTerms) -> None:
+        self._kind = kind
         self._decide = decide
-        self._refuse = refuse
-        self._unusable = unusable
-        self._describe = describe
         self._terms = terms
-        self._log = log.bind()
-        """As it is configured now: otherwise each call would look that up, for lines that are not written as well."""
+        self._log = log.bind()  # bound once: otherwise each call would look up the configuration
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         if scope["method"] != "POST":
-            await send_answer(send, problem(405, "POST only"), {b"allow": b"POST"})
+            await send_response(send, error_response(405, "POST only"), {b"allow": b"POST"})
             return
         try:
-            answer, result = await self._answer(scope, await read_body(scope, receive, self._terms.max_body))
+            response, result = await self._respond(scope, await read_body(scope, receive, self._terms.max_body))
         except BodyTooLargeError:
-            text = f"dra-extender: {self.name} request: larger than {self._terms.max_body} bytes"
-            answer, result = msgspec.structs.replace(self._refuse(413, text), close=True), "malformed"
+            text = f"dra-extender: {self._kind.name} request: larger than {self._terms.max_body} bytes"
+            response, result = msgspec.structs.replace(self._kind.refuse(413, text), close=True), "malformed"
         except DisconnectedError:
             return
-        self._terms.metrics.answered(self.name, result, time.perf_counter() - started)
-        await send_answer(send, answer)
+        self._terms.metrics.answered(self._kind.name, result, time.perf_counter() - started)
+        await send_response(send, response)
 
-    async def _answer(self, scope: Scope, body: bytes) -> tuple[Answer, VerbResult]:
-        stranger = self._terms.clients.refusal(scope.get("state", {}))
-        if stranger:
-            return problem(403, stranger), "forbidden"
+    async def _respond(self, scope: Scope, body: bytes) -> tuple[RawResponse, VerbResult]:
+        kind, terms = self._kind, self._terms
+        refusal = terms.clients.refusal(scope.get("state", {}))
+        if refusal:
+            return error_response(403, refusal), "forbidden"
         forwarded = is_forwarded(scope)
-        if self._terms.forwarding is not None and not forwarded:
-            answer = await self._terms.forwarding.answer(scope, body)
-            if answer is not None:
-                return answer, "forwarded"
-        reason = self._terms.unavailable()
+        if terms.forwarding is not None and not forwarded:
+            response = await terms.forwarding.forward(scope, body)
+            if response is not None:
+                return response, "forwarded"
+        reason = terms.unavailable()
         if reason:
             status = MISDIRECTED if forwarded else 503
-            return problem(status, f"dra-extender: {reason}", close=True), "unavailable"
+            return error_response(status, f"dra-extender: {reason}", close=True), "unavailable"
         try:
-            args = decode(self._args, body)
+            args = decode(kind.args, body)
         except DecodeError as mistake:
-            return self._refuse(400, f"dra-extender: {self.name} request: {mistake.problem}"), "malformed"
-        wrong = self._unusable(args)
-        if wrong:
-            return self._refuse(400, wrong), "malformed"
+            return kind.refuse(400, f"dra-extender: {kind.name} request: {mistake.problem}"), "malformed"
+        invalid = kind.invalid(args)
+        if invalid:
+            return kind.refuse(400, invalid), "malformed"
         try:
             decided = self._decide(args)
-            result = await self._outcome(decided) if inspect.isawaitable(decided) else decided
-            answer = Answer(encode(result))
+            result = await self._wait(decided) if inspect.isawaitable(decided) else decided
+            response = RawResponse(encode(result))
         except Exception as mistake:
-            unexpected("verb", mistake, verb=self.name)
-            return self._refuse(503, BROKEN), "broken"
-        ended, fields = self._describe(args, result)
-        (self._log.info if self.name == "bind" else self._log.debug)(self.name, outcome=ended, **fields)
-        return answer, ended
+            unexpected("verb", mistake, verb=kind.name)
+            return kind.refuse(503, INTERNAL_ERROR), "broken"
+        ended, fields = kind.describe(args, result)
+        (self._log.info if kind.name == "bind" else self._log.debug)(kind.name, outcome=ended, **fields)
+        return response, ended
 
-    async def _outcome(self, decided: Awaitable[R]) -> R:
-        """Binds go on when their client has gone: what they wrote must be finished or undone."""
-        return await (asyncio.shield(decided) if self.name == "bind" else decided)
-
-
-class VerbSet(msgspec.Struct, frozen=True):
-    """All verbs of one service, each an ASGI application."""
-
-    filter: Verb[ExtenderArgs, ExtenderFilterResult]
-    prioritize: Verb[ExtenderArgs, Sequence[HostPriority]]
-    preempt: Verb[ExtenderPreemptionArgs, ExtenderPreemptionResult]
-    bind: Verb[ExtenderBindingArgs, ExtenderBindingResult]
-    advise: Verb[ExtenderArgs, Sequence[HostPriority]]
+    async def _wait(self, decided: Awaitable[R]) -> R:
+        """A bind continues when its client disconnects: it must finish or undo its writes."""
+        return await (asyncio.shield(decided) if self._kind.name == "bind" else decided)
 
 
-def make_verbs(verbs: Verbs, terms: Terms) -> VerbSet:
-    """The verbs over these decisions."""
-
-    def prioritize(
-        name: VerbName, decide: Callable[[ExtenderArgs], Answered[Sequence[HostPriority]]]
-    ) -> Verb[ExtenderArgs, Sequence[HostPriority]]:
-        return Verb(
-            name,
-            ExtenderArgs,
-            decide,
-            terms,
-            refuse=problem,
-            unusable=_without_names,
-            describe=_describe_prioritize,
-        )
-
-    return VerbSet(
-        filter=Verb(
-            "filter",
-            ExtenderArgs,
-            verbs.filter,
-            terms,
-            refuse=lambda _, text: Answer(encode(ExtenderFilterResult(Error=text))),
-            unusable=_without_names,
-            describe=_describe_filter,
-        ),
-        prioritize=prioritize("prioritize", verbs.prioritize),
-        preempt=Verb(
-            "preempt",
-            ExtenderPreemptionArgs,
-            verbs.preempt,
-            terms,
-            refuse=problem,
-            unusable=_without_victims,
-            describe=_describe_preempt,
-        ),
-        bind=Verb(
-            "bind",
-            ExtenderBindingArgs,
-            verbs.bind,
-            terms,
-            refuse=lambda _, text: Answer(encode(ExtenderBindingResult(Error=text))),
-            unusable=_incomplete_binding,
-            describe=_describe_bind,
-        ),
-        advise=prioritize("advise", verbs.advise),
-    )
+def verb_routes(decider: Decider, terms: VerbTerms) -> dict[str, ASGIApp]:
+    """The verbs by path."""
+    return {
+        "/scheduler/filter": _Verb(_FILTER, decider.filter, terms),
+        "/scheduler/prioritize": _Verb(_prioritize("prioritize"), decider.prioritize, terms),
+        "/scheduler/preempt": _Verb(_PREEMPT, decider.preempt, terms),
+        "/scheduler/bind": _Verb(_BIND, decider.bind, terms),
+        "/advisor/prioritize": _Verb(_prioritize("advise"), decider.advise, terms),
+    }
 
 
-def _without_names(args: ExtenderArgs) -> str:
+def _invalid_nodes(args: ExtenderArgs) -> str:
     return NEEDS_NAMES if args.NodeNames is None else _too_many("NodeNames", args.NodeNames)
 
 
-def _without_victims(args: ExtenderPreemptionArgs) -> str:
+def _invalid_victims(args: ExtenderPreemptionArgs) -> str:
     if args.NodeNameToMetaVictims is None and args.NodeNameToVictims is None:
         return NEEDS_VICTIMS
     return _too_many("NodeNameToMetaVictims", args.NodeNameToMetaVictims or ()) or _too_many(
@@ -234,18 +192,18 @@ def _without_victims(args: ExtenderPreemptionArgs) -> str:
 def _too_many(field: str, nodes: Sized) -> str:
     if len(nodes) <= MOST_NODES:
         return ""
-    return f"dra-extender: the request has {len(nodes):,} nodes in {field}, and no cluster has more than {MOST_NODES:,}"
+    return f"dra-extender: the request has {len(nodes):,} nodes in {field}; at most {MOST_NODES:,} are allowed"
 
 
-def _incomplete_binding(args: ExtenderBindingArgs) -> str:
+def _invalid_binding(args: ExtenderBindingArgs) -> str:
     for name in ("PodName", "PodNamespace", "PodUID", "Node"):
         given = getattr(args, name)
         if not given:
             return f"dra-extender: bind request: {name} is empty"
         if given in (".", ".."):
-            return f'dra-extender: bind request: {name} is "{given}", which no object can be called'
-        if len(given) > LONGEST:
-            return f"dra-extender: bind request: {name} has {len(given):,} characters, and {LONGEST} are allowed"
+            return f'dra-extender: bind request: {name} is "{given}", which is not a valid name'
+        if len(given) > LONGEST_NAME:
+            return f"dra-extender: bind request: {name} has {len(given):,} characters; {LONGEST_NAME} are allowed"
     return ""
 
 
@@ -261,13 +219,31 @@ def _describe_prioritize(args: ExtenderArgs, result: Sequence[HostPriority]) -> 
 
 
 def _describe_preempt(args: ExtenderPreemptionArgs, result: ExtenderPreemptionResult) -> Described:
-    return "ok", {
-        "pod": args.Pod.metadata.key,
-        "nodes": len(args.NodeNameToMetaVictims or ()),
-        "candidates": len(result.NodeNameToMetaVictims),
-    }
+    nodes, candidates = len(args.NodeNameToMetaVictims or ()), len(result.NodeNameToMetaVictims)
+    return "ok", {"pod": args.Pod.metadata.key, "nodes": nodes, "candidates": candidates}
 
 
 def _describe_bind(args: ExtenderBindingArgs, result: ExtenderBindingResult) -> Described:
     fields: dict[str, object] = {"pod": f"{args.PodNamespace}/{args.PodName}", "node": args.Node}
     return ("error", fields | {"error": result.Error}) if result.Error else ("ok", fields)
+
+
+def _prioritize(name: VerbName) -> _VerbKind[ExtenderArgs, Sequence[HostPriority]]:
+    return _VerbKind(name, ExtenderArgs, _invalid_nodes, _describe_prioritize)
+
+
+_FILTER: Final = _VerbKind(
+    "filter",
+    ExtenderArgs,
+    _invalid_nodes,
+    _describe_filter,
+    lambda _, text: RawResponse(encode(ExtenderFilterResult(Error=text))),
+)
+_PREEMPT: Final = _VerbKind("preempt", ExtenderPreemptionArgs, _invalid_victims, _describe_preempt)
+_BIND: Final = _VerbKind(
+    "bind",
+    ExtenderBindingArgs,
+    _invalid_binding,
+    _describe_bind,
+    lambda _, text: RawResponse(encode(ExtenderBindingResult(Error=text))),
+)

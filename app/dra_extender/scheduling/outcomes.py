@@ -270,6 +270,23 @@ STEPS: Final[dict[Step, str]] = {
 """Parts of a bind that are timed."""
 
 
+UNDIAGNOSED: Final = "not diagnosed"
+"""Label value for a pending pod until the rule that refuses it is known."""
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """A value of a metric that is read at a scrape. `label`: the value of its label, or the values of its labels."""
+
+    name: str
+    value: float
+    label: str | tuple[str, ...] = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of all labels."""
+        return self.label if isinstance(self.label, tuple) else (self.label,) if self.label else ()
+
+
 class Silent:
     """An observer that does not count."""
 

@@ -1,9 +1,9 @@
 """The audit of all claims: which of them hold what other claims hold, whoever wrote them.
 
-The extender prevents double allocation by what it writes itself; an in-tree scheduler or a person who writes second
-can still cause it. `Audit` promises to report each violation once when it appears (log, event on every claim involved)
-and once when it is over, and to spend only a small share of the time looking. `look` finds what lasts; `notice` takes
-what a change has just shown, so that a violation that is over quickly is reported as well.
+The extender prevents double allocation by what it writes itself; an in-tree scheduler or a person who writes second can
+still cause it. `AllocationAudit` promises to report each violation once when it appears (log, event on every claim
+involved) and once when it is over, and to spend only a small share of the time looking. `look` finds what lasts;
+`notice` takes what a change has just shown, so that a violation that is over quickly is reported as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHARE = 20
 Report = Callable[[ResourceClaim, str], object]
 
 
-class Audit:
+class AllocationAudit:
     """`violations` reads the state, `claim` finds a claim by "namespace/name", `report` says something about it.
 
     `undecided` claims are those of binds of ours under way, which look for themselves and give way.

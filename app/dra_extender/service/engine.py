@@ -1,17 +1,21 @@
-"""What a service decides with, once it knows its API server: state, watches, decisions and writes.
+"""What a service decides with, once the API server answers: state, watches, decisions and writes.
 
-`Engine` promises: the work without a caller (waking, clearing) runs exactly while this replica leads and knows the
-cluster; every node is looked at once before the verbs ask; the audit begins when the whole cluster is known.
+`Engine` promises: its own work (requeueing, clearing, nominating) runs exactly while this replica leads and knows the
+cluster; it evaluates every node once before the first call of a verb; the audit starts when the cluster is known.
+
+`WatchHealth` promises: nothing is decided before every kind was listed once, or while the watch of a kind has not
+worked for longer than the setting `watch_gap`. A watch that fails on the same event each time does not work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -19,39 +23,91 @@ from dra_extender.allocation.decisions import Decisions
 from dra_extender.api.core import Pod
 from dra_extender.api.resource import ResourceClaim
 from dra_extender.devices.cluster import Cluster
-from dra_extender.http.metrics import Metrics
+from dra_extender.insight.problems import Check
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.discovery import Served
 from dra_extender.kube.events import EventRecorder
+from dra_extender.kube.reflector import Progress
 from dra_extender.kube.watches import Watches
 from dra_extender.kube.writer import Writer
 from dra_extender.placement.placement import Placement
 from dra_extender.scheduling.extender import Extender
+from dra_extender.scheduling.outcomes import Reading
+from dra_extender.scheduling.ports import Observer
 from dra_extender.scheduling.slices import Slices, run
-from dra_extender.service.audit import Audit
+from dra_extender.service.audit import AllocationAudit
+from dra_extender.service.devicemetrics import DeviceMetrics
 from dra_extender.service.diagnoses import Diagnoses
-from dra_extender.service.following import Following
-from dra_extender.service.memory import Memory
+from dra_extender.service.process import ProcessMemory
 from dra_extender.service.settings import Settings
 from dra_extender.service.sink import ClusterSink
-from dra_extender.service.stock import StockReadings
 from dra_extender.unexpected import unexpected
 from dra_extender.workers.pool import WorkerPool
 
 log = structlog.get_logger(__name__)
 
-_PORTION = 100
-"""Nodes and pods looked at in one go, a few milliseconds."""
-_WARM_PERIOD = 30.0
-"""Seconds after which a standby looks at what has changed."""
+_PORTION: Final = 100
+"""Nodes and pods evaluated in one turn, a few milliseconds."""
+_WARM_PERIOD: Final = 30.0
+"""Seconds between two evaluations of changed nodes on a standby."""
+
+
+class WatchHealth:
+    """Whether every kind is watched. A kind fails after `gap` seconds without a working watch. `longest_gap` is the
+    longest gap of all kinds, infinite until each was listed; calls of the verbs ask for nothing else.
+    """
+
+    def __init__(
+        self,
+        progress: Callable[[], Sequence[Progress]],
+        gap: float,
+        longest_gap: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        self._progress = progress
+        self._gap = gap
+        self._longest_gap = longest_gap
+
+    def unavailable(self) -> str:
+        """Why nothing may be decided now, with the kinds concerned; empty when decisions are allowed."""
+        if self._longest_gap() <= self._gap:
+            return ""
+        kinds = self._progress()
+        listing = [f"{kind.kind} ({kind.problem or 'listing'})" for kind in kinds if not kind.synced]
+        if listing:
+            return f"not synced: {', '.join(listing)}"
+        behind = [f"{kind.kind} for {kind.behind:.0f} s ({kind.problem})" for kind in kinds if kind.behind > self._gap]
+        return f"not watching: {', '.join(behind)}" if behind else ""
+
+    def checks(self) -> list[Check]:
+        """One per kind. A gap is named at once, but fails the check only when it is too long."""
+        return [
+            Check(
+                name=kind.kind,
+                ok=kind.synced and kind.behind <= self._gap,
+                problem="" if kind.synced and not kind.behind else kind.problem or "listing",
+            )
+            for kind in self._progress()
+        ]
+
+    def readings(self) -> Iterator[Reading]:
+        """The metrics of each kind."""
+        for kind in self._progress():
+            yield Reading("objects", kind.objects, kind.kind)
+            yield Reading("undecodable_objects", kind.undecodable, kind.kind)
+            yield Reading("watch_gap_seconds", kind.behind, kind.kind)
+            yield Reading("lists_total", kind.lists, kind.kind)
+            yield Reading("stuck_watches_total", kind.stuck, kind.kind)
+            yield Reading("watches_total", kind.watches, kind.kind)
+            yield Reading("watch_events_total", kind.events, kind.kind)
 
 
 class Engine:
-    """One per service, made when the API server has been found."""
+    """One per version of the resource API that the API server serves."""
 
     def __init__(
-        self, client: KubeClient, served: Served, settings: Settings, metrics: Metrics, *, own_process: bool = False
+        self, client: KubeClient, served: Served, settings: Settings, observer: Observer, *, own_process: bool = False
     ) -> None:
+        """`own_process`: see `ProcessMemory`."""
         self.cluster = Cluster(settings.features)
         self.events = EventRecorder(client, settings.replica)
         self.writer = Writer(client, served, self.events, settings.requeue_target)
@@ -62,115 +118,135 @@ class Engine:
             self.decisions,
             self.writer,
             config=settings.config,
-            observer=metrics,
+            observer=observer,
             placement=Placement(self.cluster, settings.strategy, settings.expected),
             workers=self.workers,
         )
         ledger, undecided = self.cluster.ledger, self.extender.view.is_being_bound
-        self.audit = Audit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
+        self.audit = AllocationAudit(ledger.violations, self.cluster.claim, self._report_violation, undecided)
         self.diagnoses = Diagnoses(self.extender.view, lambda: self.extender.requeue.pods, self._report_waiting)
-        self.stock = StockReadings(self.extender.view, self.diagnoses.waiting, self.diagnoses.rule)
+        self.device_metrics = DeviceMetrics(self.extender.view, self.diagnoses.waiting, self.diagnoses.rule)
         self._diagnose = settings.diagnose and not settings.advise_only
         self._known = asyncio.Event()
         self._warm = False
         self.sink = ClusterSink(self.cluster, self.extender, self.audit, self._known.is_set)
         budgets = settings.preemption != "off"
         self.watches = Watches(client, served, self.sink, budgets=budgets, on_synced=self._synced)
-        self.following = Following(self.watches.progress, settings.watch_gap, self.watches.longest_gap)
-        self._memory = Memory(own=own_process)
+        self.watch_health = WatchHealth(self.watches.progress, settings.watch_gap, self.watches.longest_gap)
+        self._memory = ProcessMemory(own=own_process)
         self._started = time.perf_counter()
         self._leading = False
-        self._turn = asyncio.Event()
+        self._leadership_changed = asyncio.Event()
 
     def jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
-        """What has to run all the time."""
+        """Everything that has to run until the engine ends."""
         yield self.watches.run()
         yield self.events.run()
-        yield self._work()
-        yield self._look_around()
-        yield self._audit()
-        yield self._take_stock()
+        yield self._lead()
+        yield self._warm_up()
+        yield self._once_known(self.audit.run)
+        yield self._once_known(self.device_metrics.run)
         if self._diagnose:
             yield self.diagnoses.run()
         yield self._memory.give_back()
 
     def fence(self, leading: Callable[[], bool]) -> None:
-        """What to ask before every write of a bind: whether this replica still leads, by its own clock."""
+        """Before each write of a bind, ask whether this replica still leads, by its own clock."""
         self.extender.fence(leading)
 
     @property
     def warming(self) -> str:
-        """What is still to be done before the first call is answered as fast as the others; empty when it is done."""
-        return "" if self._warm else "not warm: looking at nodes and pods"
+        """Why the first calls would be slower than later ones; empty when they would not."""
+        return "" if self._warm else "not warm: evaluating nodes and pods"
 
     def lead(self, leading: bool) -> None:
-        """From now on this replica decides, and wakes and clears without a caller; or it stops doing so."""
+        """Start or stop the work that only the leader does."""
         self._leading = leading
-        self._turn.set()
+        self._leadership_changed.set()
 
     async def settle(self, seconds: float) -> None:
-        """Until binds under way are done, no longer than that; they go on."""
+        """Wait up to so many seconds for running binds. They continue."""
         await self.extender.settle(seconds)
 
     async def drain(self, seconds: float) -> None:
-        """Until binds under way are done, no longer than that."""
+        """Wait up to so many seconds for running binds, then end the rest as a crash would."""
         left = await self.extender.drain(seconds)
         await self.workers.close()
         if left:
             log.warning("binds did not end in time", binds=left)
 
-    async def _work(self) -> None:
-        """The extender's own work, while this replica leads and knows the cluster. Raises what that work raises."""
+    def readings(self) -> Iterator[Reading]:
+        """The metrics that are read at a scrape."""
+        yield from self.watch_health.readings()
+        placeholders, extender = self.cluster.placeholders, self.extender
+        values: dict[str, float] = {
+            "binds_in_flight": extender.binds_under_way,
+            "unreadable_claims_holding": placeholders.complete,
+            "unreadable_claims_incomplete": placeholders.incomplete,
+            "binds_unfinished": len(extender.pending_rollbacks),
+            "preemption_nominations": len(extender.nominations),
+            "preemption_victims_stuck": extender.stuck_victims,
+            "nominated_ahead": len(extender.early_nominations),
+            "pods_known": len(extender.view.pods),
+            "events_queued": self.events.waiting,
+            "allocation_searches_total": self.decisions.searches,
+            "worker_questions_open": extender.open_questions,
+            "worker_starts_total": self.workers.starts,
+            "violations": len(self.audit.current),
+            "violations_reported_total": self.audit.reported,
+            "events_sent_total": self.events.sent,
+            "events_dropped_total": self.events.dropped,
+        }
+        yield from (Reading(name, value) for name, value in values.items())
+        yield from self.device_metrics.readings()
+
+    async def _lead(self) -> None:
+        """Run the extender's own work while this replica leads and knows the cluster. Raises what that work raises."""
         work: asyncio.Task[None] | None = None
         async with asyncio.TaskGroup() as group:
             while True:
-                await self._turn.wait()
-                self._turn.clear()
+                await self._leadership_changed.wait()
+                self._leadership_changed.clear()
                 if self._leading and self.watches.synced and work is None:
                     work = group.create_task(self.extender.run(), name="scheduling")
                 elif not self._leading and work is not None:
-                    await _cancelled(work)
+                    work.cancel()
+                    await asyncio.gather(work, return_exceptions=True)
                     work = None
 
-    async def _look_around(self) -> None:
-        """Look at every node and every pod that runs once, and ask what the first pods will, between other work: the
-        first filter would do it for thousands of nodes in one go. A standby does it again and again, so that it could
-        lead at any time.
+    async def _warm_up(self) -> None:
+        """Evaluate every node and running pod once, and compute what the first pods need: otherwise the first filter
+        would do it for thousands of nodes in one turn. A standby repeats it, so it can lead at any time.
         """
         await self._known.wait()
-        await self._look()
+        await self._evaluate()
         self._memory.keep()
         self._warm = True
         while True:
             await asyncio.sleep(_WARM_PERIOD)
             if not self._leading:
-                await self._look()
+                await self._evaluate()
 
-    async def _look(self) -> None:
+    async def _evaluate(self) -> None:
         try:
-            await run(self._looking())
-        except Exception as problem:  # decisions will look by themselves
+            await run(self._evaluating())
+        except Exception as problem:  # decisions evaluate what is missing
             unexpected("inventory", problem)
 
-    def _looking(self) -> Slices[None]:
+    def _evaluating(self) -> Slices[None]:
         for number, _ in enumerate(chain(self.cluster.inventory.nodes.look(), self.extender.recall()), start=1):
             if number % _PORTION == 0:
                 yield
         yield from self.extender.warm_up()
 
-    async def _audit(self) -> None:
-        """Before everything was listed there is nothing to say."""
+    async def _once_known(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run this once every kind was listed: before that, its results would be wrong."""
         await self._known.wait()
-        await self.audit.run()
-
-    async def _take_stock(self) -> None:
-        """Before everything was listed the numbers would be wrong."""
-        await self._known.wait()
-        await self.stock.run()
+        await job()
 
     def _synced(self) -> None:
         self._known.set()
-        self._turn.set()
+        self._leadership_changed.set()
         log.info(
             "cluster known",
             nodes=len(self.cluster.nodes),
@@ -184,9 +260,3 @@ class Engine:
 
     def _report_violation(self, claim: ResourceClaim, text: str) -> None:
         self.writer.record_event(claim, "Warning", "DeviceHeldTwice", text, action="Auditing")
-
-
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    """Wait until the task has ended."""
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)

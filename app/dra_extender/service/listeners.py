@@ -1,7 +1,7 @@
-"""Where the service listens: one address for the verbs, and one of its own for insight where the settings name one.
+"""The addresses that the service listens on: one for the verbs, and one for insight if the settings name one.
 
-`Listeners` promises: all of them listen or none does; the certificate is exchanged when its files change; the verbs
-can be stopped before the rest, so that a service that shuts down can still say so.
+`Listeners` promises: all of them listen or none does; a certificate is reloaded when its files change; the verbs can be
+stopped before the rest, so the service can report that it is shutting down.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ from __future__ import annotations
 import asyncio
 import ssl
 from pathlib import Path
+from typing import Final
 
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
-from dra_extender.http.crowds import Crowds
-from dra_extender.http.forwarding import Peer
-from dra_extender.http.protocol import ConnectionLimits
+from dra_extender.http.forwarding import PeerTLS
+from dra_extender.http.protocol import ConnectionLimitReport, ConnectionLimits
 from dra_extender.http.server import HttpServer
-from dra_extender.http.tls import Certificates, PeerCertificates
+from dra_extender.http.tls import PeerCertificates, ServerCertificates
 from dra_extender.service.addresses import split_address
 from dra_extender.service.settings import Settings
 
-CERTIFICATE_PERIOD = 5.0
+CERTIFICATE_PERIOD: Final = 5.0
 
 
 class Listeners:
-    """The URLs are known once `start` has begun to listen; `insight_url` is that of the verbs unless it is separate."""
+    """`url` and `insight_url` are known after `start`; they are equal unless insight has an address of its own."""
 
-    def __init__(self, settings: Settings, crowds: Crowds) -> None:
+    def __init__(self, settings: Settings, report: ConnectionLimitReport) -> None:
         self.url = ""
         self.insight_url = ""
         self._settings = settings
-        self._crowds = crowds
-        self._certificates: list[Certificates | PeerCertificates] = []
+        self._report = report
+        self._certificates: list[ServerCertificates | PeerCertificates] = []
         self._servers: list[HttpServer] = []
 
-    async def start(self, verbs: FastAPI, insight: FastAPI | None) -> None:
-        """Serve `verbs` over TLS where there is a certificate, and `insight` where its readers show tokens, which
-        nobody else may see. Raises OSError, and ssl.SSLError when the certificate cannot be used.
+    async def start(self, verbs: ASGIApp, insight: ASGIApp | None) -> None:
+        """Serve `verbs`, over TLS if there is a certificate; and `insight`, over TLS if its clients send tokens. Raises
+        OSError, and ssl.SSLError when the certificate cannot be used.
         """
         settings = self._settings
         try:
@@ -49,72 +49,59 @@ class Listeners:
                 await server.start()
         except BaseException:
             for server in self._servers:
-                await server.stop()
+                await server.stop(0)
             raise
 
     @property
     def port(self) -> int:
-        """Of the verbs, once they are served."""
+        """The port of the verbs, after `start`."""
         return self._servers[0].port
 
-    def peer(self) -> Peer:
-        """How this replica asks another: it shows the certificate with which it serves, and believes the authorities of
-        its clients.
-        """
+    def peer(self) -> PeerTLS:
+        """TLS to other replicas: this one shows its server certificate and trusts the authorities of its clients."""
         settings = self._settings
         if not (settings.tls_cert and settings.tls_key):
-            return Peer(lambda: None)
+            return PeerTLS(lambda: None)
         certificates = PeerCertificates(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
         self._certificates.append(certificates)
-        return Peer(lambda: certificates.newest, settings.peer_name)
+        return PeerTLS(lambda: certificates.newest, settings.peer_name)
 
     async def stop_verbs(self, seconds: float) -> None:
-        """No new calls; those that run may end within these seconds."""
+        """Accept no more calls of the verbs. Running ones may take so many seconds."""
         for server in self._servers[:1]:
             await server.stop(seconds)
 
     async def stop(self, seconds: float) -> None:
-        """Everything else: questions that run may end within these seconds."""
+        """Stop everything else. Running requests may take so many seconds."""
         for server in self._servers[1:]:
             await server.stop(seconds)
 
     async def kill(self) -> None:
-        """End at once, as a crash would: running requests get no answer."""
+        """End at once, as a crash would: running requests get no response."""
         for server in self._servers:
             await server.kill()
 
     async def renew_certificate(self) -> None:
-        """Look for a new certificate again and again, until cancelled. Returns when there is none to renew."""
+        """Reload changed certificates until cancelled. Returns when there are none."""
         while self._certificates:
             await asyncio.sleep(CERTIFICATE_PERIOD)
             for certificates in self._certificates:
                 certificates.check()
 
     def _tls(self, client_ca: Path | None = None) -> ssl.SSLContext | None:
-        """For a listener whose clients show a certificate if these authorities are given; None without our own."""
+        """TLS of a listener; with `client_ca` clients must show a certificate. None without a server certificate."""
         settings = self._settings
         if not (settings.tls_cert and settings.tls_key):
             return None
-        certificates = Certificates(settings.tls_cert, settings.tls_key, client_ca)
+        certificates = ServerCertificates(settings.tls_cert, settings.tls_key, client_ca)
         self._certificates.append(certificates)
         return certificates.context
 
-    def _listen(self, app: FastAPI, address: str, tls: ssl.SSLContext | None) -> None:
+    def _listen(self, app: ASGIApp, address: str, tls: ssl.SSLContext | None) -> None:
         host, port = split_address(address)
-        settings = self._settings
         limits = ConnectionLimits(
-            request_seconds=settings.request_timeout,
-            idle_seconds=settings.keep_alive,
-            connections=settings.max_connections,
+            request_seconds=self._settings.request_timeout,
+            idle_seconds=self._settings.keep_alive,
+            connections=self._settings.max_connections,
         )
-        server = HttpServer(
-            app,
-            host,
-            port,
-            tls=tls,
-            keep_alive=settings.keep_alive,
-            grace=settings.shutdown_grace,
-            limits=limits,
-            crowds=self._crowds,
-        )
-        self._servers.append(server)
+        self._servers.append(HttpServer(app, host, port, tls=tls, limits=limits, report=self._report))

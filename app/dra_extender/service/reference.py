@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic.fields import FieldInfo
 
-from dra_extender.service.settings import PREFIX, Settings
+from dra_extender.service.settings import Settings
 
 _SECTIONS: Final = {
     "listen": "Where it listens",
@@ -30,22 +30,3 @@ def sections() -> Iterator[tuple[str, str, FieldInfo]]:
     for name, field in Settings.model_fields.items():
         section = _SECTIONS.get(name, section)
         yield section, name, field
-
-
-def markdown_table() -> str:
-    """The reference of all settings as tables."""
-    rows: list[str] = []
-    last = ""
-    for section, name, field in sections():
-        if section != last:
-            last = section
-            rows += ["", f"## {section}", "", "| flag | environment | default | meaning |", "|---|---|---|---|"]
-        default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
-        rows.append(f"| `{flag(name)}` | `{PREFIX}{name.upper()}` | {default} | {field.description} |")
-    return "\n".join(rows[1:]) + "\n"
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)

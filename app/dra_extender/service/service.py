@@ -1,50 +1,52 @@
-"""The composition root, and the life of what it wires: start, stop and kill.
+"""The composition root, and the life of a service: start, stop and kill.
 
-`Service` promises: it listens at once and answers 503 until it may decide or can ask who does; `stop` hands over at
-once (not ready, the lease is released) and answers calls for as long as they may still come; running binds finish
-within the grace period. `kill` does none of that, as a crash would. Several services can live in one process.
+`Service` promises: it listens at once, and answers 503 until it may decide or can forward to the leader; `stop` hands
+over at once (not ready, lease released) and answers calls as long as some may arrive; running binds finish within the
+grace period. `kill` does none of that, as a crash would. Several services can run in one process.
+
+`serve_until_signalled` promises: the first SIGTERM or SIGINT stops the service, the second ends it at once; the exit
+status is 0 after a signal, and 1 when the service could not start or continue, with one line in the log that says why.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple, Self
+import signal
+import ssl
+from collections.abc import Awaitable
+from typing import Final, NamedTuple, Self
 
 import structlog
-from fastapi import FastAPI
 
-from dra_extender.http.application import create_app, create_insight_app
-from dra_extender.http.clients import Clients
-from dra_extender.http.crowds import Crowds
+from dra_extender.http.application import Pages, create_app, create_insight_app
+from dra_extender.http.authorization import AllowedClients, TokenAuthorizer
 from dra_extender.http.forwarding import Forwarding
-from dra_extender.http.insight.router import insight_router
+from dra_extender.http.insight.routes import insight_router
 from dra_extender.http.metrics import Metrics
-from dra_extender.http.page.feed import Feed
 from dra_extender.http.page.routes import page_router
-from dra_extender.http.readers import Readers
+from dra_extender.http.page.updates import PageUpdates
+from dra_extender.http.protocol import ConnectionLimitReport
+from dra_extender.http.verbs import VerbTerms
 from dra_extender.kube.client import KubeClient
+from dra_extender.kube.credentials import CredentialsError
 from dra_extender.kube.reviews import Reviews
-from dra_extender.service.gate import Gate
-from dra_extender.service.health import Health
-from dra_extender.service.insight import Insight
-from dra_extender.service.lag import observe_lag
 from dra_extender.service.listeners import Listeners
-from dra_extender.service.readings import readings
+from dra_extender.service.process import observe_lag
+from dra_extender.service.replica import ClusterInsight, Replica
 from dra_extender.service.settings import Settings
-from dra_extender.service.status import Status
 from dra_extender.service.supervision import Supervision
 from dra_extender.version import VERSION
 
 log = structlog.get_logger(__name__)
 
 
-HANDOVER_SECONDS = 0.5
-"""So long the lease waits for binds under way: most take some hundredths of a second, and then no two replicas bind at
-a time. New calls wait meanwhile."""
+HANDOVER_SECONDS: Final = 0.5
+"""How long the release of the lease waits for running binds, so that no two replicas bind at the same time. Most binds
+take some hundredths of a second; new calls wait meanwhile."""
 
 
 class _Running(NamedTuple):
-    """What there is between `start` and the end."""
+    """What exists between `start` and the end."""
 
     client: KubeClient
     forwarding: Forwarding | None
@@ -56,16 +58,14 @@ class Service:
     """One replica. Use it as a context manager, or `start` and then `stop` or `kill`."""
 
     def __init__(self, settings: Settings, *, own_process: bool = False) -> None:
-        """`own_process`: nothing else of importance lives in this process, so its memory may be tuned for us."""
+        """`own_process`: the service is alone in this process, so it may tune its memory."""
         self.settings = settings
         self.metrics = Metrics()
-        self.status = Status(elects=settings.leader_election, forwards=bool(settings.advertise))
-        self.gate = Gate(self.status)
-        self.insight = Insight(self.status)
-        self.feed = Feed(self.insight)
-        self.health = Health(self.status, self.gate)
+        self.replica = Replica(elects=settings.leader_election, forwards=bool(settings.advertise))
+        self.insight = ClusterInsight(self.replica)
+        self.page = PageUpdates(self.insight)
         self._own_process = own_process
-        self._listeners = Listeners(settings, Crowds(self.metrics))
+        self._listeners = Listeners(settings, ConnectionLimitReport(self.metrics))
         self._running: _Running | None = None
 
     async def __aenter__(self) -> Self:
@@ -77,62 +77,55 @@ class Service:
 
     @property
     def url(self) -> str:
-        """Of the verbs; empty before the start."""
+        """URL of the verbs; empty before the start."""
         return self._listeners.url
 
     @property
     def insight_url(self) -> str:
-        """Of probes, metrics and insight; empty before the start."""
+        """URL of probes, metrics and insight; empty before the start."""
         return self._listeners.insight_url
 
     async def start(self) -> None:
-        """Listen and begin to follow the cluster. Raises CredentialsError, OSError or ssl.SSLError."""
+        """Listen, and begin to watch the cluster. Raises CredentialsError, OSError or ssl.SSLError."""
         client = await KubeClient.connect(self.settings.client)
-        self.status.server = client.server
+        self.replica.server = client.server
         try:
-            forwarding = Forwarding(self.gate, self._listeners.peer()) if self.settings.advertise else None
-            await self._listeners.start(*self._applications(client, forwarding))
+            forwarding = Forwarding(self.replica, self._listeners.peer()) if self.settings.advertise else None
+            await self._listen(client, forwarding)
         except BaseException:
             await client.close()
             raise
-        self.metrics.read_from(lambda: readings(self.status, self.gate))
+        self.metrics.read_from(self.replica.readings)
         log.info("listening", verbs=self.url, insight=self.insight_url, version=VERSION, api_server=client.server)
-        chores = (self._listeners.renew_certificate, lambda: observe_lag(self.metrics.lagged))
+        lease = self.settings.lease(self._listeners.port)
         supervision = Supervision(
-            client,
-            self.settings,
-            self.metrics,
-            self.status,
-            fit=self.gate.fit,
-            lease=self.settings.lease(self._listeners.port),
-            chores=chores,
-            own_process=self._own_process,
+            client, self.settings, self.metrics, self.replica, lease, own_process=self._own_process
         )
-        self._running = _Running(
-            client, forwarding, supervision, asyncio.create_task(supervision.run(), name="service")
-        )
+        chores = (self._listeners.renew_certificate, lambda: observe_lag(self.metrics.lagged))
+        task = asyncio.create_task(supervision.run(chores), name="service")
+        self._running = _Running(client, forwarding, supervision, task)
 
     async def wait(self) -> None:
-        """Until the service fails, which is a bug; the log names it."""
+        """Wait until the service fails, which is a bug; the log names it."""
         if self._running is not None:
             await asyncio.wait([self._running.task])
 
     async def until_ready(self, timeout: float = 60.0) -> None:
-        """Until calls of the verbs are answered. Raises TimeoutError naming what is missing."""
+        """Wait until calls of the verbs are answered. Raises TimeoutError, which says why they are not."""
         try:
             async with asyncio.timeout(timeout):
-                while self.gate.unready():
+                while self.replica.unready():
                     await asyncio.sleep(0.01)
         except TimeoutError:
-            raise TimeoutError(f"not ready after {timeout:g} s: {self.gate.unready()}") from None
+            raise TimeoutError(f"not ready after {timeout:g} s: {self.replica.unready()}") from None
 
     async def stop(self) -> None:
-        """Hand over at once, answer calls as long as some may come, let running binds finish, end everything. What
-        waits takes no longer than the grace period, all of it together: who kills processes counts from the signal.
+        """Hand over, answer calls as long as some may arrive, let running binds finish, end everything. All of it takes
+        at most the grace period, because Kubernetes counts from the signal.
         """
-        if self.gate.leaving:
+        if self.replica.leaving:
             return
-        self.gate.leave()
+        self.replica.leave()
         log.info("stopping")
         clock = asyncio.get_running_loop().time
         started = clock()
@@ -140,8 +133,8 @@ class Service:
         if self._running is not None:
             await self._running.supervision.hand_over(min(HANDOVER_SECONDS, self.settings.shutdown_grace / 2))
         await asyncio.sleep(max(0.0, started + self.settings.shutdown_linger - clock()))
-        self.gate.close()
-        await self.feed.close()
+        self.replica.close()
+        await self.page.close()
         await self._listeners.stop_verbs(max(0.0, deadline - clock()))
         if self._running is not None:
             await self._running.supervision.drain(max(0.0, deadline - clock()))
@@ -150,11 +143,11 @@ class Service:
         log.info("stopped")
 
     async def kill(self) -> None:
-        """End everything at once: no answers, no undoing, no release of the lease."""
-        self.gate.close()
+        """End everything at once: no responses, no rollback, no release of the lease."""
+        self.replica.close()
         if self._running is not None:
             await self._running.client.close()
-        await self.feed.close()
+        await self.page.close()
         await self._end()
         await self._listeners.kill()
 
@@ -169,20 +162,51 @@ class Service:
             await forwarding.close()
         await client.close()
 
-    def _applications(self, client: KubeClient, forwarding: Forwarding | None) -> tuple[FastAPI, FastAPI | None]:
-        """That of the verbs, and that of insight where it has an address of its own."""
-        routers = (insight_router(self.insight), page_router(self.feed))
-        separate = bool(self.settings.insight_listen)
-        readers = Readers(Reviews(client)) if self.settings.insight_authorization else None
-        verbs = create_app(
-            self.gate,
-            unavailable=self.gate.unavailable,
-            metrics=self.metrics,
-            max_body=self.settings.max_body,
-            clients=Clients(self.settings.client_names),
-            health=None if separate else self.health,
-            insight=() if separate else routers,
-            readers=readers,
-            forwarding=forwarding,
+    async def _listen(self, client: KubeClient, forwarding: Forwarding | None) -> None:
+        """Serve one application, or two if insight has an address of its own."""
+        settings, replica = self.settings, self.replica
+        terms = VerbTerms(
+            replica.unavailable, self.metrics, settings.max_body, AllowedClients(settings.client_names), forwarding
         )
-        return verbs, create_insight_app(self.health, self.metrics, routers, readers) if separate else None
+        pages = Pages(replica, self.metrics, (insight_router(self.insight), page_router(self.page)))
+        authorizer = TokenAuthorizer(Reviews(client)) if settings.insight_authorization else None
+        separate = bool(settings.insight_listen)
+        await self._listeners.start(
+            create_app(replica, terms, None if separate else pages, authorizer),
+            create_insight_app(pages, authorizer) if separate else None,
+        )
+
+
+async def serve_until_signalled(settings: Settings) -> int:
+    """Run a service as this process. Returns the exit status."""
+    loop = asyncio.get_running_loop()
+    first, second = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        (second if first.is_set() else first).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    service = Service(settings, own_process=True)
+    try:
+        await service.start()
+    except (CredentialsError, OSError, ssl.SSLError) as problem:
+        log.error("cannot start", problem=str(problem))
+        return 1
+    failed = not await _wins(first.wait(), service.wait())
+    stopping = asyncio.create_task(service.stop())
+    if not await _wins(stopping, second.wait()):
+        log.warning("second signal: ending at once")
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
+        await service.kill()
+    return 1 if failed else 0
+
+
+async def _wins(one: Awaitable[object], other: Awaitable[object]) -> bool:
+    """True when `one` ends before `other`; the later one is cancelled."""
+    tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    won = tasks[0].done()
+    tasks[1 if won else 0].cancel()
+    return won

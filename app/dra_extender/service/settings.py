@@ -33,8 +33,7 @@ from dra_extender.placement.policies import PolicyName
 from dra_extender.placement.strategy import Strategy
 from dra_extender.scheduling.config import NominateMode, PreemptionMode, SchedulingConfig
 from dra_extender.service import workloadfile
-from dra_extender.service.addresses import checked_address, reachable
-from dra_extender.service.exposure import require_peers, require_protection
+from dra_extender.service.addresses import checked_address, reachable, require_peers, require_protection
 from dra_extender.service.scoring import ScoringStrategy, block, strategy
 from dra_extender.workers.limits import WorkerLimits
 

@@ -14,7 +14,7 @@ import structlog
 from dra_extender.api.partial import PartialAllocation
 from dra_extender.devices.cluster import Cluster
 from dra_extender.scheduling.extender import Extender
-from dra_extender.service.audit import Audit
+from dra_extender.service.audit import AllocationAudit
 
 log = structlog.get_logger(__name__)
 
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 class ClusterSink:
     """One per engine. `known` is true once every kind was listed."""
 
-    def __init__(self, cluster: Cluster, extender: Extender, audit: Audit, known: Callable[[], bool]) -> None:
+    def __init__(self, cluster: Cluster, extender: Extender, audit: AllocationAudit, known: Callable[[], bool]) -> None:
         self._cluster = cluster
         self._extender = extender
         self._audit = audit

@@ -1,109 +1,113 @@
-"""What runs all the time behind the listeners: one engine per version of the resource API, and what it depends on.
+"""The work behind the listeners: one engine per version of the resource API, and what it depends on.
 
-`Supervision` promises: an API server that is away at the start or later, or that is upgraded to other versions of the
-resource API, delays the work and never ends it. A mistake of ours ends all of it at once and is named in `Status`:
-half a service would answer and never wake anybody.
+`Supervision` promises: an API server that does not answer, at the start or later, or that is upgraded to other versions
+of the resource API, delays the work and never ends it; a withdrawn version is noticed within seconds. A bug ends all
+work at once and is named in `Replica.failure`: with half of its tasks, the service would answer calls and never requeue
+a pod. The permissions of `needed` suffice for these settings; a missing one is logged once, at the start rather than at
+the first pod.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any, Final
 
 import structlog
 
-from dra_extender.http.metrics import Metrics
+from dra_extender.api.errors import ApiError
+from dra_extender.kube import access
+from dra_extender.kube.backoff import Backoff
 from dra_extender.kube.client import KubeClient
-from dra_extender.kube.discovery import Served
+from dra_extender.kube.discovery import Served, discover
 from dra_extender.kube.lease import LeaderElection, LeaseSettings
-from dra_extender.service.apiversion import until_served, until_withdrawn
+from dra_extender.scheduling.ports import Observer
 from dra_extender.service.engine import Engine
-from dra_extender.service.permissions import missing_until_granted, needed
+from dra_extender.service.replica import Replica
 from dra_extender.service.settings import Settings
-from dra_extender.service.status import Status
 
 log = structlog.get_logger(__name__)
 
+PERIOD: Final = 5.0
+"""Seconds between two checks of versions and of missing permissions."""
+_NOT_SERVED: Final = "not served"
+
 Chore = Callable[[], Coroutine[Any, Any, None]]
-"""Work that goes on whether or not there is an API server."""
+"""Work that does not need the API server."""
 
 
 class _WithdrawnError(Exception):
-    """The API server no longer serves what the engine was made for."""
+    """The API server no longer serves the versions that the engine uses."""
 
 
 class Supervision:
-    """One per service. `run` works until cancelled; `chores` run beside it."""
+    """One per service."""
 
     def __init__(
         self,
         client: KubeClient,
         settings: Settings,
-        metrics: Metrics,
-        status: Status,
-        *,
-        fit: Callable[[], bool],
+        observer: Observer,
+        replica: Replica,
         lease: LeaseSettings,
-        chores: Sequence[Chore] = (),
+        *,
         own_process: bool = False,
     ) -> None:
-        """`fit`: whether this replica could lead."""
+        """`own_process`: see `ProcessMemory`."""
         self._client = client
         self._settings = settings
-        self._metrics = metrics
-        self._status = status
-        self._fit = fit
+        self._observer = observer
+        self._replica = replica
         self._lease = lease
-        self._chores = chores
         self._own_process = own_process
 
-    async def run(self) -> None:
-        """Until cancelled, or until a mistake, which is logged."""
+    async def run(self, chores: Iterable[Chore] = ()) -> None:
+        """Work until cancelled, or until a bug, which is logged. `chores` run at the same time."""
         try:
             async with asyncio.TaskGroup() as group:
-                for chore in self._chores:
+                for chore in chores:
                     group.create_task(chore())
                 while True:
-                    self._status.served = await until_served(self._client)
-                    await self._decide(self._status.served)
+                    self._replica.served = await until_served(self._client)
+                    await self._decide(self._replica.served)
         except* Exception as problems:
-            self._status.failure = "; ".join(f"{type(each).__name__}: {each}" for each in _leaves(problems))
-            log.exception("the service cannot go on", problem=self._status.failure)
+            self._replica.failure = "; ".join(f"{type(each).__name__}: {each}" for each in _leaves(problems))
+            log.exception("the service cannot continue", problem=self._replica.failure)
 
     async def hand_over(self, seconds: float) -> None:
-        """Leave the lease to another replica, where there is one: once binds under way have ended, or after so many
-        seconds. Binds that take longer go on.
+        """Release the lease, if any: when running binds have ended, at the latest after so many seconds. Longer binds
+        continue.
         """
-        if self._status.election is None:
+        replica = self._replica
+        if replica.election is None:
             return
-        if self._status.engine is not None and self._status.leading:
-            await self._status.engine.settle(seconds)
-        await self._status.election.release()
+        if replica.engine is not None and replica.leading:
+            await replica.engine.settle(seconds)
+        await replica.election.release()
 
     async def drain(self, seconds: float) -> None:
-        """Until binds under way have ended, no longer than that; then they end as in a crash."""
-        if self._status.engine is not None:
-            await self._status.engine.drain(seconds)
+        """Wait up to so many seconds for running binds, then end the rest as a crash would."""
+        if self._replica.engine is not None:
+            await self._replica.engine.drain(seconds)
 
     async def _decide(self, served: Served) -> None:
-        """Work with this version of the API until the server withdraws it. Binds under way end as in a crash then."""
-        engine = Engine(self._client, served, self._settings, self._metrics, own_process=self._own_process)
-        self._status.engine = engine
-        self._status.missing_permissions = ()
+        """Work with these versions until the API server withdraws one. Running binds end as in a crash then."""
+        engine = Engine(self._client, served, self._settings, self._observer, own_process=self._own_process)
+        self._replica.engine = engine
+        self._replica.missing_permissions = ()
         try:
             async with asyncio.TaskGroup() as group:
                 self._elect(engine, group)
                 group.create_task(self._check_permissions(served))
-                group.create_task(self._watch_version(served, engine))
+                group.create_task(self._check_versions(served, engine))
                 for job in engine.jobs():
                     group.create_task(job)
         except* _WithdrawnError:
-            self._status.engine = None
+            self._replica.engine = None
             await engine.drain(0)
 
     def _elect(self, engine: Engine, group: asyncio.TaskGroup) -> None:
-        """Decide while this replica leads, or always when there is no election."""
+        """Decide while this replica leads; without leader election, always."""
 
         def lead(leading: bool) -> None:
             engine.lead(leading and not self._settings.advise_only)
@@ -111,26 +115,121 @@ class Supervision:
         if not self._settings.leader_election:
             lead(True)
             return
-        election = LeaderElection(self._client, self._lease, on_change=lead, fit=self._fit)
-        self._status.election = election
-        # What began before the lease was given back may end: the lease is for order.
+        election = LeaderElection(self._client, self._lease, on_change=lead, fit=self._replica.fit)
+        self._replica.election = election
+        # Binds that started before the release of the lease may end: the lease is for order, not for safety.
         engine.fence(lambda: election.leading or election.released)
         group.create_task(election.run())
 
     async def _check_permissions(self, served: Served) -> None:
         async for missing in missing_until_granted(self._client, needed(self._settings, served)):
-            self._status.missing_permissions = missing
+            self._replica.missing_permissions = missing
 
-    async def _watch_version(self, served: Served, engine: Engine) -> None:
+    async def _check_versions(self, served: Served, engine: Engine) -> None:
         """Raises _WithdrawnError, which ends the engine."""
         await until_withdrawn(self._client, served, lambda: engine.watches.not_found)
         raise _WithdrawnError
 
 
 def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
-    """The exceptions in a group, however deep."""
+    """The exceptions in a group, however deeply nested."""
     for problem in group.exceptions:
         if isinstance(problem, BaseExceptionGroup):
             yield from _leaves(problem)
         else:
             yield problem
+
+
+async def until_served(client: KubeClient) -> Served:
+    """Ask until the API server serves a usable version. A problem is logged when it changes."""
+    backoff = Backoff(0.5, 10.0)
+    reported = ""
+    while True:
+        try:
+            served = await discover(client)
+        except ApiError as problem:
+            pause = backoff.next()
+            if reported != problem.message:
+                reported = problem.message
+                log.warning(
+                    "API server not usable yet, will retry",
+                    api_server=client.server,
+                    problem=problem.message,
+                    retry_in=round(pause, 1),
+                )
+            await asyncio.sleep(pause)
+        else:
+            log.info(
+                "API server found",
+                api_server=client.server,
+                kubernetes=served.server_version,
+                resource_api=served.version,
+                taint_rules=served.taint_rules or _NOT_SERVED,
+            )
+            return served
+
+
+async def until_withdrawn(client: KubeClient, served: Served, suspected: Callable[[], bool]) -> None:
+    """Wait until the server serves other versions, for example after an upgrade. Asks only while `suspected`."""
+    while True:
+        await asyncio.sleep(PERIOD)
+        if not suspected():
+            continue
+        try:
+            now = await discover(client)
+        except ApiError as problem:
+            log.warning("watches fail, and the served versions are unknown", problem=problem.message)
+            continue
+        if (now.version, now.taint_rules) != (served.version, served.taint_rules):
+            log.warning(
+                "the API server has withdrawn a version: restarting with the versions it serves now",
+                was=served.version,
+                now=now.version,
+                taint_rules_were=served.taint_rules or _NOT_SERVED,
+                taint_rules_now=now.taint_rules or _NOT_SERVED,
+            )
+            return
+
+
+def needed(settings: Settings, served: Served) -> tuple[access.Permission, ...]:
+    """The permissions that the service uses with these settings, on a server with these versions."""
+    permissions = access.permissions_for_reading(served, budgets=settings.preemption != "off")
+    if not settings.advise_only:
+        permissions += access.permissions_for_binding() + access.permissions_for_waking(settings.namespace)
+        if settings.features.DRAExtendedResource:
+            permissions += access.permissions_for_extended_resources()
+        if settings.preemption == "on":
+            permissions += access.permissions_for_preemption()
+        if settings.nominate != "never":
+            permissions += access.permissions_for_nominating()
+    if settings.leader_election:
+        permissions += access.permissions_for_lease(settings.namespace, settings.lease_name)
+    if settings.insight_authorization:
+        permissions += access.permissions_for_readers()
+    return permissions
+
+
+async def missing_until_granted(
+    client: KubeClient, permissions: Sequence[access.Permission]
+) -> AsyncGenerator[tuple[str, ...], None]:
+    """The missing permissions, one sentence each, until none is missing. If the server does not answer before it has
+    denied anything, the check ends with a line in the log.
+    """
+    known: tuple[str, ...] = ()
+    while True:
+        try:
+            found = tuple(await access.missing_permissions(client, permissions))
+        except ApiError as problem:
+            log.warning("permissions not checked", problem=problem.message)
+            if not known:
+                return
+            await asyncio.sleep(PERIOD)
+            continue
+        for missing in found:
+            if missing not in known:
+                log.error("permission missing", permission=missing)
+        known = found
+        yield found
+        if not found:
+            return
+        await asyncio.sleep(PERIOD)

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from dra_extender.http.page import files
-from dra_extender.http.page.files import HEADERS, page_files
+from dra_extender.http.page import routes
+from dra_extender.http.page.routes import HEADERS, page_files
 
-FOLDER = Path(files.__file__).parent / files.FOLDER
+FOLDER = Path(routes.__file__).parent / routes.FOLDER
 TEXTS = {path.name: path.read_text() for path in sorted(FOLDER.iterdir())}
 SCRIPTS = {name: text for name, text in TEXTS.items() if name.endswith(".js")}
 LONGEST = 400
 
 
 def test_every_file_is_served() -> None:
-    assert page_files().keys() == {"/", "/docs"} | {f"/page/{name}" for name in TEXTS if name not in files.DOCUMENTS}
+    assert page_files().keys() == {"/", "/docs"} | {f"/page/{name}" for name in TEXTS if name not in routes.DOCUMENTS}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -39,7 +39,7 @@ def test_nothing_comes_from_elsewhere(name: str) -> None:
     assert re.findall(r"https?://|//[a-z]+\.[a-z]|@import", text) == []
 
 
-@pytest.mark.parametrize("name", files.DOCUMENTS)
+@pytest.mark.parametrize("name", routes.DOCUMENTS)
 def test_a_document_has_no_script_and_no_style_in_it(name: str) -> None:
     text = TEXTS[name]
     assert re.findall(r"<style|\sstyle=|\son[a-z]+=|javascript:", text) == []

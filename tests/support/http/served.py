@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from dra_extender.api.extender import (
@@ -14,8 +15,12 @@ from dra_extender.api.extender import (
     ExtenderPreemptionResult,
     HostPriority,
 )
-from dra_extender.http.health import Check
-from dra_extender.http.metrics import Metrics, Reading
+from dra_extender.http.application import Application, Pages, create_app
+from dra_extender.http.metrics import Metrics
+from dra_extender.http.server import HttpServer
+from dra_extender.http.verbs import VerbTerms
+from dra_extender.insight.problems import Check
+from dra_extender.scheduling.outcomes import Reading
 
 
 class ScriptedVerbs:
@@ -73,3 +78,23 @@ class Served:
 
     def ready(self) -> Sequence[Check]:
         return self.checks
+
+    @property
+    def pages(self) -> Pages:
+        """Its probes and metrics."""
+        return Pages(self, self.metrics)
+
+    def application(self, **terms: Any) -> Application:
+        """Its verbs on these terms, with its probes and metrics."""
+        return create_app(self.verbs, VerbTerms(lambda: self.unavailable, self.metrics, **terms), self.pages)
+
+
+@asynccontextmanager
+async def serving(app: Application, **options: Any) -> AsyncIterator[HttpServer]:
+    """The application on a free port; options as of `HttpServer`."""
+    made = HttpServer(app, "127.0.0.1", 0, **options)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop(1)

@@ -1,59 +1,60 @@
-"""What the board holds besides devices: structs for JSON, and their keys.
+"""The parts of the page, as structs for JSON, with their keys.
 
-Promises: every part says what `kind` it is and, where there are several of the kind, what it is about.
+Promises: every part has its `kind`; if there are several parts of a kind, each has the object that it describes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from dra_extender.api.core import Pod
 from dra_extender.insight.devicereport.parts import Part, PartID
 from dra_extender.insight.headroom import class_claim, class_words, measuring, problem_of
+from dra_extender.insight.problems import ClusterProblem
 from dra_extender.insight.why.diagnose import diagnosing
 from dra_extender.insight.why.report import Remedy
 from dra_extender.scheduling.slices import Slices
 from dra_extender.scheduling.view import View
 
 DECISIONS: Final = 1_000
-"""For the headroom of one class."""
+"""Decisions at most for the headroom of one class."""
 MOST_PROBLEMS: Final = 200
 WHY: Final = "why\n"
 ROOM: Final = "room\n"
 PROBLEMS: Final = "problems"
 
 
-class BoardPart(msgspec.Struct, frozen=True, tag_field="kind"):
-    """Anything on the board, under its key."""
+class PagePart(msgspec.Struct, frozen=True, tag_field="kind"):
+    """Any part, under its key."""
 
     key: str
 
 
-class Devices(BoardPart, frozen=True, tag="devices"):
+class DevicesPart(PagePart, frozen=True, tag="devices"):
     """The devices of a pool on a node."""
 
     part: Part
 
 
-class Status(BoardPart, frozen=True, tag="status"):
-    """`unknown`: why nothing can be said about the cluster. Not `complete`: devices are still being counted."""
+class StatusPart(PagePart, frozen=True, tag="status"):
+    """`unknown`: why the cluster is not known (empty: it is). Not `complete`: devices are still being counted."""
 
     unknown: str
     complete: bool
 
 
-class Nodes(BoardPart, frozen=True, tag="nodes"):
-    """How many there are, and the names of those that are cordoned."""
+class NodesPart(PagePart, frozen=True, tag="nodes"):
+    """The number of nodes, and the names of cordoned ones."""
 
     count: int
     cordoned: Sequence[str]
 
 
-class Waiting(BoardPart, frozen=True, tag="pod"):
-    """A pod that wants devices and has no node."""
+class PodPart(PagePart, frozen=True, tag="pod"):
+    """A pod that uses devices and has no node."""
 
     uid: str
     namespace: str
@@ -62,14 +63,14 @@ class Waiting(BoardPart, frozen=True, tag="pod"):
     priority: int
 
 
-class Pods(BoardPart, frozen=True, tag="pods"):
-    """How many pods wait, those that are not told included."""
+class PodCountPart(PagePart, frozen=True, tag="pods"):
+    """The number of pending pods, including those that are not listed."""
 
     total: int
 
 
-class Why(BoardPart, frozen=True, tag="why"):
-    """What a diagnosis says of a pod that waits."""
+class DiagnosisPart(PagePart, frozen=True, tag="why"):
+    """The diagnosis of a pending pod."""
 
     uid: str
     state: str
@@ -81,8 +82,8 @@ class Why(BoardPart, frozen=True, tag="why"):
     complete: bool
 
 
-class Room(BoardPart, frozen=True, tag="room"):
-    """How many more pods with one device of a class fit. `problem`: why that cannot be said."""
+class HeadroomPart(PagePart, frozen=True, tag="room"):
+    """How many more pods with one device of a class fit. `problem`: why this is not known (empty: it is)."""
 
     name: str
     fits: int = 0
@@ -92,28 +93,27 @@ class Room(BoardPart, frozen=True, tag="room"):
     problem: str = ""
 
 
-class Problems(BoardPart, frozen=True, tag="problems"):
-    """What is wrong in the cluster; `total` counts those that are not told as well."""
+class ProblemsPart(PagePart, frozen=True, tag="problems"):
+    """Problems of the cluster; `total` counts those that are not listed, too."""
 
     total: int
-    problems: Sequence[Any]
+    problems: Sequence[ClusterProblem]
 
 
 def devices_key(id: PartID) -> str:
     return "\n".join(("devices", *id))
 
 
-def waiting(pod: Pod) -> Waiting:
+def pod_part(pod: Pod) -> PodPart:
     meta = pod.metadata
-    return Waiting(
+    return PodPart(
         f"pod\n{meta.uid}", meta.uid, meta.namespace, meta.name, meta.creation_timestamp or "", pod.spec.priority
     )
 
 
-def why(view: View, pod: Pod) -> Slices[BoardPart]:
-    """In slices."""
+def diagnosis_part(view: View, pod: Pod) -> Slices[PagePart]:
     found = yield from diagnosing(view, pod)
-    return Why(
+    return DiagnosisPart(
         key=f"{WHY}{found.uid}",
         uid=found.uid,
         state=found.state,
@@ -126,11 +126,10 @@ def why(view: View, pod: Pod) -> Slices[BoardPart]:
     )
 
 
-def room(view: View, name: str) -> Slices[BoardPart]:
-    """In slices."""
+def headroom_part(view: View, name: str) -> Slices[PagePart]:
     claims = (class_claim(name),)
     problem = problem_of(view, claims)
     if problem:
-        return Room(f"{ROOM}{name}", name, problem=problem)
+        return HeadroomPart(f"{ROOM}{name}", name, problem=problem)
     found = yield from measuring(view, class_words(name), claims, most=DECISIONS)
-    return Room(f"{ROOM}{name}", name, found.fits, found.nodes, found.of, found.complete)
+    return HeadroomPart(f"{ROOM}{name}", name, found.fits, found.nodes, found.of, found.complete)

@@ -1,21 +1,98 @@
-"""The page and its feed as routes."""
+"""The routes of the page: its files, and its updates as server-sent events.
+
+Promises of the files: they contain nothing about a cluster, so they need no token; a browser loads and runs nothing but
+these files, whatever names there are in the cluster (content security policy).
+
+Promises of the events (https://html.spec.whatwg.org/multipage/server-sent-events.html): a few messages a second at
+most, each of bounded size; a heartbeat when there is nothing to send, so a subscriber that reads nothing is noticed. A
+stream ends after `LIFE` seconds, so authorization is checked again when its subscriber comes back; it then gets only
+what it has not received.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+import contextlib
+import hashlib
+import re
+from collections.abc import AsyncGenerator, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Final
 
+import msgspec
 from fastapi import APIRouter, Header, HTTPException, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
-from dra_extender.http.page.feed import MOST_READERS, Feed
-from dra_extender.http.page.files import HEADERS, page_files
-from dra_extender.http.page.stream import EventStream, messages
-from dra_extender.http.readers import REFUSALS
+from dra_extender.http.authorization import DENIALS
+from dra_extender.http.page.state import Subscriber
+from dra_extender.http.page.updates import MOST_SUBSCRIBERS, PageUpdates
+
+FOLDER: Final = "static"
+DOCUMENTS: Final = {"index.html": "/", "docs.html": "/docs"}
+"""Paths of files that are documents."""
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+BEAT: Final = 10.0
+"""Seconds without a message until a heartbeat."""
+GAP: Final = 0.2
+"""Seconds between two messages, once a subscriber is up to date."""
+PARTS: Final = 250
+"""Parts in one message."""
+LIFE: Final = 60.0
+
+_ID: Final = re.compile(r"([0-9a-f]{1,32})-([0-9]{1,18})")
 
 
-def page_router(feed: Feed) -> APIRouter:
-    """`/`, `/docs`, the files of both, and `/insight/events`."""
+class PageFile(msgspec.Struct, frozen=True):
+    """`tag` changes with the content."""
+
+    content: bytes
+    media_type: str
+    tag: str
+
+
+@cache
+def page_files() -> dict[str, PageFile]:
+    """All files by path. Read once."""
+    return dict(_read())
+
+
+def _read() -> Iterator[tuple[str, PageFile]]:
+    for entry in (Path(__file__).parent / FOLDER).iterdir():
+        kind = _TYPES.get(entry.suffix.removeprefix("."))
+        if kind is not None:
+            content = entry.read_bytes()
+            path = DOCUMENTS.get(entry.name, f"/page/{entry.name}")
+            yield path, PageFile(content, kind, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+
+
+class Hello(msgspec.Struct):
+    """The first message. `resumed`: what the subscriber received before still counts. `now`: the time here."""
+
+    resumed: bool
+    now: str
+
+
+def page_router(updates: PageUpdates) -> APIRouter:
+    """`/`, `/docs`, their files, and `/insight/events`."""
     router = APIRouter()
     for path in page_files():
         router.routes.append(Route(path, _file))
@@ -24,17 +101,17 @@ def page_router(feed: Feed) -> APIRouter:
         "/insight/events",
         tags=["insight"],
         response_class=Response,
-        responses=REFUSALS | {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
+        responses=DENIALS | {200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
     )
     async def events(
-        last_event_id: Annotated[str, Header(description="`id` of the last message that was read")] = "",
+        last_event_id: Annotated[str, Header(description="`id` of the last message that was received")] = "",
     ) -> Response:
-        """What the page shows, as server-sent events: first everything, then what changes. Its form is that of the page
-        of the same version, and no promise to anybody else.
+        """The contents of the page as server-sent events: first everything, then changes. The format belongs to the
+        page of the same version and may change.
         """
-        if feed.is_crowded:
-            raise HTTPException(503, f"{MOST_READERS} pages are open already", {"Retry-After": "10"})
-        return EventStream(messages(feed, last_event_id))
+        if updates.is_full:
+            raise HTTPException(503, f"{MOST_SUBSCRIBERS} pages are open already", {"Retry-After": "10"})
+        return EventStream(messages(updates, last_event_id))
 
     return router
 
@@ -45,3 +122,69 @@ async def _file(request: Request) -> Response:
     if request.headers.get("if-none-match") == found.tag:
         return Response(status_code=304, headers=headers)
     return Response(found.content, headers=headers, media_type=found.media_type)
+
+
+def position(last_event_id: str) -> tuple[str, int | None]:
+    """Epoch and version that a subscriber has received, from the last `id` that it got."""
+    found = _ID.fullmatch(last_event_id)
+    return (found[1], int(found[2])) if found else ("", None)
+
+
+def event(name: str, data: bytes, id: str = "") -> bytes:
+    """One message. `data`: JSON, which has no line breaks."""
+    head = f"id: {id}\n" if id else ""
+    return f"{head}event: {name}\ndata: ".encode() + data + b"\n\n"
+
+
+async def messages(updates: PageUpdates, last_event_id: str) -> AsyncGenerator[bytes, None]:
+    """The stream of one subscriber."""
+    changed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + LIFE
+    with updates.subscriber(*position(last_event_id), changed.set) as subscriber:
+        yield event("hello", msgspec.json.encode(Hello(subscriber.resumed, datetime.now(UTC).isoformat())))
+        while loop.time() < end and not updates.closing.is_set():
+            changed.clear()
+            if subscriber.is_behind:
+                message, behind = _parts(updates, subscriber)
+                yield message
+                await asyncio.sleep(0 if behind else GAP)
+            elif not await _any(changed, updates.closing, BEAT):
+                yield b": still here\n\n"
+
+
+def _parts(updates: PageUpdates, subscriber: Subscriber) -> tuple[bytes, int]:
+    """The next message, and how many parts follow it. Only a message after which none follows has an id."""
+    version = updates.state.version
+    batch = subscriber.take(PARTS)
+    data = b'{"put":[%b],"drop":%b,"behind":%d}' % (
+        b",".join(batch.put),
+        msgspec.json.encode(batch.drop),
+        batch.behind,
+    )
+    return event("parts", data, "" if batch.behind else f"{updates.epoch}-{version}"), batch.behind
+
+
+async def _any(one: asyncio.Event, other: asyncio.Event, seconds: float) -> bool:
+    """True when one of them is set in time."""
+    waits = [asyncio.ensure_future(event.wait()) for event in (one, other)]
+    try:
+        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+class EventStream(StreamingResponse):
+    """The messages as a response."""
+
+    def __init__(self, content: AsyncGenerator[bytes, None]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        self._content = content
+        super().__init__(content, headers=headers, media_type="text/event-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with contextlib.aclosing(self._content):
+            await super().__call__(scope, receive, send)

@@ -9,10 +9,10 @@ import pytest
 from dra_extender.api.features import FeatureGates
 from dra_extender.devices.audit import Violation
 from dra_extender.devices.cluster import Cluster
+from dra_extender.insight.problems import cluster_problems
 from dra_extender.kube import watches
 from dra_extender.kube.client import KubeClient
 from dra_extender.kube.discovery import Served
-from dra_extender.service.problems import problems
 
 
 def followed() -> list[str]:
@@ -33,14 +33,14 @@ class _Nobody:
 def test_an_object_of_any_kind_that_cannot_be_read_comes_with_advice(kind: str) -> None:
     cluster = Cluster(FeatureGates())
     cluster.poison(kind, "some", "spec: nonsense")
-    (found,) = problems(cluster, [], [], [])
+    (found,) = cluster_problems(cluster, [], [], [])
     assert (found.object, found.problem) == (f"{kind} some", "cannot be read: spec: nonsense")
     assert "correct" in found.what_to_do
 
 
 def test_a_conflict_names_everybody_involved() -> None:
     twice = Violation("device", "gpu.example.com/n1/gpu-0", ("a/one", "b/two"), "allocated to 2 claims")
-    (found,) = problems(Cluster(FeatureGates()), [], [twice], [])
+    (found,) = cluster_problems(Cluster(FeatureGates()), [], [twice], [])
     assert (found.object, found.problem) == (
         "device gpu.example.com/n1/gpu-0",
         "allocated to 2 claims (claims: a/one, b/two)",
@@ -48,7 +48,7 @@ def test_a_conflict_names_everybody_involved() -> None:
 
 
 def test_a_missing_permission_is_to_be_granted() -> None:
-    (found,) = problems(Cluster(FeatureGates()), [], [], ["bind pods"])
+    (found,) = cluster_problems(Cluster(FeatureGates()), [], [], ["bind pods"])
     assert (found.problem, found.what_to_do) == (
         "the API server does not allow it: bind pods",
         "grant it, as manifests/rbac does",

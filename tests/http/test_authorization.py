@@ -13,11 +13,19 @@ from yarl import URL
 
 from dra_extender.api.authentication import AccessDecision, UserInfo
 from dra_extender.api.errors import ApiError, RejectedError, UnreachableError
-from dra_extender.http import readers
+from dra_extender.http import authorization
 from dra_extender.http.application import create_app, create_insight_app
-from dra_extender.http.readers import BAD_TOKEN, CACHE_BYTES, ENTRY_BYTES, NO_TOKEN, QUESTIONS, UNKNOWN, Readers
-from dra_extender.http.server import HttpServer
-from tests.support.http.served import Served
+from dra_extender.http.authorization import (
+    BAD_TOKEN,
+    CACHE_BYTES,
+    ENTRY_BYTES,
+    NO_REVIEW,
+    NO_TOKEN,
+    REVIEWS,
+    TokenAuthorizer,
+)
+from dra_extender.http.verbs import VerbTerms
+from tests.support.http.served import Served, serving
 
 PROMETHEUS = UserInfo("system:serviceaccount:monitoring:prometheus", "u1", ("system:authenticated",))
 NOBODY = UserInfo("nobody", "u2")
@@ -74,13 +82,13 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def judged(authority: ScriptedAuthority, clock: Clock) -> Readers:
-    return Readers(authority, clock)
+def judged(authority: ScriptedAuthority, clock: Clock) -> TokenAuthorizer:
+    return TokenAuthorizer(authority, clock)
 
 
-async def status(judged: Readers, token: str, path: str = "/metrics", method: str = "GET") -> int:
+async def status(judged: TokenAuthorizer, token: str, path: str = "/metrics", method: str = "GET") -> int:
     """200 when a request with the token is answered."""
-    refusal = await judged.refusal([(b"authorization", f"Bearer {token}".encode())], method, path)
+    refusal = await judged.denial([(b"authorization", f"Bearer {token}".encode())], method, path)
     return refusal.status if refusal is not None else 200
 
 
@@ -107,9 +115,12 @@ async def status(judged: Readers, token: str, path: str = "/metrics", method: st
     ],
 )
 async def test_what_is_no_token_is_refused_without_a_question(
-    judged: Readers, authority: ScriptedAuthority, headers: list[tuple[bytes, bytes]], want: readers.Refusal | None
+    judged: TokenAuthorizer,
+    authority: ScriptedAuthority,
+    headers: list[tuple[bytes, bytes]],
+    want: authorization.AccessDenied | None,
 ) -> None:
-    assert await judged.refusal(headers, "GET", "/metrics") == want
+    assert await judged.denial(headers, "GET", "/metrics") == want
     assert bool(authority.asked) == (want is None)
 
 
@@ -118,40 +129,42 @@ async def test_what_is_no_token_is_refused_without_a_question(
     [
         ("good", "GET", "/metrics", 200),
         ("good", "POST", "/metrics", 403),
-        ("good", "GET", "/insight/inventory", 403),
+        ("good", "GET", "/insight/devices", 403),
         ("good", "POST", "/insight/whatif", 403),
         ("poor", "GET", "/metrics", 403),
         ("garbage", "GET", "/metrics", 401),
     ],
 )
 async def test_the_api_server_decides_by_user_verb_and_path(
-    judged: Readers, token: str, method: str, path: str, want: int
+    judged: TokenAuthorizer, token: str, method: str, path: str, want: int
 ) -> None:
     assert await status(judged, token, path, method) == want
 
 
-async def test_who_may_not_hears_as_whom_and_what_it_takes(judged: Readers, authority: ScriptedAuthority) -> None:
-    refusal = await judged.refusal([(b"authorization", b"Bearer poor")], "GET", "/metrics")
+async def test_who_may_not_hears_as_whom_and_what_it_takes(
+    judged: TokenAuthorizer, authority: ScriptedAuthority
+) -> None:
+    refusal = await judged.denial([(b"authorization", b"Bearer poor")], "GET", "/metrics")
     assert refusal is not None
-    assert refusal.detail.startswith("nobody may not get /metrics: that takes a ClusterRole")
+    assert refusal.detail.startswith("nobody may not get /metrics: bind a ClusterRole")
 
 
 @pytest.mark.parametrize("problem", [UnreachableError(0, "Unreachable", "no route"), RejectedError(403, "Forbidden")])
 async def test_when_the_api_server_cannot_be_asked_nobody_reads(
-    judged: Readers, authority: ScriptedAuthority, problem: ApiError
+    judged: TokenAuthorizer, authority: ScriptedAuthority, problem: ApiError
 ) -> None:
     authority.problem = problem
     with capture_logs() as logs:
-        assert [await status(judged, "good") for _ in range(5)] == [UNKNOWN.status] * 5
-    assert [entry["event"] for entry in logs] == ["readers of insight cannot be checked and are refused"]
+        assert [await status(judged, "good") for _ in range(5)] == [NO_REVIEW.status] * 5
+    assert [entry["event"] for entry in logs] == ["cannot check tokens: requests for metrics and insight are refused"]
     authority.problem = None
     assert await status(judged, "good") == 200, "an answer that did not come is not remembered"
 
 
 async def test_a_question_without_an_answer_ends(
-    judged: Readers, authority: ScriptedAuthority, monkeypatch: pytest.MonkeyPatch
+    judged: TokenAuthorizer, authority: ScriptedAuthority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readers, "PATIENCE", 0.0)
+    monkeypatch.setattr(authorization, "REVIEW_SECONDS", 0.0)
     authority.gate = asyncio.Event()
     assert await status(judged, "good") == 503
 
@@ -159,39 +172,39 @@ async def test_a_question_without_an_answer_ends(
 # --- what is remembered
 
 
-async def test_answers_are_kept_for_a_time(judged: Readers, authority: ScriptedAuthority, clock: Clock) -> None:
+async def test_answers_are_kept_for_a_time(judged: TokenAuthorizer, authority: ScriptedAuthority, clock: Clock) -> None:
     for _ in range(3):
         assert await status(judged, "good") == 200
     assert authority.asked == ["token", "access"]
     authority.granted.clear()
-    clock.now += readers.KEPT_SECONDS + 1
+    clock.now += authorization.GRANTED_SECONDS + 1
     assert await status(judged, "good") == 403
     authority.granted.add((PROMETHEUS.username, "get", "/metrics"))
-    clock.now += readers.REFUSED_SECONDS + 1
+    clock.now += authorization.DENIED_SECONDS + 1
     assert await status(judged, "good") == 200
 
 
 async def test_what_is_known_outlives_an_outage_of_the_api_server_for_a_time(
-    judged: Readers, authority: ScriptedAuthority, clock: Clock
+    judged: TokenAuthorizer, authority: ScriptedAuthority, clock: Clock
 ) -> None:
     assert await status(judged, "good") == 200
     authority.problem = UnreachableError(0)
     assert await status(judged, "good") == 200
-    clock.now += readers.KEPT_SECONDS + 1
+    clock.now += authorization.GRANTED_SECONDS + 1
     assert await status(judged, "good") == 503
 
 
 async def test_a_token_that_ends_counts_no_longer_than_its_answer(
-    judged: Readers, authority: ScriptedAuthority, clock: Clock
+    judged: TokenAuthorizer, authority: ScriptedAuthority, clock: Clock
 ) -> None:
     assert await status(judged, "good") == 200
     del authority.users["good"]
-    clock.now += readers.KEPT_SECONDS + 1
+    clock.now += authorization.GRANTED_SECONDS + 1
     assert await status(judged, "good") == 401
 
 
 async def test_however_many_strangers_come_readers_are_remembered_and_memory_is_bounded(
-    judged: Readers, authority: ScriptedAuthority
+    judged: TokenAuthorizer, authority: ScriptedAuthority
 ) -> None:
     assert await status(judged, "good") == 200
     for index in range(3 * CACHE_BYTES // ENTRY_BYTES):
@@ -199,13 +212,13 @@ async def test_however_many_strangers_come_readers_are_remembered_and_memory_is_
     authority.asked.clear()
     assert await status(judged, "good") == 200
     assert authority.asked == []
-    kept = [value for value in vars(judged).values() if isinstance(value, readers._Kept)]
-    assert len(kept) == 4
+    kept = [value for value in vars(judged).values() if isinstance(value, authorization._ReviewCache)]
+    assert len(kept) == 2
     assert all(len(cache) <= CACHE_BYTES // ENTRY_BYTES for cache in kept)
 
 
 async def test_a_user_larger_than_the_cache_is_asked_for_each_time(
-    judged: Readers, authority: ScriptedAuthority
+    judged: TokenAuthorizer, authority: ScriptedAuthority
 ) -> None:
     authority.users["good"] = UserInfo(PROMETHEUS.username, groups=("g" * CACHE_BYTES,))
     for _ in range(2):
@@ -213,11 +226,11 @@ async def test_a_user_larger_than_the_cache_is_asked_for_each_time(
     assert authority.asked.count("token") == 2
 
 
-async def test_no_token_is_kept_in_clear(judged: Readers) -> None:
+async def test_no_token_is_kept_in_clear(judged: TokenAuthorizer) -> None:
     token = "a-token-that-nothing-else-in-this-process-holds"
     assert await status(judged, token) == 401
     held: list[object] = []
-    seen, left = set(), [value for value in vars(judged).values() if isinstance(value, readers._Kept)]
+    seen, left = set(), [value for value in vars(judged).values() if isinstance(value, authorization._ReviewCache)]
     for cache in left:
         held += gc.get_referents(cache._entries, *cache._entries.items())
         seen |= set(cache._entries)
@@ -226,34 +239,31 @@ async def test_no_token_is_kept_in_clear(judged: Readers) -> None:
 
 
 async def test_few_questions_are_asked_at_once_and_those_who_wait_share_an_answer(
-    judged: Readers, authority: ScriptedAuthority
+    judged: TokenAuthorizer, authority: ScriptedAuthority
 ) -> None:
     authority.gate = asyncio.Event()
     strangers = [asyncio.create_task(status(judged, f"garbage-{index}")) for index in range(20)]
     same = [asyncio.create_task(status(judged, "good")) for _ in range(20)]
-    while authority.at_once < QUESTIONS:
+    while authority.at_once < REVIEWS:
         await asyncio.sleep(0)
     authority.gate.set()
     assert set(await asyncio.gather(*strangers)) == {401}
     assert set(await asyncio.gather(*same)) == {200}
-    assert authority.most_at_once == QUESTIONS
-    assert len(authority.asked) < 20 + 2 * QUESTIONS + 1
+    assert authority.most_at_once == REVIEWS
+    assert len(authority.asked) < 20 + 2 * REVIEWS + 1
 
 
 # --- over HTTP
 
 
 @pytest.fixture
-async def guarded(served: Served, judged: Readers) -> AsyncIterator[list[str]]:
+async def guarded(served: Served, judged: TokenAuthorizer) -> AsyncIterator[list[str]]:
     """The URLs of an address of insight alone, and of one that serves the verbs as well."""
-    alone = create_insight_app(served, served.metrics, readers=judged)
-    both = create_app(served.verbs, unavailable=lambda: "", metrics=served.metrics, health=served, readers=judged)
-    servers = [HttpServer(app, "127.0.0.1", 0, grace=1) for app in (alone, both)]
-    for server in servers:
-        await server.start()
-    yield [server.url for server in servers]
-    for server in servers:
-        await server.stop()
+    terms = VerbTerms(lambda: "", served.metrics)
+    alone = create_insight_app(served.pages, judged)
+    both = create_app(served.verbs, terms, served.pages, judged)
+    async with serving(alone) as one, serving(both) as other:
+        yield [one.url, other.url]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +274,7 @@ async def guarded(served: Served, judged: Readers) -> AsyncIterator[list[str]]:
         ("/metrics", 401),
         ("/version", 401),
         ("/openapi.json", 401),
-        ("/insight/inventory", 401),
+        ("/insight/devices", 401),
         ("/nothing", 401),
         ("/livez/", 401),
         ("//livez", 401),
@@ -307,7 +317,7 @@ async def test_when_the_api_server_cannot_be_asked_probes_are_still_answered(
             assert (reply.status, "Retry-After" in reply.headers) == (want, want == 503)
 
 
-async def test_no_token_is_in_the_log_whatever_happens(judged: Readers, authority: ScriptedAuthority) -> None:
+async def test_no_token_is_in_the_log_whatever_happens(judged: TokenAuthorizer, authority: ScriptedAuthority) -> None:
     with capture_logs() as logs:
         for problem in (None, UnreachableError(0, "Unreachable", "POST /apis: refused")):
             authority.problem = problem

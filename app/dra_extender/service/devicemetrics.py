@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from dra_extender.http.metrics import OTHER, UNDIAGNOSED, Reading
 from dra_extender.insight.devicereport.report import State
 from dra_extender.insight.devicereport.stocktaking import Stock, stocktaking
 from dra_extender.insight.why.report import BindingRule
+from dra_extender.scheduling.outcomes import UNDIAGNOSED, Reading
 from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
 from dra_extender.unexpected import unexpected
@@ -29,6 +29,8 @@ _USUAL: Final = 15.0
 _UNNOTICED: Final = 200
 _SHARE: Final = 20
 """Counting takes at most one part in so many of the time, however large the cluster is."""
+OTHER: Final = "other"
+"""Label value for all names that have no series of their own."""
 MOST_DRIVERS: Final = 20
 MOST_CLASSES: Final = 50
 MOST_CAPACITIES: Final = 20
@@ -63,7 +65,7 @@ class Labels:
         return name if name in self._told else OTHER
 
 
-class StockReadings:
+class DeviceMetrics:
     """`refused`: UIDs of the pods that wait. `rule`: the one that refuses a pod, by UID, where that was found out.
 
     `clock`: of the CPU time of this thread. By another one, counts would be the rarer the busier the machine is.

@@ -9,10 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from dra_extender.api.extender import ExtenderBindingArgs, ExtenderBindingResult
-from dra_extender.http.application import create_app
-from dra_extender.http.crowds import CROWDED_CONNECTIONS, CrowdResult, Crowds
-from dra_extender.http.metrics import PREFIX, Metrics
-from dra_extender.http.protocol import ConnectionLimits
+from dra_extender.http.metrics import CONNECTIONS_OVER_LIMIT, PREFIX, Metrics, OverLimit
+from dra_extender.http.protocol import ConnectionLimitReport, ConnectionLimits
 from dra_extender.http.server import HttpServer
 from tests.support.http.served import Served
 
@@ -61,12 +59,12 @@ class Crowd:
         self.clients: list[Client] = []
         self.metrics = served.metrics
         served.verbs.bind_with = self._bind
-        app = create_app(served.verbs, unavailable=lambda: "", metrics=served.metrics, health=served)
-        self.server = HttpServer(app, "127.0.0.1", 0, grace=1, limits=limits, crowds=Crowds(served.metrics))
+        report = ConnectionLimitReport(served.metrics)
+        self.server = HttpServer(served.application(), "127.0.0.1", 0, limits=limits, report=report)
 
-    def counted(self, result: CrowdResult) -> int:
+    def counted(self, result: OverLimit) -> int:
         """How many connections too many have ended like this."""
-        name = f'{PREFIX}{CROWDED_CONNECTIONS.name}{{result="{result}"}} '
+        name = f'{PREFIX}{CONNECTIONS_OVER_LIMIT.name}{{result="{result}"}} '
         text = self.metrics.exposition().decode()
         return int(float(text.partition(name)[2].partition("\n")[0]))
 
@@ -98,7 +96,7 @@ async def crowd(request: pytest.FixtureRequest, served: Served) -> AsyncIterator
     made.release.set()
     for client in made.clients:
         client.writer.close()
-    await made.server.stop()
+    await made.server.stop(1)
 
 
 async def test_of_too_many_connections_those_that_never_asked_go_first(crowd: Crowd) -> None:
@@ -159,10 +157,10 @@ async def test_beyond_the_reserve_a_new_connection_is_closed_while_all_others_wo
 
 def test_the_log_says_so_once_in_half_a_minute_however_many_come() -> None:
     now = 0.0
-    crowds = Crowds(Metrics(), clock=lambda: now)
+    crowds = ConnectionLimitReport(Metrics(), clock=lambda: now)
     with capture_logs() as logs:
         for _ in range(100):
-            crowds.met("refused", 1000)
+            crowds.exceeded("refused", 1000)
         now = 31.0
-        crowds.met("idle_closed", 1000)
+        crowds.exceeded("idle_closed", 1000)
     assert [(entry["event"], entry["limit"]) for entry in logs] == [("too many connections", 1000)] * 2

@@ -9,13 +9,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from dra_extender.http.metrics import OTHER, UNDIAGNOSED, Metrics, Reading
+from dra_extender.http.metrics import Metrics
 from dra_extender.insight.devicereport.taking import census
 from dra_extender.insight.why.report import BindingRule
+from dra_extender.scheduling.outcomes import UNDIAGNOSED, Reading
 from dra_extender.scheduling.view import View
-from dra_extender.service import stock
+from dra_extender.service import devicemetrics
+from dra_extender.service.devicemetrics import OTHER, DeviceMetrics, Labels
 from dra_extender.service.service import Service
-from dra_extender.service.stock import Labels, StockReadings
 from tests.support.counting import calls
 from tests.support.diagnosis.hardware import device_class, gpus, node
 from tests.support.diagnosis.scene import Scene
@@ -25,14 +26,14 @@ from tests.support.scheduling.whatif import running, waiting
 from tests.support.service.world import World
 
 
-def counted(view: View, refused: tuple[str, ...] = (), rules: dict[str, BindingRule] | None = None) -> StockReadings:
-    found = StockReadings(view, lambda: refused, lambda uid: (rules or {}).get(uid, ""))
+def counted(view: View, refused: tuple[str, ...] = (), rules: dict[str, BindingRule] | None = None) -> DeviceMetrics:
+    found = DeviceMetrics(view, lambda: refused, lambda uid: (rules or {}).get(uid, ""))
     for _ in found.counting():
         pass
     return found
 
 
-def values(found: StockReadings, name: str) -> dict[tuple[str, ...], float]:
+def values(found: DeviceMetrics, name: str) -> dict[tuple[str, ...], float]:
     return {reading.labels: reading.value for reading in found.readings() if reading.name == name}
 
 
@@ -63,7 +64,7 @@ def test_pods_are_counted_by_the_rule_that_refuses_them() -> None:
 
 
 def test_before_the_first_count_there_is_nothing_to_read() -> None:
-    assert StockReadings(scene().view(), lambda: (), lambda uid: "").readings() == ()
+    assert DeviceMetrics(scene().view(), lambda: (), lambda uid: "").readings() == ()
 
 
 # --- names
@@ -85,7 +86,7 @@ def test_a_name_that_is_told_stays_as_long_as_it_is_there() -> None:
 
 
 def test_however_many_classes_there_are_few_are_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stock, "MOST_CLASSES", 3)
+    monkeypatch.setattr(devicemetrics, "MOST_CLASSES", 3)
     classes = [device_class(f"class-{number:03}", "true") for number in range(40)]
     found = values(counted(Scene([*classes, node("a"), gpus("a", "A", 2, "1Gi", "1.0.0")]).view()), "class_devices")
     assert {labels[0] for labels in found} == {"class-000", "class-001", "class-002", OTHER}
@@ -103,7 +104,7 @@ def large(nodes: int) -> View:
     return Scene(documents, gates=GATES).view()
 
 
-def scrape(found: StockReadings) -> int:
+def scrape(found: DeviceMetrics) -> int:
     metrics = Metrics()
     metrics.read_from(found.readings)
     return calls(metrics.exposition)
@@ -111,12 +112,12 @@ def scrape(found: StockReadings) -> int:
 
 def largest_step(view: View) -> int:
     """Functions called in the largest step of a count."""
-    steps = StockReadings(view, lambda: (), lambda uid: "").counting()
+    steps = DeviceMetrics(view, lambda: (), lambda uid: "").counting()
     largest, left = 0, True
 
     def step() -> None:
         nonlocal left
-        left = next(steps, stock) is None
+        left = next(steps, devicemetrics) is None
 
     while left:
         largest = max(largest, calls(step))
@@ -135,12 +136,12 @@ def test_neither_a_scrape_nor_a_step_costs_more_in_a_large_cluster() -> None:
     ("cost", "seconds"), [(0.0, 1.0), (0.002, 1.0), (0.02, 4.0), (0.2, 15.0), (0.7, 15.0), (2.0, 40.0)]
 )
 def test_the_smaller_the_cluster_the_more_often_it_is_counted(cost: float, seconds: float) -> None:
-    assert stock.pause(cost) == seconds
+    assert devicemetrics.pause(cost) == seconds
 
 
 async def test_a_count_costs_what_its_own_steps_take() -> None:
     ticks = iter(range(1_000))
-    found = StockReadings(large(5), lambda: (), lambda uid: "", clock=lambda: next(ticks))
+    found = DeviceMetrics(large(5), lambda: (), lambda uid: "", clock=lambda: next(ticks))
     steps = sum(1 for _ in found.counting()) + 1
     assert await found.count() == steps, "one tick from the beginning of a step to its end, none between steps"
 
@@ -155,7 +156,7 @@ async def test_counting_lets_others_go_on() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    await StockReadings(view, lambda: (), lambda uid: "").count()
+    await DeviceMetrics(view, lambda: (), lambda uid: "").count()
     task.cancel()
     assert turns >= 5, "a turn for each pool"
 
@@ -171,10 +172,10 @@ async def scraped(service: Service) -> str:
 async def test_a_running_service_tells_devices_and_how_long_pods_waited(world: World, service: Service) -> None:
     world.claim("c")
     pod = world.pod("p", "c")
-    engine = service.status.engine
+    engine = service.replica.engine
     assert engine is not None
     assert await world.bind(service, pod, world.nodes[0]) == ""
-    await engine.stock.count()
+    await engine.device_metrics.count()
     text = await scraped(service)
     devices = 2 * len(world.nodes)
     assert 'dra_extender_devices{driver="gpu.example.com",state="used"} 1.0' in text
@@ -188,10 +189,10 @@ async def test_a_running_service_tells_devices_and_how_long_pods_waited(world: W
 async def test_a_refused_pod_is_pending_by_its_rule(world: World, service: Service) -> None:
     world.claim("c", count=3)
     pod = world.pod("p", "c")
-    engine = service.status.engine
+    engine = service.replica.engine
     assert engine is not None
     await until(lambda: engine.extender.view.pods.named("default", "p") is not None)
     assert not (await world.filter(service, pod))["NodeNames"]
     await until(lambda: engine.diagnoses.rule(pod["metadata"]["uid"]))
-    await engine.stock.count()
-    assert Reading("pending_pods", 1, "offered") in engine.stock.readings()
+    await engine.device_metrics.count()
+    assert Reading("pending_pods", 1, "offered") in engine.device_metrics.readings()

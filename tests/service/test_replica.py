@@ -1,4 +1,4 @@
-"""When the verbs are open, and what is said while they are not: for one replica whose status a test writes."""
+"""When the verbs are open, and what is said while they are not: for one replica whose replica a test writes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ import pytest
 
 from dra_extender.kube.lease import LeaderElection
 from dra_extender.kube.reflector import Progress
-from dra_extender.service.engine import Engine
-from dra_extender.service.following import Following
-from dra_extender.service.gate import Gate
-from dra_extender.service.health import Health
-from dra_extender.service.insight import Insight
-from dra_extender.service.readings import readings
-from dra_extender.service.status import Status
+from dra_extender.service.engine import Engine, WatchHealth
+from dra_extender.service.replica import ClusterInsight, Replica
 
 GAP = 30.0
 
@@ -26,16 +21,16 @@ def kind(name: str = "Node", *, synced: bool = True, behind: float = 0.0, proble
 
 
 def engine(*kinds: Progress) -> Engine:
-    """As much of one as the gate asks for."""
-    following = Following(lambda: kinds, GAP)
+    """As much of one as the replica asks for."""
+    health = WatchHealth(lambda: kinds, GAP)
     synced = all(each.synced for each in kinds)
-    return cast(Engine, SimpleNamespace(following=following, watches=SimpleNamespace(synced=synced), warming=""))
+    return cast(Engine, SimpleNamespace(watch_health=health, watches=SimpleNamespace(synced=synced), warming=""))
 
 
 def cold() -> Engine:
     """One that knows the cluster and has not looked at it yet."""
-    following = Following(lambda: [kind()], GAP)
-    return cast(Engine, SimpleNamespace(following=following, watches=SimpleNamespace(synced=True), warming="not warm"))
+    health = WatchHealth(lambda: [kind()], GAP)
+    return cast(Engine, SimpleNamespace(watch_health=health, watches=SimpleNamespace(synced=True), warming="not warm"))
 
 
 def election(*, leading: bool, holder: str = "") -> LeaderElection:
@@ -67,7 +62,7 @@ READY: dict[str, Any] = {"engine": engine(kind()), "election": election(leading=
     ],
 )
 def test_the_gate_is_open_unless_there_is_a_reason_and_names_the_first(changed: dict[str, Any], reason: str) -> None:
-    assert Gate(Status(**READY | changed)).unavailable() == reason
+    assert Replica(**READY | changed).unavailable() == reason
 
 
 STANDBY = READY | {"election": election(leading=False, holder="other")}
@@ -93,7 +88,7 @@ STANDBY = READY | {"election": election(leading=False, holder="other")}
 def test_a_replica_is_ready_when_it_could_decide_and_calls_to_it_are_answered(
     changed: dict[str, Any], reason: str
 ) -> None:
-    assert Gate(Status(**READY | changed)).unready() == reason
+    assert Replica(**READY | changed).unready() == reason
 
 
 @pytest.mark.parametrize(
@@ -108,29 +103,29 @@ def test_a_replica_is_ready_when_it_could_decide_and_calls_to_it_are_answered(
     ],
 )
 def test_a_replica_is_fit_to_lead_when_it_could_decide_whoever_leads(changed: dict[str, Any], fit: bool) -> None:
-    assert Gate(Status(**READY | changed)).fit() is fit
+    assert Replica(**READY | changed).fit() is fit
 
 
 def test_a_replica_that_leaves_is_not_ready_and_leaves_decisions_to_another_one() -> None:
-    gate = Gate(Status(**READY))
-    gate.leave()
-    assert (gate.unready(), gate.leads()) == ("shutting down", False)
-    assert gate.fit(), "or it would give the lease back before binds under way have ended"
-    assert gate.unavailable() == "standby: nobody leads"
+    replica = Replica(**READY)
+    replica.leave()
+    assert (replica.unready(), replica.leads()) == ("shutting down", False)
+    assert replica.fit(), "or it would give the lease back before binds under way have ended"
+    assert replica.unavailable() == "standby: nobody leads"
 
 
 def test_without_election_a_replica_that_leaves_decides_until_its_gate_is_closed() -> None:
-    gate = Gate(Status(**READY | {"elects": False, "election": None}))
-    gate.leave()
-    assert (gate.unready(), gate.leads(), gate.unavailable()) == ("shutting down", True, "")
-    gate.close()
-    assert gate.unavailable() == "shutting down"
+    replica = Replica(**READY | {"elects": False, "election": None})
+    replica.leave()
+    assert (replica.unready(), replica.leads(), replica.unavailable()) == ("shutting down", True, "")
+    replica.close()
+    assert replica.unavailable() == "shutting down"
 
 
 def test_a_closed_gate_says_so_whatever_else_is_wrong() -> None:
-    gate = Gate(Status(failure="boom"))
-    gate.close()
-    assert (gate.leaving, gate.unavailable(), gate.unready()) == (True, "shutting down", "shutting down")
+    replica = Replica(failure="boom")
+    replica.close()
+    assert (replica.leaving, replica.unavailable(), replica.unready()) == (True, "shutting down", "shutting down")
 
 
 @pytest.mark.parametrize(
@@ -148,43 +143,43 @@ def test_a_closed_gate_says_so_whatever_else_is_wrong() -> None:
 def test_nothing_is_decided_before_all_is_listed_or_while_a_kind_is_not_watched(
     kinds: list[Progress], reason: str
 ) -> None:
-    assert Following(lambda: kinds, GAP).unavailable() == reason
+    assert WatchHealth(lambda: kinds, GAP).unavailable() == reason
     longest = max(one.behind if one.synced else math.inf for one in kinds)
-    assert Following(lambda: kinds, GAP, lambda: longest).unavailable() == reason
+    assert WatchHealth(lambda: kinds, GAP, lambda: longest).unavailable() == reason
 
 
 def test_verbs_ask_for_one_number_while_all_is_well() -> None:
     def never() -> list[Progress]:
         raise AssertionError("every kind is asked")
 
-    assert Following(never, GAP, lambda: GAP).unavailable() == ""
+    assert WatchHealth(never, GAP, lambda: GAP).unavailable() == ""
 
 
 def test_a_kind_that_is_not_watched_for_a_moment_is_fine_and_says_why() -> None:
-    (check,) = Following(lambda: [kind(behind=1.0, problem="connection refused")], GAP).checks()
+    (check,) = WatchHealth(lambda: [kind(behind=1.0, problem="connection refused")], GAP).checks()
     assert (check.ok, check.problem) == (True, "connection refused")
 
 
 def test_a_standby_knows_the_cluster_and_decides_nothing() -> None:
-    status = Status(**STANDBY)
-    assert Gate(status).unavailable() == "standby: other leads"
-    assert Insight(status).unknown() == ""
+    replica = Replica(**STANDBY)
+    assert replica.unavailable() == "standby: other leads"
+    assert ClusterInsight(replica).unknown() == ""
 
 
 def test_what_is_not_listed_yet_is_unknown() -> None:
-    assert Insight(Status()).unknown() == "the API server has not been reached yet"
-    assert Insight(Status(engine=engine(kind(synced=False)))).unknown() == "not synced: Node (listing)"
+    assert ClusterInsight(Replica()).unknown() == "the API server has not been reached yet"
+    assert ClusterInsight(Replica(engine=engine(kind(synced=False)))).unknown() == "not synced: Node (listing)"
 
 
 def test_a_failure_ends_the_life_of_the_service_and_a_missing_leader_only_its_readiness() -> None:
-    standby, broken = Status(**READY | {"election": election(leading=False)}), Status(failure="boom")
-    assert [Health(each, Gate(each)).live()[0].ok for each in (standby, broken)] == [True, False]
-    assert [Health(each, Gate(each)).ready()[0].ok for each in (standby, broken)] == [False, False]
+    standby, broken = Replica(**READY | {"election": election(leading=False)}), Replica(failure="boom")
+    assert [each.live()[0].ok for each in (standby, broken)] == [True, False]
+    assert [each.ready()[0].ok for each in (standby, broken)] == [False, False]
 
 
 def test_the_verbs_are_the_first_check_and_every_kind_has_one() -> None:
-    status = Status(engine=engine(kind("Pod"), kind(synced=False, problem="forbidden")))
-    checks = Health(status, Gate(status)).ready()
+    replica = Replica(engine=engine(kind("Pod"), kind(synced=False, problem="forbidden")))
+    checks = replica.ready()
     assert [(check.name, check.ok, check.problem) for check in checks] == [
         ("verbs", False, "not synced: Node (forbidden)"),
         ("Pod", True, ""),
@@ -194,28 +189,28 @@ def test_the_verbs_are_the_first_check_and_every_kind_has_one() -> None:
 
 @pytest.mark.parametrize(("forwards", "ok"), [(True, True), (False, False)])
 def test_a_standby_says_who_leads_and_is_fine_where_calls_are_forwarded(forwards: bool, ok: bool) -> None:
-    status = Status(**STANDBY | {"forwards": forwards})
-    check = next(check for check in Health(status, Gate(status)).ready() if check.name == "leader")
+    replica = Replica(**STANDBY | {"forwards": forwards})
+    check = next(check for check in replica.ready() if check.name == "leader")
     assert (check.ok, check.problem) == (ok, "other leads")
 
 
 def test_before_there_is_an_engine_the_metrics_say_that_it_is_not_ready() -> None:
-    status = Status()
-    found = {reading.name: reading.value for reading in readings(status, Gate(status)) if not reading.label}
+    replica = Replica()
+    found = {reading.name: reading.value for reading in replica.readings() if not reading.label}
     assert found == {"ready": 0.0, "leader": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("status", "leading"),
+    ("replica", "leading"),
     [
-        (Status(), True),
-        (Status(elects=True), False),
-        (Status(elects=True, election=election(leading=False)), False),
-        (Status(elects=True, election=election(leading=True)), True),
+        (Replica(), True),
+        (Replica(elects=True), False),
+        (Replica(elects=True, election=election(leading=False)), False),
+        (Replica(elects=True, election=election(leading=True)), True),
     ],
 )
 def test_a_replica_leads_without_election_or_while_it_holds_the_lease_and_not_before(
-    status: Status, leading: bool
+    replica: Replica, leading: bool
 ) -> None:
-    assert status.leading is leading
-    assert next(each.value for each in readings(status, Gate(status)) if each.name == "leader") == leading
+    assert replica.leading is leading
+    assert next(each.value for each in replica.readings() if each.name == "leader") == leading

@@ -1,8 +1,8 @@
-"""Where questions are answered: what all of them have in common.
+"""The query queue: how the service answers questions about the cluster.
 
-Promises: the answers come from the state that the verbs decide on, and asking changes no decision. Long answers are
-made in small steps, one at a time, so that the verbs go on meanwhile, in clusters of thousands of nodes as well. Those
-that take longest have a queue of their own, which is short: who finds it full is told to ask again.
+Promises: answers come from the state that the verbs decide on, and a question changes no decision. Long answers are
+computed in small steps, one at a time, so the verbs keep working, in clusters of thousands of nodes too. The longest
+questions have a queue of their own with at most `MOST_WAITING` entries; when it is full the response is 429.
 """
 
 from __future__ import annotations
@@ -13,55 +13,54 @@ from contextlib import asynccontextmanager
 from typing import Annotated, Any, Final, Protocol, TypeVar
 
 import msgspec
-from fastapi import HTTPException, Query, Response
+from fastapi import HTTPException, Query
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
 
 from dra_extender.api.core import Pod
-from dra_extender.http.reports import Problem, Unanswered
-from dra_extender.http.schemas import schema_of
+from dra_extender.http.responses import ErrorBody, json_content
+from dra_extender.insight.problems import ClusterProblem
 from dra_extender.scheduling.preemption.terms import PreemptionTerms
 from dra_extender.scheduling.slices import Slices, run
 from dra_extender.scheduling.view import View
 
 MOST_WAITING: Final = 8
-"""Questions that wait for the long one that is being answered."""
+"""Long questions that wait for the one that is being answered."""
 
 T = TypeVar("T")
 
 
 class Insight(Protocol):
-    """The service as seen from here."""
+    """The service as questions see it. Everything but `unknown` may be used only while `unknown` returns ""."""
 
     def unknown(self) -> str:
-        """Why nothing can be said about the cluster yet; empty when it can."""
+        """Why the cluster is not known yet; empty when it is."""
 
     @property
     def view(self) -> View:
-        """What questions may read. Asked for only when something is known."""
+        """The state that questions read."""
 
     def terms(self, pod: Pod) -> PreemptionTerms | None:
-        """On what terms the pod may preempt others; None: preemption is off."""
+        """The terms on which the pod may preempt others; None when preemption is off."""
 
-    def problems(self) -> Slices[Sequence[Problem]]:
-        """What is wrong, and what to do about each, in small steps. Asked for only when something is known."""
+    def problems(self) -> Slices[Sequence[ClusterProblem]]:
+        """All problems, in small steps."""
 
 
-UNANSWERED: Final[dict[int | str, dict[str, Any]]] = {
-    400: {"model": Unanswered, "description": "a parameter is missing or malformed"},
-    404: {"model": Unanswered, "description": "no such pod, node, driver or class"},
-    "4XX": {"model": Unanswered, "description": "any other mistake in the question"},
+ERRORS: Final[dict[int | str, dict[str, Any]]] = {
+    400: {"model": ErrorBody, "description": "a parameter is missing or malformed"},
+    404: {"model": ErrorBody, "description": "the pod, node, driver, device or class does not exist"},
+    "4XX": {"model": ErrorBody, "description": "any other error of the request"},
 }
 
 
 def answering(kind: type[msgspec.Struct], what: str) -> dict[int | str, dict[str, Any]]:
-    """Responses of a page whose answer is this struct."""
-    schema = {"application/json": {"schema": schema_of(kind)}}
-    return UNANSWERED | {200: {"description": what, "content": schema}}
+    """The OpenAPI responses of a route that answers with this struct."""
+    return ERRORS | {200: json_content(kind, what)}
 
 
-class Desk:
-    """One per service; methods raise HTTPException for what becomes another answer than 200."""
+class QueryQueue:
+    """One per service. Methods raise HTTPException for every response other than 200."""
 
     def __init__(self, insight: Insight) -> None:
         self._insight = insight
@@ -71,7 +70,7 @@ class Desk:
 
     @property
     def insight(self) -> Insight:
-        """The service, which knows the cluster."""
+        """The service, once it knows the cluster."""
         unknown = self._insight.unknown()
         if unknown:
             raise HTTPException(503, f"dra-extender: {unknown}")
@@ -79,23 +78,23 @@ class Desk:
 
     @property
     def view(self) -> View:
-        """What questions may read."""
+        """The state that questions read."""
         return self.insight.view
 
     async def answer(self, steps: Slices[T]) -> T:
-        """What the steps return at the end, when it is their turn; between any two of them everything else gets its."""
+        """Wait for the turn of this question, and run its steps; other work runs between two steps."""
         async with self._turn:
             return await run(steps)
 
     async def answer_at_length(self, steps: Slices[T]) -> T:
-        """As `answer`, for steps that may be thousands: other questions do not wait for them."""
+        """As `answer`, for thousands of steps: other questions do not wait for them."""
         async with self._queue():
             return await run(steps)
 
     @asynccontextmanager
     async def _queue(self) -> AsyncIterator[None]:
         if self._waiting >= MOST_WAITING:
-            detail = f"{self._waiting} questions of this kind wait for an answer: ask again in a few seconds"
+            detail = f"{self._waiting} questions of this kind are waiting already: try again in a few seconds"
             raise HTTPException(429, detail, {"Retry-After": "2"})
         self._waiting += 1
         try:
@@ -105,16 +104,11 @@ class Desk:
             self._waiting -= 1
 
 
-def encoded(answer: msgspec.Struct) -> Response:
-    """The answer as JSON."""
-    return Response(msgspec.json.encode(answer), media_type="application/json")
-
-
 # --- parameters -------------------------------------------------------------------------------------------------------
 
 
 def _pod_key(given: str) -> str:
-    """Raises what becomes a 400."""
+    """Raises PydanticCustomError, which becomes a 400."""
     namespace, slash, name = given.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise PydanticCustomError("pod_key", "must be NAMESPACE/NAME")
@@ -137,7 +131,7 @@ def find_pod(view: View, key: str) -> Pod:
 
 
 def find_nodes(view: View, names: Sequence[str] | None) -> list[str]:
-    """These nodes, or all, in the order of their names. Raises HTTPException."""
+    """These nodes, or all nodes, sorted by name. Raises HTTPException."""
     nodes = view.cluster.nodes
     for name in names or ():
         if name not in nodes:

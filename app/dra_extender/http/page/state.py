@@ -1,7 +1,7 @@
-"""What the page shows, as encoded parts under keys, and who still has to hear of which.
+"""What the page shows, as encoded parts by key, and which parts each subscriber still has to receive.
 
-Promises: pure and bounded. A reader that is slow never gets behind by more than everything there is: of a part that
-changes ten times it gets the last version. Who comes back soon gets only what has changed meanwhile.
+Promises: pure and bounded. A slow subscriber is never behind by more than all parts: of a part that changes ten times
+it gets the last version. A subscriber that comes back soon gets only what has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -12,27 +12,29 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 REMEMBERED_DROPS: Final = 10_000
-"""Parts that have gone, for those who come back."""
+"""Removed parts that are remembered for subscribers that come back."""
 
 
 class Batch(NamedTuple):
-    """Parts to put, keys to drop, and how many parts the reader has to hear of after these."""
+    """Parts to put, keys to drop, and how many parts the subscriber receives after these."""
 
     put: tuple[bytes, ...]
     drop: tuple[str, ...]
     behind: int
 
 
-class Reader:
-    """One who reads. `news` is called when there is something for it."""
+class Subscriber:
+    """One open page. `notify` is called when there is something to take."""
 
-    def __init__(self, board: Board, due: Iterator[str], resumed: bool, news: Callable[[], object]) -> None:
+    def __init__(self, state: PageState, due: Iterator[str], resumed: bool, notify: Callable[[], object]) -> None:
         self.resumed = resumed
-        self.news = news
-        self._board = board
+        """What it received before still counts."""
+        self.notify = notify
+        self._state = state
         self._due = dict.fromkeys(due)
 
-    def note(self, key: str) -> None:
+    def mark(self, key: str) -> None:
+        """The part has changed."""
         self._due[key] = None
 
     @property
@@ -44,7 +46,7 @@ class Reader:
         keys = list(islice(self._due, most))
         for key in keys:
             del self._due[key]
-        found = [(key, self._board.get(key)) for key in keys]
+        found = [(key, self._state.get(key)) for key in keys]
         return Batch(
             tuple(part for _, part in found if part is not None),
             tuple(key for key, part in found if part is None),
@@ -52,7 +54,7 @@ class Reader:
         )
 
 
-class Board:
+class PageState:
     """Parts by key. `version` grows with every change."""
 
     def __init__(self) -> None:
@@ -60,28 +62,29 @@ class Board:
         self._parts: dict[str, tuple[bytes, int]] = {}
         self._dropped: OrderedDict[str, int] = OrderedDict()
         self._forgotten = 0
-        """The version of the last drop that is not remembered any more."""
-        self._readers: dict[Reader, None] = {}
-        self._has_news = False
+        """Version of the newest drop that is no longer remembered."""
+        self._subscribers: dict[Subscriber, None] = {}
+        self._changed = False
 
     def put(self, key: str, part: bytes) -> None:
-        """Add or replace. A part that is as before changes nothing."""
+        """Add or replace a part. An equal part changes nothing."""
         known = self._parts.get(key)
         if known is not None and known[0] == part:
             return
         self.version += 1
         self._parts[key] = part, self.version
         self._dropped.pop(key, None)
-        self._note(key)
+        self._mark(key)
 
     def drop(self, key: str) -> None:
+        """Remove a part, if it exists."""
         if self._parts.pop(key, None) is None:
             return
         self.version += 1
         self._dropped[key] = self.version
         while len(self._dropped) > REMEMBERED_DROPS:
             _, self._forgotten = self._dropped.popitem(last=False)
-        self._note(key)
+        self._mark(key)
 
     def get(self, key: str) -> bytes | None:
         known = self._parts.get(key)
@@ -94,33 +97,34 @@ class Board:
         return len(self._parts)
 
     @property
-    def readers(self) -> int:
-        return len(self._readers)
+    def subscribers(self) -> int:
+        """How many there are."""
+        return len(self._subscribers)
 
-    def join(self, since: int | None, news: Callable[[], object]) -> Reader:
-        """Somebody who knows all versions up to `since`, or nothing."""
+    def subscribe(self, since: int | None, notify: Callable[[], object]) -> Subscriber:
+        """A subscriber that has received all versions up to `since`, or nothing (None)."""
         resumed = since is not None and self._forgotten <= since <= self.version
         due = self._since(since) if since is not None and resumed else iter(list(self._parts))
-        reader = Reader(self, due, resumed, news)
-        self._readers[reader] = None
-        return reader
+        subscriber = Subscriber(self, due, resumed, notify)
+        self._subscribers[subscriber] = None
+        return subscriber
 
     def _since(self, since: int) -> Iterator[str]:
         yield from [key for key, (_, version) in self._parts.items() if version > since]
         yield from [key for key, version in self._dropped.items() if version > since]
 
-    def leave(self, reader: Reader) -> None:
-        self._readers.pop(reader, None)
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        self._subscribers.pop(subscriber, None)
 
-    def ring(self) -> None:
-        """Tell the readers that there is something for them."""
-        if self._has_news:
-            self._has_news = False
-            for reader in self._readers:
-                if reader.is_behind:
-                    reader.news()
+    def publish(self) -> None:
+        """Notify the subscribers that are behind, if anything has changed since the last call."""
+        if self._changed:
+            self._changed = False
+            for subscriber in self._subscribers:
+                if subscriber.is_behind:
+                    subscriber.notify()
 
-    def _note(self, key: str) -> None:
-        self._has_news = True
-        for reader in self._readers:
-            reader.note(key)
+    def _mark(self, key: str) -> None:
+        self._changed = True
+        for subscriber in self._subscribers:
+            subscriber.mark(key)

@@ -1,0 +1,241 @@
+"""Who may call the verbs, and who may read metrics and insight.
+
+`AllowedClients` checks the names in a client's TLS certificate; TLS itself has verified the certificate. Promise: the
+log names a refused client at most once a minute.
+
+`TokenAuthorizer` checks bearer tokens as kube-rbac-proxy and the secured metrics of controller-runtime do: TokenReview,
+then SubjectAccessReview for the path (nonResourceURLs of a ClusterRole). Promises: a request is granted only if the API
+server has granted it now or within `GRANTED_SECONDS`; if the API server does not answer, other requests are refused.
+Denials are remembered for `DENIED_SECONDS`, apart from grants, so they displace none; both caches are bounded in number
+and bytes. Tokens are kept as keyed digests and never logged. At most `REVIEWS` reviews run at a time, so the rest of
+the API server's capacity serves the verbs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+import structlog
+from cachetools import TTLCache
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dra_extender.api.authentication import AccessDecision, UserInfo
+from dra_extender.api.errors import ApiError
+from dra_extender.http.responses import ErrorBody
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+CLIENT_NAMES: Final = "client_names"
+"""Key in the state of a request: the names of its client (`frozenset[str]`)."""
+CLIENT_NOT_ALLOWED: Final = (
+    "dra-extender: this client is not allowed to call the verbs: its certificate has none of the allowed names"
+)
+GRANTED_SECONDS: Final = 60.0
+"""How long a revoked token or a removed permission still counts."""
+DENIED_SECONDS: Final = 10.0
+"""How long a denial counts after the permission was granted."""
+CACHE_BYTES: Final = 2**20
+ENTRY_BYTES: Final = 2**10
+"""Minimum charge of an entry, which bounds the number of entries."""
+REVIEWS: Final = 4
+"""Reviews that run at a time."""
+REVIEW_SECONDS: Final = 10.0
+"""Time limit for all reviews of one request."""
+READ_BY_POST: Final = frozenset(("/insight/whatif",))
+"""Questions with a body. They change nothing, so the permission to `get` the path suffices."""
+_REPORT_SECONDS: Final = 60.0
+_REPORTS: Final = 100
+
+_BEARER: Final = re.compile(rb"bearer +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
+"""RFC 6750, b64token."""
+_LONGEST_TOKEN: Final = 16 * 2**10
+_LONGEST_TEXT: Final = 256
+
+
+class AllowedClients:
+    """The clients with these names; without names, every client."""
+
+    def __init__(self, allowed: frozenset[str] = frozenset(), clock: Callable[[], float] = time.monotonic) -> None:
+        self._allowed = allowed
+        self._reported: TTLCache[frozenset[str], None] = TTLCache(_REPORTS, _REPORT_SECONDS, timer=clock)
+
+    def refusal(self, state: Mapping[str, Any]) -> str:
+        """Why the client of a request with this state may not call the verbs; empty when it may."""
+        if not self._allowed:
+            return ""
+        names: frozenset[str] = state.get(CLIENT_NAMES, frozenset())
+        if names & self._allowed:
+            return ""
+        if names not in self._reported:
+            self._reported[names] = None
+            log.warning("client not allowed", names=sorted(names), allowed=sorted(self._allowed))
+        return CLIENT_NOT_ALLOWED
+
+
+def certified_names(certificate: Mapping[str, Any] | None) -> frozenset[str]:
+    """The common names, DNS names and URIs of a client's certificate, in the form of ssl.SSLObject.getpeercert."""
+    return frozenset(_names(certificate or {}))
+
+
+def _names(certificate: Mapping[str, Any]) -> Iterator[str]:
+    for relative in certificate.get("subject", ()):
+        yield from (value for kind, value in relative if kind == "commonName")
+    yield from (value for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "URI"))
+
+
+class Reviewer(Protocol):
+    """TokenReview and SubjectAccessReview. Both raise ApiError when the API server does not answer."""
+
+    async def user_of(self, token: str) -> UserInfo | None:
+        """The user with this token; None if the API server does not know the token."""
+
+    async def may(self, user: UserInfo, verb: str, path: str) -> AccessDecision:
+        """Whether the user is allowed this verb on the path."""
+
+
+class AccessDenied(msgspec.Struct, frozen=True):
+    """The response to a request that is not authorized."""
+
+    status: int
+    detail: str
+    headers: Mapping[str, str] = {}
+
+
+NO_TOKEN: Final = AccessDenied(
+    401, "a bearer token is needed: Authorization: Bearer TOKEN", {"WWW-Authenticate": 'Bearer realm="dra-extender"'}
+)
+BAD_TOKEN: Final = AccessDenied(
+    401,
+    "the API server does not accept this token: it has expired, or belongs to another cluster",
+    {"WWW-Authenticate": 'Bearer realm="dra-extender", error="invalid_token"'},
+)
+NO_REVIEW: Final = AccessDenied(
+    503, "cannot check whether you may read this: the API server does not answer", {"Retry-After": "1"}
+)
+
+DENIALS: Final[dict[int | str, dict[str, Any]]] = {
+    401: {"model": ErrorBody, "description": "with --insight-authorization: no token, or an invalid one"},
+    403: {"model": ErrorBody, "description": "with --insight-authorization: the user may not get the path"},
+    503: {"model": ErrorBody, "description": "the cluster is not known yet, or the API server cannot review the token"},
+}
+"""The OpenAPI descriptions of the responses above."""
+
+
+class _ReviewCache:
+    """Answers of reviews for a time, bounded in bytes and so in number; the least recently used go first."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        self._entries: TTLCache[bytes, tuple[Any, int]] = TTLCache(
+            CACHE_BYTES, seconds, timer=clock, getsizeof=lambda entry: entry[1]
+        )
+
+    def get(self, key: bytes) -> tuple[Any, int] | None:
+        """The answer and its size."""
+        return self._entries.get(key)
+
+    def put(self, key: bytes, answer: Any) -> None:
+        size = ENTRY_BYTES + len(msgspec.json.encode(answer))
+        if size <= CACHE_BYTES:
+            self._entries[key] = answer, size
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class TokenAuthorizer:
+    """One per service."""
+
+    def __init__(self, reviewer: Reviewer, clock: Callable[[], float] = time.monotonic) -> None:
+        self._reviewer = reviewer
+        self._secret = secrets.token_bytes(32)
+        self._granted = _ReviewCache(GRANTED_SECONDS, clock)
+        self._denied = _ReviewCache(DENIED_SECONDS, clock)
+        self._turn = asyncio.Semaphore(REVIEWS)
+        self._reported: TTLCache[str, None] = TTLCache(_REPORTS, _REPORT_SECONDS, timer=clock)
+
+    async def denial(self, headers: Iterable[tuple[bytes, bytes]], method: str, path: str) -> AccessDenied | None:
+        """Why a request with these headers is not authorized; None when it is."""
+        shown = [value for name, value in headers if name == b"authorization"]
+        if not shown:
+            return NO_TOKEN
+        found = _BEARER.fullmatch(shown[0].strip()) if len(shown) == 1 else None
+        if found is None or len(found[1]) > _LONGEST_TOKEN:
+            return BAD_TOKEN
+        try:
+            async with asyncio.timeout(REVIEW_SECONDS):
+                return await self._review(found[1], method.lower(), path)
+        except (ApiError, TimeoutError) as problem:
+            self._report(problem)
+            return NO_REVIEW
+
+    async def _review(self, token: bytes, verb: str, path: str) -> AccessDenied | None:
+        user = await self._remembered(b"token " + token, lambda: self._reviewer.user_of(token.decode()), bool)
+        if user is None:
+            return BAD_TOKEN
+        access = b"access " + msgspec.json.encode((user, verb, path))
+        decision = await self._remembered(access, lambda: self._reviewer.may(user, verb, path), _is_allowed)
+        return None if decision.allowed else _forbidden(user, verb, path, decision.reason)
+
+    async def _remembered(self, question: bytes, ask: Callable[[], Awaitable[T]], is_grant: Callable[[T], bool]) -> T:
+        """The remembered answer, or a new one. Requests that wait for their turn share an answer."""
+        key = hmac.digest(self._secret, question, "sha256")
+        known = self._known(key)
+        if known is not None:
+            answer: T = known[0]
+            return answer
+        async with self._turn:
+            known = self._known(key)
+            answer = known[0] if known is not None else await ask()
+        if known is None:
+            (self._granted if is_grant(answer) else self._denied).put(key, answer)
+        return answer
+
+    def _known(self, key: bytes) -> tuple[Any, int] | None:
+        return self._granted.get(key) or self._denied.get(key)
+
+    def _report(self, problem: ApiError | TimeoutError) -> None:
+        text = str(problem)[:_LONGEST_TEXT] or "no answer in time"
+        if text not in self._reported:
+            self._reported[text] = None
+            log.warning("cannot check tokens: requests for metrics and insight are refused", problem=text)
+
+
+def _is_allowed(decision: AccessDecision) -> bool:
+    return decision.allowed
+
+
+def _forbidden(user: UserInfo, verb: str, path: str, reason: str) -> AccessDenied:
+    detail = (
+        f"{user.username[:_LONGEST_TEXT]} may not {verb} {path[:_LONGEST_TEXT]}: bind a ClusterRole with the path in "
+        "nonResourceURLs, such as dra-extender-insight-reader"
+    )
+    return AccessDenied(403, f"{detail} ({reason[:_LONGEST_TEXT]})" if reason else detail)
+
+
+class AuthorizationMiddleware:
+    """ASGI middleware: authorizes every request except those for `open_paths`."""
+
+    def __init__(self, app: ASGIApp, authorizer: TokenAuthorizer, open_paths: frozenset[str]) -> None:
+        self._app = app
+        self._authorizer = authorizer
+        self._open_paths = open_paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in self._open_paths:
+            method = "get" if scope["path"] in READ_BY_POST else scope["method"]
+            denial = await self._authorizer.denial(scope["headers"], method, scope["path"])
+            if denial is not None:
+                response = JSONResponse({"detail": denial.detail}, denial.status, dict(denial.headers))
+                await response(scope, receive, send)
+                return
+        await self._app(scope, receive, send)

@@ -1,0 +1,194 @@
+"""The routes below /insight: questions about pods, devices, problems and hypothetical changes.
+
+Promises: a question is answered from one state, or gets an error that names its mistake; it changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, Header, HTTPException, Query, Request, Response
+from fastapi.responses import PlainTextResponse
+
+from dra_extender.http.authorization import DENIALS
+from dra_extender.http.insight.queue import (
+    ERRORS,
+    Insight,
+    NodeNames,
+    PodKey,
+    QueryQueue,
+    answering,
+    find_nodes,
+    find_pod,
+)
+from dra_extender.http.insight.suppositions import Body, Twice, reading
+from dra_extender.http.reports import PodReport, pod_report
+from dra_extender.http.responses import BodyTooLargeError, DisconnectedError, encoded, read_body, schema_of
+from dra_extender.insight.devicereport.details import DeviceDetails, detailing
+from dra_extender.insight.devicereport.report import Census, State
+from dra_extender.insight.devicereport.taking import Asked, taking
+from dra_extender.insight.headroom import DECISIONS, Headroom, class_claim, class_words, measuring, problem_of
+from dra_extender.insight.problems import ProblemList
+from dra_extender.insight.whatif.asking import asking
+from dra_extender.insight.whatif.changes import Missing, Unusable
+from dra_extender.insight.whatif.report import WhatIf
+from dra_extender.insight.why.diagnose import diagnosing
+from dra_extender.insight.why.report import Diagnosis
+from dra_extender.scheduling.slices import Slices
+from dra_extender.scheduling.verbs.explain import explaining
+from dra_extender.scheduling.view import View
+
+MOST_POOLS: Final = 500
+MOST_WANTED: Final = 32
+"""Devices of one claim (AllocationResultsMaxSize of resource.k8s.io)."""
+MOST_PROBLEMS: Final = 1_000
+MOST_BYTES: Final = 512 * 2**10
+"""Size of a what-if request."""
+_BODY: Final[dict[str, Any]] = {
+    "requestBody": {"required": True, "content": {"application/json": {"schema": schema_of(Body)}}}
+}
+
+
+def insight_router(insight: Insight) -> APIRouter:
+    """All of them."""
+    queue = QueryQueue(insight)
+    router = APIRouter(prefix="/insight", tags=["insight"], responses=DENIALS)
+    for add in (_add_explain, _add_diagnosis, _add_devices, _add_device, _add_headroom, _add_problems, _add_whatif):
+        add(router, queue)
+    return router
+
+
+def _add_explain(router: APIRouter, queue: QueryQueue) -> None:
+    @router.get(
+        "/explain",
+        response_model=PodReport,
+        responses=ERRORS | {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def explain(
+        pod: PodKey, node: NodeNames = None, accept: Annotated[str, Header(include_in_schema=False)] = ""
+    ) -> Response | PodReport:
+        """The decision that filter would make for this pod now, node by node: as text, or as JSON when `Accept` names
+        application/json.
+        """
+        view = queue.view
+        found = find_pod(view, pod)
+        names = find_nodes(view, node)
+        explanation = await queue.answer(explaining(view, found, names, queue.insight.terms))
+        if "application/json" in accept.lower():
+            return pod_report(explanation)
+        return PlainTextResponse(explanation.text() + "\n")
+
+
+def _add_diagnosis(router: APIRouter, queue: QueryQueue) -> None:
+    @router.get("/diagnosis", response_class=Response, responses=answering(Diagnosis, "the diagnosis"))
+    async def diagnosis(pod: PodKey, node: NodeNames = None) -> Response:
+        """Why this pod does not run, and which changes would help. Each remedy was verified by deciding again with the
+        change.
+        """
+        view = queue.view
+        found = find_pod(view, pod)
+        return encoded(await queue.answer(diagnosing(view, found, find_nodes(view, node))))
+
+
+def _add_devices(router: APIRouter, queue: QueryQueue) -> None:
+    @router.get("/devices", response_class=Response, responses=answering(Census, "devices"))
+    async def devices(
+        node: Annotated[list[str] | None, Query(description="only devices of this node; may be repeated")] = None,
+        driver: Annotated[list[str] | None, Query(description="only of this driver; may be repeated")] = None,
+        device_class: Annotated[
+            list[str] | None,
+            Query(alias="class", description="only those that this DeviceClass selects; may be repeated"),
+        ] = None,
+        state: Annotated[list[State] | None, Query(description="only in this state; may be repeated")] = None,
+        namespace: Annotated[str, Query(description="only those allocated to claims of this namespace")] = "",
+        limit: Annotated[int, Query(ge=1, le=MOST_POOLS, description="pools in one page")] = 100,
+        after: Annotated[str, Query(description="`next` of the page before")] = "",
+    ) -> Response:
+        """Devices with their states and the claims that hold them, and totals by state."""
+        view = queue.view
+        asked = Asked(
+            nodes=frozenset(node or ()),
+            drivers=frozenset(driver or ()),
+            classes=frozenset(device_class or ()),
+            states=frozenset(state or ()),
+            namespaces=frozenset(filter(None, (namespace,))),
+        )
+        missing = asked.unknown(view.cluster)
+        if missing:
+            raise HTTPException(404, missing)
+        return encoded(await queue.answer(taking(view, asked, limit=limit, after=after)))
+
+
+def _add_device(router: APIRouter, queue: QueryQueue) -> None:
+    @router.get("/device", response_class=Response, responses=answering(DeviceDetails, "the device"))
+    async def device(
+        driver: Annotated[str, Query(description="its driver")],
+        pool: Annotated[str, Query(description="its pool")],
+        name: Annotated[str, Query(alias="device", description="its name")],
+    ) -> Response:
+        """One device: what its slice publishes, its state, and the claims that hold it."""
+        found = await queue.answer(detailing(queue.view, (driver, pool, name)))
+        if found is None:
+            raise HTTPException(404, f"device {driver}/{pool}/{name} is not known")
+        return encoded(found)
+
+
+def _add_headroom(router: APIRouter, queue: QueryQueue) -> None:
+    @router.get("/headroom", response_class=Response, responses=answering(Headroom, "how many more pods fit"))
+    async def headroom(
+        device_class: Annotated[str, Query(alias="class", description="DeviceClass that each pod requests")],
+        count: Annotated[int, Query(ge=1, le=MOST_WANTED, description="devices that each pod requests")] = 1,
+        limit: Annotated[int, Query(ge=1, le=DECISIONS, description="decisions at most")] = DECISIONS,
+    ) -> Response:
+        """How many more pods with devices of this class fit now. Only devices are compared, not CPU or memory."""
+        view = queue.view
+        if device_class not in view.cluster.classes:
+            raise HTTPException(404, f"DeviceClass {device_class} is not known")
+        claims = (class_claim(device_class, count),)
+        problem = problem_of(view, claims)
+        if problem:
+            raise HTTPException(400, problem)
+        what = class_words(device_class, count)
+        return encoded(await queue.answer(measuring(view, what, claims, most=limit)))
+
+
+def _add_problems(router: APIRouter, queue: QueryQueue) -> None:
+    @router.get("/problems", response_class=Response, responses=answering(ProblemList, "the problems"))
+    async def problems() -> Response:
+        """Unusable objects, conflicting claims and missing permissions, with what to do about each."""
+        found = await queue.answer(queue.insight.problems())
+        return encoded(ProblemList(len(found), found[:MOST_PROBLEMS]))
+
+
+def _add_whatif(router: APIRouter, queue: QueryQueue) -> None:
+    @router.post(
+        "/whatif",
+        response_class=Response,
+        responses=answering(WhatIf, "which pods would fit, and which would not"),
+        openapi_extra=_BODY,
+    )
+    async def whatif(request: Request) -> Response:
+        """Which pods would fit, and which would no longer fit, if nodes, slices or classes were added, nodes drained,
+        or pods deleted. Nothing is changed: the permission to get this path suffices.
+        """
+        view = queue.view
+        try:
+            body = await read_body(request.scope, request.receive, MOST_BYTES)
+            return encoded(await queue.answer_at_length(_what_if(view, body)))
+        except BodyTooLargeError:
+            detail = f"the request is larger than {MOST_BYTES} bytes: send fewer objects at once"
+            raise HTTPException(413, detail, {"Connection": "close"}) from None
+        except Missing as mistake:
+            raise HTTPException(404, mistake.sentence) from None
+        except Twice as mistake:
+            raise HTTPException(409, mistake.sentence) from None
+        except Unusable as mistake:
+            raise HTTPException(400, mistake.sentence) from None
+        except DisconnectedError:
+            return Response(status_code=400)
+
+
+def _what_if(view: View, body: bytes) -> Slices[WhatIf]:
+    """Raises Unusable."""
+    question = yield from reading(view, body)
+    return (yield from asking(view, question.changes, question.asked))

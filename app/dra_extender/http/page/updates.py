@@ -1,0 +1,293 @@
+"""Updates of the page: what exists and what has changed, for all subscribers together.
+
+`PageUpdates` promises: nothing is computed without subscribers. All subscribers share one page state; it is computed in
+slices, between which other work runs, and published a few times a second. The number of subscribers is bounded, and
+each costs no more memory than a list of the parts that it still has to receive.
+
+`RefreshQueue` promises: parts that take long to compute (diagnoses, headroom, problems) are refreshed one at a time, in
+a small share of the time. A part is not refreshed before `LATE` while nothing has changed; new parts come first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from dra_extender.api.core import Pod
+from dra_extender.http.insight.queue import Insight
+from dra_extender.http.page.parts import (
+    MOST_PROBLEMS,
+    PROBLEMS,
+    ROOM,
+    WHY,
+    DevicesPart,
+    NodesPart,
+    PagePart,
+    PodCountPart,
+    ProblemsPart,
+    StatusPart,
+    devices_key,
+    diagnosis_part,
+    headroom_part,
+    pod_part,
+)
+from dra_extender.http.page.state import PageState, Subscriber
+from dra_extender.insight.devicereport.parts import Following
+from dra_extender.scheduling.slices import Slices, run
+from dra_extender.scheduling.view import View
+from dra_extender.unexpected import unexpected
+
+PERIOD: Final = 0.25
+"""Seconds between two updates."""
+PUBLISH_PERIOD: Final = 0.1
+"""Seconds between two publications during one long update."""
+LINGER: Final = 20.0
+"""Seconds that the state is kept after the last subscriber has left, because it may come back."""
+MOST_SUBSCRIBERS: Final = 32
+MOST_PODS: Final = 100
+"""Pending pods that are listed, oldest first."""
+MOST_CLASSES: Final = 50
+MOST_CORDONED: Final = 1_000
+PORTION: Final = 500
+"""Pods or nodes in one slice."""
+SHARE: Final = 9
+"""The pause after a refresh is at least so many times as long as the refresh."""
+SOON: Final = 1.0
+"""Seconds between two refreshes of a part after a change."""
+LATE: Final = 10.0
+"""Seconds between two refreshes without a known change: some answers depend on state that is not counted."""
+
+Compute = Callable[[], Slices[PagePart] | None]
+"""Starts to compute a part; None when its object no longer exists."""
+
+
+class _Refresh(msgspec.Struct):
+    """When a part was refreshed last, and after which change."""
+
+    compute: Compute
+    at: float = float("-inf")
+    change: int = -1
+
+
+class RefreshQueue:
+    """Parts that take long to compute, by key. `change` counts the changes of the cluster."""
+
+    def __init__(self, state: PageState, clock: Callable[[], float] = time.monotonic) -> None:
+        self.change = 0
+        self.refreshed = 0
+        self._state = state
+        self._clock = clock
+        self._parts: dict[str, _Refresh] = {}
+
+    def keep(self, prefix: str, keys: Iterable[str], compute: Callable[[str], Compute]) -> None:
+        """Keep exactly these keys of those with the prefix; drop all other parts with it."""
+        wanted = dict.fromkeys(keys)
+        for key in [key for key in self._parts if key.startswith(prefix) and key not in wanted]:
+            del self._parts[key]
+            self._state.drop(key)
+        for key in wanted:
+            if key not in self._parts:
+                self._parts[key] = _Refresh(compute(key))
+
+    def due(self) -> str | None:
+        """The key to refresh next; None when no part is due."""
+        now = self._clock()
+        due = [
+            key for key, part in self._parts.items() if now - part.at >= (SOON if part.change != self.change else LATE)
+        ]
+        return min(due, key=lambda key: self._parts[key].at, default=None)
+
+    async def refresh(self, key: str) -> None:
+        """Compute the part and publish it."""
+        part = self._parts[key]
+        part.at, part.change = self._clock(), self.change
+        slices = part.compute()
+        if slices is None:
+            return
+        found = await run(slices)
+        self.refreshed += 1
+        if key in self._parts:
+            self._state.put(key, msgspec.json.encode(found))
+            self._state.publish()
+
+
+class PageUpdates:
+    """One per service."""
+
+    def __init__(self, insight: Insight, clock: Callable[[], float] = time.monotonic) -> None:
+        self.closing = asyncio.Event()
+        """Set when subscribers have to leave."""
+        self._insight = insight
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self._left_at = 0.0
+        self._reset()
+
+    def _reset(self) -> None:
+        self.epoch = secrets.token_hex(8)
+        """Identifies the state: versions of another epoch are worthless."""
+        self.state = PageState()
+        self.queue = RefreshQueue(self.state, self._clock)
+        self.devices: Following | None = None
+        self._view: View | None = None
+        self._pending: dict[str, Pod] = {}
+        self._pod_keys: set[str] = set()
+
+    @contextlib.contextmanager
+    def subscriber(self, epoch: str, since: int | None, notify: Callable[[], object]) -> Iterator[Subscriber]:
+        """A subscriber that has received the versions of `epoch` up to `since`."""
+        if self._task is None or self._task.done():
+            self._reset()
+            self._task = asyncio.create_task(self._run(), name="page updates")
+        subscriber = self.state.subscribe(since if epoch == self.epoch else None, notify)
+        try:
+            yield subscriber
+        finally:
+            self.state.unsubscribe(subscriber)
+            self._left_at = self._clock()
+
+    @property
+    def is_full(self) -> bool:
+        """True when no further subscriber is accepted."""
+        return self.state.subscribers >= MOST_SUBSCRIBERS
+
+    async def close(self) -> None:
+        """End all subscribers and all work for them."""
+        self.closing.set()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        """Update until `LINGER` seconds after the last subscriber has left."""
+        refreshing = asyncio.create_task(self._refresh(), name="page refresh")
+        try:
+            while self.state.subscribers or self._clock() - self._left_at < LINGER:
+                try:
+                    await self._update()
+                except Exception as problem:
+                    unexpected("feed", problem)
+                await asyncio.sleep(PERIOD)
+        finally:
+            refreshing.cancel()
+            await asyncio.gather(refreshing, return_exceptions=True)
+            self._reset()
+
+    async def _update(self) -> None:
+        """Update once; publish every `PUBLISH_PERIOD` and at the end."""
+        published = self._clock()
+
+        def publish() -> None:
+            nonlocal published
+            if self._clock() - published >= PUBLISH_PERIOD:
+                published = self._clock()
+                self.state.publish()
+
+        await run(self.update(), between=publish)
+        self.state.publish()
+
+    async def _refresh(self) -> None:
+        """Refresh one part after the other, with pauses."""
+        while True:
+            started = self._clock()
+            key = self.queue.due() if not self._insight.unknown() else None
+            if key is not None:
+                try:
+                    await self.queue.refresh(key)
+                except Exception as problem:
+                    unexpected("feed", problem)
+            await asyncio.sleep(max(PERIOD / 5, SHARE * (self._clock() - started)))
+
+    def update(self) -> Slices[None]:
+        """Put all parts that have changed since the last update."""
+        unknown = self._insight.unknown()
+        if unknown:
+            self._put(StatusPart("status", unknown, False))
+            return
+        view = self._insight.view
+        if self._view is not view or self.devices is None:
+            for key in self.state.keys("devices\n"):
+                self.state.drop(key)
+            self._view, self.devices = view, Following(view)
+            self._put(StatusPart("status", "", False))
+        yield from self._update_nodes(view)
+        yield from self._update_pods(view)
+        self._update_queue(view)
+        yield from self._update_devices(self.devices)
+        self._put(StatusPart("status", "", True))
+
+    def _update_devices(self, devices: Following) -> Slices[None]:
+        for difference in devices.look():
+            if difference is not None:
+                id, part = difference
+                key = devices_key(id)
+                self.queue.change += 1
+                if part is None:
+                    self.state.drop(key)
+                else:
+                    self._put(DevicesPart(key, part))
+            yield
+
+    def _update_nodes(self, view: View) -> Slices[None]:
+        cordoned: list[str] = []
+        nodes = list(view.cluster.nodes.items())
+        for start in range(0, len(nodes), PORTION):
+            cordoned += [name for name, node in nodes[start : start + PORTION] if node.spec.unschedulable]
+            yield
+        self._put(NodesPart("nodes", len(nodes), sorted(cordoned)[:MOST_CORDONED]))
+
+    def _update_pods(self, view: View) -> Slices[None]:
+        found: list[Pod] = []
+        for number, pod in enumerate(view.pods):
+            if not pod.spec.node_name and not pod.finished and view.uses_devices(pod):
+                found.append(pod)
+            if number % PORTION == 0:
+                yield
+        found.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.key))
+        self._pending = {pod.metadata.uid: pod for pod in found[:MOST_PODS]}
+        parts = {part.key: part for part in map(pod_part, self._pending.values())}
+        for key in self._pod_keys - parts.keys():
+            self.queue.change += 1
+            self.state.drop(key)
+        for part in parts.values():
+            self._put(part)
+        self._pod_keys = set(parts)
+        self._put(PodCountPart("pods", len(found)))
+
+    def _update_queue(self, view: View) -> None:
+        classes = sorted(view.cluster.classes)[:MOST_CLASSES]
+        self.queue.keep(WHY, [f"{WHY}{uid}" for uid in self._pending], self._diagnosis)
+        self.queue.keep(ROOM, [f"{ROOM}{name}" for name in classes], self._headroom)
+        self.queue.keep(PROBLEMS, [PROBLEMS], lambda key: self._problems)
+
+    def _diagnosis(self, key: str) -> Compute:
+        uid = key.removeprefix(WHY)
+
+        def compute() -> Slices[PagePart] | None:
+            pod = self._pending.get(uid)
+            return diagnosis_part(self._insight.view, pod) if pod is not None else None
+
+        return compute
+
+    def _headroom(self, key: str) -> Compute:
+        name = key.removeprefix(ROOM)
+
+        def compute() -> Slices[PagePart] | None:
+            view = self._insight.view
+            return headroom_part(view, name) if name in view.cluster.classes else None
+
+        return compute
+
+    def _problems(self) -> Slices[PagePart]:
+        found = yield from self._insight.problems()
+        return ProblemsPart(PROBLEMS, len(found), found[:MOST_PROBLEMS])
+
+    def _put(self, part: PagePart) -> None:
+        self.state.put(part.key, msgspec.json.encode(part))

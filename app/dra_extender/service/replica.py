@@ -1,0 +1,206 @@
+"""What this replica has, whether it may decide, and the verbs, probes and questions that depend on both.
+
+`Replica` promises: `unavailable` names the first reason against a decision, in words for people; while it is empty,
+every verb goes to the current engine. `unready` is for kubelet: a replica that could decide is ready, even if another
+replica leads, provided that calls are forwarded to the leader. A replica that is shutting down is not ready, and
+answers calls until `close`; it never opens again. The process is live as long as the work can continue, whatever the
+API server does.
+
+`ClusterInsight` promises: a standby answers questions as the leader does, because it watches the cluster too; a
+question changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dra_extender.api.core import Pod
+from dra_extender.api.extender import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderBindingResult,
+    ExtenderFilterResult,
+    ExtenderPreemptionArgs,
+    ExtenderPreemptionResult,
+    HostPriority,
+)
+from dra_extender.insight.problems import Check, ClusterProblem, cluster_problems
+from dra_extender.kube.discovery import Served
+from dra_extender.kube.lease import LeaderElection
+from dra_extender.scheduling.outcomes import Reading
+from dra_extender.scheduling.preemption.terms import PreemptionTerms
+from dra_extender.scheduling.slices import Slices
+from dra_extender.scheduling.view import View
+from dra_extender.service.engine import Engine
+from dra_extender.unexpected import counts
+
+SHUTTING_DOWN = "shutting down"
+UNREACHED = "the API server has not been reached yet"
+NOT_SERVED = Served("")
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """One per service. The service sets `server`; `Supervision` sets the other public fields. Event loop only."""
+
+    elects: bool = False
+    """Setting: replicas elect a leader."""
+    forwards: bool = False
+    """Setting: calls that arrive here while another replica leads are forwarded to it."""
+    server: str = ""
+    """URL of the API server; empty until the credentials are read."""
+    served: Served = NOT_SERVED
+    """What the API server serves; empty until it answers."""
+    engine: Engine | None = None
+    """None until the API server answers, and between two versions of its resource API."""
+    election: LeaderElection | None = None
+    """None without leader election, and until there is an engine."""
+    missing_permissions: tuple[str, ...] = ()
+    """Permissions that the API server denies, one sentence each."""
+    failure: str = ""
+    """Why the service stopped working, which is a bug; empty while it works."""
+    leaving: bool = False
+    """Shutdown has begun: not ready, and no decisions where another replica can lead instead."""
+    _closed: bool = False
+
+    def leave(self) -> None:
+        """Begin to shut down."""
+        self.leaving = True
+
+    def close(self) -> None:
+        """Refuse all further calls."""
+        self.leaving = self._closed = True
+
+    # --- decisions ----------------------------------------------------------------------------------------------------
+
+    def unavailable(self) -> str:
+        """Why this replica may not decide now; empty when it may."""
+        return SHUTTING_DOWN if self._closed else self._unfit() or self._standby()
+
+    def unready(self) -> str:
+        """Why calls should not arrive here; empty when this replica could decide and calls are answered."""
+        if self.leaving:
+            return SHUTTING_DOWN
+        return self._unfit() or ("" if self.forwards else self._standby())
+
+    def fit(self) -> bool:
+        """True when this replica could lead. During shutdown it keeps the lease until it hands over."""
+        return not self._unfit()
+
+    @property
+    def leading(self) -> bool:
+        """True when this replica holds the lease, or when there is no leader election."""
+        return not self.elects if self.election is None else self.election.leading
+
+    def leads(self) -> bool:
+        """True when this replica decides, if it is fit."""
+        return self.leading and not (self.leaving and self.elects)
+
+    def leader(self) -> str:
+        """The URL of another replica that leads; empty when there is none, or it has no address."""
+        return "" if self.election is None else self.election.address
+
+    async def news(self) -> None:
+        """Wait until another replica leads, or none does. Returns at once without leader election."""
+        if self.election is not None:
+            await self.election.news()
+
+    def _standby(self) -> str:
+        return "" if self.leads() else f"standby: {self._leader_name} leads"
+
+    @property
+    def _leader_name(self) -> str:
+        return "nobody" if self.election is None else self.election.holder or "nobody"
+
+    def _unfit(self) -> str:
+        """Why this replica could not decide, even as the leader."""
+        if self.failure:
+            return f"failed: {self.failure}"
+        if self.engine is None:
+            return UNREACHED
+        if self.missing_permissions:
+            return f"permission missing: {self.missing_permissions[0]}"
+        return self.engine.watch_health.unavailable() or self.engine.warming
+
+    # --- the verbs, while `unavailable` is empty ----------------------------------------------------------------------
+
+    async def filter(self, args: ExtenderArgs) -> ExtenderFilterResult:
+        return await self.running.extender.filter(args)
+
+    async def prioritize(self, args: ExtenderArgs) -> Sequence[HostPriority]:
+        return await self.running.extender.prioritize(args)
+
+    async def advise(self, args: ExtenderArgs) -> Sequence[HostPriority]:
+        return await self.running.extender.advise(args)
+
+    async def preempt(self, args: ExtenderPreemptionArgs) -> ExtenderPreemptionResult:
+        return await self.running.extender.preempt(args)
+
+    async def bind(self, args: ExtenderBindingArgs) -> ExtenderBindingResult:
+        return await self.running.extender.bind(args)
+
+    @property
+    def running(self) -> Engine:
+        """The engine. Raises RuntimeError when there is none."""
+        if self.engine is None:
+            raise RuntimeError(UNREACHED)
+        return self.engine
+
+    # --- probes and metrics -------------------------------------------------------------------------------------------
+
+    def live(self) -> Sequence[Check]:
+        return [Check("tasks", not self.failure, self.failure)]
+
+    def ready(self) -> Sequence[Check]:
+        """The verbs first, then the leader, then each watched kind."""
+        reason = self.unready()
+        checks = [Check("verbs", not reason, reason)]
+        if self.elects:  # a standby is ready if it forwards calls
+            leads = self.leads()
+            checks.append(Check("leader", leads or self.forwards, "" if leads else f"{self._leader_name} leads"))
+        return [*checks, *(self.engine.watch_health.checks() if self.engine is not None else ())]
+
+    @property
+    def kubernetes(self) -> tuple[str, str, str]:
+        """Version of the API server, version of its resource API, and its URL; empty until known."""
+        return self.served.server_version, self.served.version, self.server
+
+    def readings(self) -> Iterator[Reading]:
+        """The metrics that are read at a scrape; those of the engine once there is one."""
+        yield Reading("ready", float(not self.unready()))
+        yield Reading("leader", float(self.leading))
+        if self.engine is not None:
+            yield from self.engine.readings()
+        for place, number in counts().items():
+            yield Reading("unexpected_errors_total", number, place)
+
+
+class ClusterInsight:
+    """The cluster as questions see it. Everything but `unknown` may be used only while `unknown` returns ""."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    def unknown(self) -> str:
+        """Why the cluster is not known; empty when it is."""
+        engine = self._replica.engine
+        if engine is None:
+            return UNREACHED
+        return "" if engine.watches.synced else engine.watch_health.unavailable()
+
+    @property
+    def view(self) -> View:
+        """The state that questions read."""
+        return self._replica.running.extender.view
+
+    def terms(self, pod: Pod) -> PreemptionTerms | None:
+        """The terms on which the pod may preempt others; None when preemption is off."""
+        return self._replica.running.extender.terms(pod)
+
+    def problems(self) -> Slices[Sequence[ClusterProblem]]:
+        """All problems, in small steps."""
+        engine = self._replica.running
+        yield from engine.cluster.inventory.check_pools()
+        unfinished, violations = engine.extender.problems, engine.audit.current
+        return list(cluster_problems(engine.cluster, unfinished, violations, self._replica.missing_permissions))
