@@ -49,20 +49,20 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Watches behind",
                 "s",
                 ((_greatest("watch_gap_seconds", "pod, kind"), "{{pod}} {{kind}}"),),
-                "time since a kind was last being watched; 0 while it is",
+                "time without a working watch of the kind",
             ),
         ),
     ),
     (
-        "What becomes of pods?",
+        "What happens to pods?",
         (
             Panel("Binds", "reqps", ((_rate("bind_results_total", "result"), "{{result}}"),)),
             Panel("Answers of filter", "reqps", ((_rate("filter_results_total", "result"), "{{result}}"),)),
             Panel(
-                "Pods that wait",
+                "Pending pods",
                 "short",
                 ((_greatest("pending_pods", "rule"), "{{rule}}"),),
-                "by the rule that refuses them",
+                "by rule",
             ),
         ),
     ),
@@ -97,13 +97,13 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
         "How long does it take?",
         (
             Panel(
-                "Pods until they are bound",
+                "Time from creation to binding",
                 "s",
                 (
-                    (_quantile("device_wait_seconds", quantile=0.5), "half of them"),
-                    (_quantile("device_wait_seconds"), "99 of 100"),
+                    (_quantile("device_wait_seconds", quantile=0.5), "median"),
+                    (_quantile("device_wait_seconds"), "99th percentile"),
                 ),
-                "from the creation of a pod that uses devices",
+                "of pods that use devices",
             ),
             Panel("Verbs, 99th percentile", "s", ((_quantile("verb_duration_seconds", "verb"), "{{verb}}"),)),
             Panel(
@@ -114,7 +114,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "Who else writes?",
         (
-            Panel("Devices given twice", "short", ((_greatest("violations", "pod"), "{{pod}}"),)),
+            Panel("Devices allocated twice", "short", ((_greatest("violations", "pod"), "{{pod}}"),)),
             Panel("Conflicts", "reqps", ((_rate("conflicts_total", "reason"), "{{reason}}"),)),
             Panel(
                 "Unused allocations cleared", "reqps", ((_rate("allocations_cleared_total", "reason"), "{{reason}}"),)
@@ -146,7 +146,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "Event loop late, 99th percentile",
                 "s",
                 ((_quantile("event_loop_lag_seconds", "pod"), "{{pod}}"),),
-                "long means that it is blocked",
+                "high values mean that it is blocked",
             ),
             Panel("Answers of workers", "reqps", ((_rate("worker_answers_total", "result"), "{{result}}"),)),
             Panel(
@@ -159,7 +159,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "Preemption",
         (
-            Panel("Pods looked at", "reqps", ((_rate("preemptions_total", "result"), "{{result}}"),)),
+            Panel("Pods evaluated", "reqps", ((_rate("preemptions_total", "result"), "{{result}}"),)),
             Panel("Nominations", "short", ((_greatest("preemption_nominations", "pod"), "{{pod}}"),)),
             Panel("Victims", "reqps", ((_rate("preemption_victims_total", "result"), "{{result}}"),)),
         ),

@@ -146,7 +146,7 @@ def test_certificates_that_end_soon_or_name_another_client_are_made_anew(release
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"certificates": {"source": "existing"}}, "there is no Secret dra-extender-tls in namespace dra-system"),
+        ({"certificates": {"source": "existing"}}, "Secret dra-extender-tls does not exist in namespace dra-system"),
         ({"certificates": {"source": "certManager"}}, "Install cert-manager first"),
         ({"metrics": {"rules": True}}, "Install the Prometheus operator first"),
     ],

@@ -85,11 +85,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "one key for both": ({"certificates": {"serverSecret": "a", "clientSecret": "a"}}, "Name two Secrets"),
     "an alert that does not exist": (
         {"metrics": {"disabledAlerts": ["DraExtenderPodWaiting"]}},
-        "metrics.disabledAlerts: there is no alert DraExtenderPodWaiting. Name one of DraExtenderAbsent, ",
+        "metrics.disabledAlerts: unknown alert DraExtenderPodWaiting. Use one of DraExtenderAbsent, ",
     ),
     "another time for an alert that does not exist": (
         {"metrics": {"alertsAfter": {"PodsWaiting": "1h"}}},
-        "metrics.alertsAfter: there is no alert PodsWaiting. Name one of DraExtenderAbsent, ",
+        "metrics.alertsAfter: unknown alert PodsWaiting. Use one of DraExtenderAbsent, ",
     ),
     "a time for an alert that is none": (
         {"metrics": {"alertsAfter": {"DraExtenderPodsWaiting": "soon"}}},

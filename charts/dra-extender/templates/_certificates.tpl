@@ -1,7 +1,7 @@
 {{/*
-Generated certificates: those that exist, while they last, so that an upgrade changes nothing; else new ones. They are made once
-in a rendering and remembered beside the values, because their Secrets and the checksum of the authority need the same ones.
-`helm template` and whatever renders without a cluster sees no Secrets and makes new ones each time: use cert-manager there.
+Generated certificates. An upgrade keeps existing certificates until their last 30 days. A rendering generates them once and stores
+them in the values, because the Secrets and the CA's checksum need the same ones. A rendering without a cluster, such as
+`helm template`, finds no Secrets and generates new ones each time: use cert-manager there.
 */}}
 {{- define "dra-extender.generated" -}}
 {{- if not (hasKey .Values "generatedCertificates") -}}

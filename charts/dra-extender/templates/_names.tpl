@@ -38,7 +38,7 @@ app.kubernetes.io/name: dra-scheduler
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* What every object has beside app.kubernetes.io/name. */}}
+{{/* Labels of every object, in addition to app.kubernetes.io/name. */}}
 {{- define "dra-extender.labels" -}}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/part-of: dra-extender

@@ -1,24 +1,24 @@
-{{/* What the schema cannot say. Every message names what to set. */}}
+{{/* Checks that the schema cannot express. Every message names the value to change. */}}
 {{- define "dra-extender.validation" -}}
 {{- $made := dict
-  "listen" "the chart makes it; leave it out"
-  "insight_listen" "the chart makes it; leave it out"
-  "insight_authorization" "it stays on; leave it out, and give readers the ClusterRole of insight (docs/insight.md)"
-  "tls_cert" "see certificates.source"
-  "tls_key" "see certificates.source"
-  "tls_client_ca" "see certificates.source"
-  "allowed_clients" "set certificates.clientName"
-  "allow_plain_http" "the verbs have TLS here; leave it out"
-  "allow_any_client" "clients show certificates here; leave it out"
-  "kubeconfig" "the service account is used; leave it out"
-  "context" "the service account is used; leave it out"
-  "server" "the service account is used; leave it out"
-  "namespace" "it is that of the release; install with --namespace"
-  "identity" "it is the name of the pod; leave it out"
-  "leader_election" "it stays on; leave it out"
+  "listen" "the chart sets it; remove it"
+  "insight_listen" "the chart sets it; remove it"
+  "insight_authorization" "the chart keeps it on; remove it, and grant readers the ClusterRole of insight (docs/insight.md)"
+  "tls_cert" "set certificates.source instead"
+  "tls_key" "set certificates.source instead"
+  "tls_client_ca" "set certificates.source instead"
+  "allowed_clients" "set certificates.clientName instead"
+  "allow_plain_http" "the chart always uses TLS; remove it"
+  "allow_any_client" "the chart always requires client certificates; remove it"
+  "kubeconfig" "the chart uses the service account; remove it"
+  "context" "the chart uses the service account; remove it"
+  "server" "the chart uses the service account; remove it"
+  "namespace" "the chart sets the release namespace; use helm install --namespace"
+  "identity" "the chart sets the pod name; remove it"
+  "leader_election" "the chart keeps it on; remove it"
   "lease_name" "set fullnameOverride"
-  "advertise" "it is the address of the pod; leave it out"
-  "peer_name" "it is the name in the certificate of the replicas; leave it out"
+  "advertise" "the chart sets the pod address; remove it"
+  "peer_name" "the chart sets the name in the replicas' certificate; remove it"
   "scheduler_names" "set schedulerName"
   "advise_only" "set mode=advisor" -}}
 {{- range $name, $remedy := $made -}}
@@ -35,38 +35,38 @@
 {{- range $value, $names := dict "disabledAlerts" .Values.metrics.disabledAlerts "alertsAfter" (keys .Values.metrics.alertsAfter) -}}
 {{- range $name := $names -}}
 {{- if not (has $name $alerts) -}}
-{{- fail (printf "metrics.%s: there is no alert %s. Name one of %s." $value $name (join ", " $alerts)) -}}
+{{- fail (printf "metrics.%s: unknown alert %s. Use one of %s." $value $name (join ", " $alerts)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if get .Values.kubeScheduler.featureGates "SchedulerPopFromBackoffQ" -}}
-{{- fail "kubeScheduler.featureGates.SchedulerPopFromBackoffQ: with it kube-scheduler would try refused pods early and refuse them again. Leave it false." -}}
+{{- fail "kubeScheduler.featureGates.SchedulerPopFromBackoffQ: this gate makes kube-scheduler retry refused pods too early. Set it to false." -}}
 {{- end -}}
 {{- $cluster := lookup "v1" "Namespace" "" "kube-system" -}}
 {{- $advisor := eq .Values.mode "advisor" -}}
 {{- if and (eq .Values.mode "secondary") (eq (include "dra-extender.schedulerName" .) "default-scheduler") -}}
-{{- fail "schedulerName: default-scheduler is the cluster's own. Choose another name, or set mode=stock to have the cluster's own scheduler call the extender." -}}
+{{- fail "schedulerName: default-scheduler is the name of the cluster's own scheduler. Choose another name, or set mode=stock so that the cluster's own scheduler calls the extender." -}}
 {{- end -}}
 {{- if and (not $advisor) (semverCompare "<1.34.0-0" .Capabilities.KubeVersion.Version) -}}
 {{- fail (printf "mode: %s needs kube-scheduler 1.34 or newer, and this cluster is %s. Set mode=advisor, or upgrade the cluster." .Values.mode .Capabilities.KubeVersion.Version) -}}
 {{- end -}}
 {{- if and (eq .Values.mode "stock") (not .Values.nodes) -}}
-{{- fail "nodes: in mode stock the cluster's scheduler places nothing while the extender is away, the extender included. Name the nodes that run it, for example --set 'nodes={control-plane-1,control-plane-2}'; its pods go there without a scheduler." -}}
+{{- fail "nodes: in mode stock the cluster's scheduler cannot place pods while the extender is down, including the extender's own pods. Set the nodes that run it, for example --set 'nodes={control-plane-1,control-plane-2}'; its pods run there without a scheduler." -}}
 {{- end -}}
 {{- if and (ne .Values.mode "secondary") .Values.networkPolicy.enabled (not .Values.networkPolicy.schedulerCIDRs) -}}
-{{- fail (printf "networkPolicy.schedulerCIDRs: in mode %s the cluster's kube-scheduler calls the extender from its node's address, which the NetworkPolicy would refuse. Set the addresses of the control-plane nodes, for example networkPolicy.schedulerCIDRs={10.0.0.1/32}, or networkPolicy.enabled=false." .Values.mode) -}}
+{{- fail (printf "networkPolicy.schedulerCIDRs: in mode %s the cluster's kube-scheduler calls the extender from its node's address, which the NetworkPolicy blocks. Set the addresses of the control-plane nodes, for example networkPolicy.schedulerCIDRs={10.0.0.1/32}, or networkPolicy.enabled=false." .Values.mode) -}}
 {{- end -}}
 {{- if and $advisor (eq (include "dra-extender.preemption" .) "on") -}}
-{{- fail "settings.preemption: an advisor evicts nobody. Set settings.preemption=advise, or mode=secondary or stock." -}}
+{{- fail "settings.preemption: mode advisor evicts no pods. Set settings.preemption=advise, or mode=secondary or stock." -}}
 {{- end -}}
 {{- if and $advisor (eq .Values.policy.action "Deny") -}}
-{{- fail "policy.action: in mode advisor the in-tree plugin allocates, and Deny would keep pods from it. Set policy.action=None." -}}
+{{- fail "policy.action: in mode advisor the in-tree plugin allocates, and Deny would reject its pods. Set policy.action=None." -}}
 {{- end -}}
 {{- if and (ne .Values.certificates.source "certManager") .Values.certificates.issuerRef -}}
-{{- fail "certificates.issuerRef is for cert-manager. Set certificates.source=certManager, or leave it out." -}}
+{{- fail "certificates.issuerRef: only cert-manager uses it. Set certificates.source=certManager, or remove it." -}}
 {{- end -}}
 {{- if eq (include "dra-extender.serverSecret" .) (include "dra-extender.clientSecret" .) -}}
-{{- fail "certificates.serverSecret and certificates.clientSecret are the same: the extender and kube-scheduler each need a key of their own. Name two Secrets." -}}
+{{- fail "certificates.serverSecret and certificates.clientSecret are equal, but the extender and kube-scheduler need different keys. Name two Secrets." -}}
 {{- end -}}
 {{- if $cluster -}}
 {{- if and (eq .Values.certificates.source "certManager") (not (.Capabilities.APIVersions.Has "cert-manager.io/v1")) -}}
@@ -78,7 +78,7 @@
 {{- if eq .Values.certificates.source "existing" -}}
 {{- range $name := list (include "dra-extender.serverSecret" .) (include "dra-extender.clientSecret" .) -}}
 {{- if not (lookup "v1" "Secret" $.Release.Namespace $name) -}}
-{{- fail (printf "certificates.source: there is no Secret %s in namespace %s. Create it (docs/install.md, Certificates), or set certificates.source=generated." $name $.Release.Namespace) -}}
+{{- fail (printf "certificates.source: Secret %s does not exist in namespace %s. Create it (docs/install.md, Certificates), or set certificates.source=generated." $name $.Release.Namespace) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
